@@ -14,6 +14,7 @@ mod moments;
 pub mod mutants;
 pub mod paxos;
 pub mod shrinking;
+pub mod spanner;
 
 /// Every family, for programs that list, run and sweep them.
 pub fn families() -> Vec<Box<dyn sim::Experiment>> {
@@ -23,5 +24,6 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(coordination::CoordinationScenario::draw),
         sim::experiment(log::LogScenario::draw),
         sim::experiment(corfu::CorfuScenario::draw),
+        sim::experiment(spanner::SpannerScenario::draw),
     ]
 }

@@ -7,3 +7,4 @@ pub mod log;
 pub mod native;
 pub mod planted;
 pub mod sequence;
+pub mod txn;

@@ -9,3 +9,4 @@ pub(crate) mod log;
 pub(crate) mod mason;
 pub(crate) mod shards;
 mod snapshots;
+pub(crate) mod spanner;

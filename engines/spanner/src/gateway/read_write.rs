@@ -1,0 +1,599 @@
+//! Read-write transactions: reads under locks, then two-phase commit, which the coordinator's shard decides.
+
+use super::users::{Asker, Caller};
+use super::{Passing, TxnGateway};
+use crate::machine::entry::Values;
+use crate::messages::gateway::{Ended, LockedValues, LostLocks};
+use crate::messages::shard::{LockedUnder, PrepareTxn, ReadLocked, Release};
+use crate::txn::{CallRef, Fate, Priority, ReadSet, ShardId, TrueTime, TxnId};
+use kernel::{Bytes, Cx, Decode, Instant, planted};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::txn::{
+    Begin, Begun, CallKey, Commit, Committed, Condition, KeyRow, KeyWrite, OneShot, ReadWithin, RowsWithin,
+    ScannedRows, Timestamp, TxnFailure,
+};
+
+/// What a one-shot call asks.
+#[derive(Clone, Debug)]
+pub(super) struct OneShotCall {
+    pub(super) token: Timestamp,
+    pub(super) call: Option<CallRef>,
+    pub(super) conditions: Vec<Condition>,
+    writes: Vec<KeyWrite>,
+    reads: Vec<Bytes>,
+    pub(super) otherwise: Vec<Bytes>,
+    /// When the first attempt began.
+    first_start: Timestamp,
+    since: Instant,
+    attempts: u32,
+}
+
+/// A read of a shard that is not answered.
+#[derive(Clone, Debug)]
+struct Pending {
+    what: ReadSet,
+    scans: Vec<usize>,
+}
+
+/// What an attempt has at a shard.
+#[derive(Clone, Debug, Default)]
+struct AtShard {
+    /// Locks for what it has read there.
+    held: Option<LockedUnder>,
+    pending: Option<Pending>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    OneShot(Box<OneShotCall>),
+    Interactive {
+        /// The user's name for it.
+        name: u64,
+        owner: Asker,
+    },
+}
+
+/// A commit on its way.
+#[derive(Clone, Debug)]
+struct Committing {
+    participants: Vec<ShardId>,
+    call: Option<CallRef>,
+    writes: BTreeMap<ShardId, Vec<KeyWrite>>,
+    start: Timestamp,
+    t_ee: Timestamp,
+    coordinator: ShardId,
+    began: Instant,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    /// Nothing is asked of the shards.
+    Idle,
+    /// Shards are to answer reads.
+    Reading,
+    /// The coordinator is to answer.
+    Committing(Box<Committing>),
+    /// Its locks are lost, and its user does not know yet.
+    Lost { busy: bool },
+    /// Tried again after a while.
+    BackingOff { until: Instant },
+}
+
+/// One attempt at a transaction.
+#[derive(Clone, Debug)]
+pub(super) struct Attempt {
+    txn: TxnId,
+    priority: Priority,
+    kind: Kind,
+    caller: Option<Caller>,
+    token: Timestamp,
+    phase: Phase,
+    shards: BTreeMap<ShardId, AtShard>,
+    /// What was read by the call at hand.
+    keys: Vec<Bytes>,
+    rows: BTreeMap<Bytes, KeyRow>,
+    scans: Vec<(wire::txn::KeyScan, Vec<ScannedRows>)>,
+    asked_at: Instant,
+    used_at: Instant,
+}
+
+impl Attempt {
+    /// The shards at which it goes on.
+    pub(super) fn goes_on_at(&self) -> Vec<ShardId> {
+        match &self.phase {
+            Phase::Committing(committing) => committing.participants.clone(),
+            Phase::Idle | Phase::Reading => self.shards.keys().copied().collect(),
+            Phase::Lost { .. } | Phase::BackingOff { .. } => Vec::new(),
+        }
+    }
+}
+
+/// True if a key has the version of a condition.
+pub(super) fn holds(condition: &Condition, row: &KeyRow) -> bool {
+    let version = if row.value.is_some() { row.version } else { Timestamp(0) };
+    version == condition.version
+}
+
+/// The longest pause before a transaction is tried again.
+const BACK_OFF_MAX: Duration = Duration::from_millis(50);
+
+/// One-shot transactions.
+impl TxnGateway {
+    pub(super) fn on_one_shot(&mut self, caller: Caller, call: OneShot, cx: &mut Cx<'_, Self>) {
+        let OneShot { token, key, acknowledged, conditions, writes, reads, otherwise, .. } = call;
+        let first_start = TrueTime(cx.wall()).latest();
+        let call = OneShotCall {
+            token,
+            call: key.map(|key| CallRef { key, acknowledged }),
+            conditions,
+            writes,
+            reads,
+            otherwise,
+            first_start,
+            since: cx.now(),
+            attempts: 0,
+        };
+        self.try_one_shot(caller, call, cx);
+    }
+
+    /// Begins an attempt.
+    pub(super) fn try_one_shot(&mut self, caller: Caller, mut call: OneShotCall, cx: &mut Cx<'_, Self>) {
+        call.attempts += 1;
+        let (token, first_start) = (call.token, call.first_start);
+        let mut keys: Vec<Bytes> = call.conditions.iter().map(|condition| condition.key.clone()).collect();
+        keys.extend(call.reads.iter().cloned());
+        let number = self.new_attempt(Kind::OneShot(Box::new(call)), Some(caller), token, first_start, cx);
+        self.read_under_locks(number, keys, Vec::new(), cx);
+    }
+
+    fn new_attempt(
+        &mut self,
+        kind: Kind,
+        caller: Option<Caller>,
+        token: Timestamp,
+        first_start: Timestamp,
+        cx: &mut Cx<'_, Self>,
+    ) -> u64 {
+        let number = self.next_attempt;
+        self.next_attempt += 1;
+        let txn = TxnId { gateway: cx.node(), incarnation: self.incarnation.number, number };
+        let attempt = Attempt {
+            txn,
+            priority: Priority { first_start, txn },
+            kind,
+            caller,
+            token,
+            phase: Phase::Idle,
+            shards: BTreeMap::new(),
+            keys: Vec::new(),
+            rows: BTreeMap::new(),
+            scans: Vec::new(),
+            asked_at: cx.now(),
+            used_at: cx.now(),
+        };
+        self.attempts.insert(number, attempt);
+        number
+    }
+}
+
+/// Interactive transactions.
+impl TxnGateway {
+    pub(super) fn on_begin(&mut self, caller: Caller, call: &Begin, cx: &mut Cx<'_, Self>) {
+        let owner = caller.owner();
+        if self.interactive.contains_key(&(owner, call.id)) {
+            return caller.fail(TxnFailure::Malformed, cx);
+        }
+        let first_start = call.priority.unwrap_or_else(|| TrueTime(cx.wall()).latest());
+        let kind = Kind::Interactive { name: call.id, owner };
+        let number = self.new_attempt(kind, None, call.token, first_start, cx);
+        self.interactive.insert((owner, call.id), number);
+        caller.answer(Begun { id: call.id, priority: first_start }, cx);
+    }
+
+    /// The attempt that a call goes on with, if it can.
+    fn go_on(&mut self, caller: Caller, name: u64, cx: &mut Cx<'_, Self>) -> Result<u64, TxnFailure> {
+        let key = (caller.owner(), name);
+        let number = *self.interactive.get(&key).ok_or(TxnFailure::NoTransaction)?;
+        let attempt = self.attempts.get_mut(&number).ok_or(TxnFailure::NoTransaction)?;
+        match attempt.phase {
+            Phase::Idle => {
+                (attempt.caller, attempt.used_at) = (Some(caller), cx.now());
+                Ok(number)
+            }
+            Phase::Lost { busy } => {
+                self.interactive.remove(&key);
+                self.attempts.remove(&number);
+                Err(if busy { TxnFailure::Busy } else { TxnFailure::Aborted })
+            }
+            // One call at a time.
+            Phase::Reading | Phase::Committing(_) | Phase::BackingOff { .. } => Err(TxnFailure::Malformed),
+        }
+    }
+
+    pub(super) fn on_read_within(&mut self, caller: Caller, call: ReadWithin, cx: &mut Cx<'_, Self>) {
+        let ReadWithin { txn, keys, scans, .. } = call;
+        match self.go_on(caller, txn, cx) {
+            Ok(number) => self.read_under_locks(number, keys, scans, cx),
+            Err(why) => caller.fail(why, cx),
+        }
+    }
+
+    pub(super) fn on_commit(&mut self, caller: Caller, call: Commit, cx: &mut Cx<'_, Self>) {
+        let Commit { txn, key, acknowledged, writes, .. } = call;
+        match self.go_on(caller, txn, cx) {
+            Ok(number) => {
+                let call = key.map(|key: CallKey| CallRef { key, acknowledged });
+                self.commit(number, call, writes, cx);
+            }
+            Err(why) => caller.fail(why, cx),
+        }
+    }
+
+    pub(super) fn on_give_up(&mut self, asker: Asker, name: u64, cx: &mut Cx<'_, Self>) {
+        let owner = match asker {
+            Asker::Local(id) => {
+                cx.respond(id, kernel::client::Response(Bytes::new()));
+                super::users::LOCAL
+            }
+            Asker::Connection(_) => asker,
+        };
+        if let Some(&number) = self.interactive.get(&(owner, name))
+            && self.attempts.get(&number).is_some_and(|it| !matches!(it.phase, Phase::Committing(_)))
+        {
+            self.drop_attempt(number, cx);
+        }
+    }
+
+    /// A user is gone: what it has not asked to commit is given up.
+    pub(super) fn on_disconnected(&mut self, asker: Asker, cx: &mut Cx<'_, Self>) {
+        let first = (asker, 0);
+        let of = self.interactive.range(first..).take_while(|((owner, _), _)| *owner == asker);
+        let open: Vec<u64> = of.map(|(_, &number)| number).collect();
+        for number in open {
+            match self.attempts.get_mut(&number) {
+                Some(attempt) if matches!(attempt.phase, Phase::Committing(_)) => attempt.caller = None,
+                _ => self.drop_attempt(number, cx),
+            }
+        }
+    }
+
+    /// Gives up an attempt that is not to be committed.
+    fn drop_attempt(&mut self, number: u64, cx: &mut Cx<'_, Self>) {
+        let Some(attempt) = self.attempts.remove(&number) else { return };
+        if let Kind::Interactive { name, owner } = attempt.kind {
+            self.interactive.remove(&(owner, name));
+        }
+        self.release(&attempt, cx);
+    }
+
+    fn release(&self, attempt: &Attempt, cx: &mut Cx<'_, Self>) {
+        for shard in attempt.shards.keys() {
+            if let Some(role) = self.directory.role(*shard, cx.node().host()) {
+                cx.send(role, Release { txn: attempt.txn });
+            }
+        }
+    }
+}
+
+/// Reads under locks.
+impl TxnGateway {
+    fn read_under_locks(
+        &mut self,
+        number: u64,
+        keys: Vec<Bytes>,
+        scans: Vec<wire::txn::KeyScan>,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let Some(attempt) = self.attempts.get_mut(&number) else { return };
+        attempt.phase = Phase::Reading;
+        attempt.rows.clear();
+        for key in &keys {
+            let at = attempt.shards.entry(self.directory.shard_of(key)).or_default();
+            let pending = at.pending.get_or_insert_with(Pending::empty);
+            if !pending.what.keys.contains(key) {
+                pending.what.keys.push(key.clone());
+            }
+        }
+        for (index, scan) in scans.iter().enumerate() {
+            for shard in self.directory.shards_of(&scan.range) {
+                let at = attempt.shards.entry(shard).or_default();
+                let pending = at.pending.get_or_insert_with(Pending::empty);
+                pending.what.scans.push(scan.clone());
+                pending.scans.push(index);
+            }
+        }
+        attempt.keys = keys;
+        attempt.scans = scans.into_iter().map(|scan| (scan, Vec::new())).collect();
+        self.ask_shards(number, cx);
+        self.finish_reading(number, cx);
+    }
+
+    fn ask_shards(&mut self, number: u64, cx: &mut Cx<'_, Self>) {
+        let Some(attempt) = self.attempts.get_mut(&number) else { return };
+        attempt.asked_at = cx.now();
+        for (&shard, at) in &attempt.shards {
+            let Some(pending) = &at.pending else { continue };
+            let Some(role) = self.directory.role(shard, cx.node().host()) else { continue };
+            let (txn, priority, held) = (attempt.txn, attempt.priority, at.held);
+            // What is known of this incarnation must outlive it.
+            cx.send_durable(role, ReadLocked { txn, priority, held, what: pending.what.clone() });
+        }
+    }
+
+    pub(super) fn on_locked_values(&mut self, message: LockedValues, cx: &mut Cx<'_, Self>) {
+        let LockedValues { txn, shard, held, values } = message;
+        let Some(attempt) = self.attempts.get_mut(&txn.number).filter(|it| it.txn == txn) else { return };
+        let Some(at) = attempt.shards.get_mut(&shard) else { return };
+        if at.held.map_or(0, |before| before.reads) + 1 != held.reads
+            || !matches!(attempt.phase, Phase::Reading)
+        {
+            return;
+        }
+        let found = match Values::decoded(&values) {
+            Ok(Values::Found(found)) => found,
+            Ok(Values::Collected) | Err(_) => return cx.reject("values that do not decode"),
+        };
+        let are_others = |before: LockedUnder| (before.epoch, before.since) != (held.epoch, held.since);
+        if found.is_short || (at.held.is_some_and(are_others) && !planted!(lock_epoch_not_checked)) {
+            let why = if found.is_short { TxnFailure::Malformed } else { TxnFailure::Aborted };
+            return self.end_reading(txn.number, why, cx);
+        }
+        let Some(pending) = at.pending.take() else { return };
+        at.held = Some(held);
+        // Its user will have seen this, whatever becomes of it.
+        attempt.token = attempt.token.max(found.newest);
+        attempt.rows.extend(found.rows.into_iter().map(|row| (row.key.clone(), row)));
+        for (index, rows) in pending.scans.into_iter().zip(found.scans) {
+            attempt.scans[index].1.push(rows);
+        }
+        self.finish_reading(txn.number, cx);
+    }
+
+    /// All shards have answered: what was read goes to the user, or a one-shot goes on.
+    fn finish_reading(&mut self, number: u64, cx: &mut Cx<'_, Self>) {
+        let Some(attempt) = self.attempts.get_mut(&number) else { return };
+        if attempt.shards.values().any(|at| at.pending.is_some()) {
+            return;
+        }
+        attempt.phase = Phase::Idle;
+        attempt.used_at = cx.now();
+        let rows = &attempt.rows;
+        match &attempt.kind {
+            Kind::Interactive { .. } => {
+                let rows = attempt.keys.iter().filter_map(|key| rows.get(key).cloned()).collect();
+                let scans = std::mem::take(&mut attempt.scans);
+                let scans =
+                    scans.into_iter().map(|(scan, parts)| super::merge::merge(&scan, parts)).collect();
+                if let Some(caller) = attempt.caller.take() {
+                    let token = attempt.token;
+                    caller.answer(RowsWithin { id: caller.id(), token, rows, scans }, cx);
+                }
+            }
+            Kind::OneShot(call) => {
+                let holds = |it: &Condition| rows.get(&it.key).is_some_and(|row| holds(it, row));
+                if call.conditions.iter().all(holds) {
+                    let (call, writes) = (call.call, call.writes.clone());
+                    return self.commit(number, call, writes, cx);
+                }
+                let (call, caller) = ((**call).clone(), attempt.caller);
+                self.drop_attempt(number, cx);
+                if let Some(caller) = caller {
+                    self.judge_conditions(caller, call, cx);
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_lost_locks(&mut self, message: &LostLocks, cx: &mut Cx<'_, Self>) {
+        let LostLocks { txn, busy, .. } = *message;
+        let Some(attempt) = self.attempts.get(&txn.number).filter(|it| it.txn == txn) else { return };
+        match attempt.phase {
+            Phase::Idle | Phase::Reading => {
+                cx.mark("gateway.lost_its_locks");
+                self.end_reading(txn.number, if busy { TxnFailure::Busy } else { TxnFailure::Aborted }, cx);
+            }
+            // The coordinator's log says how it ends.
+            Phase::Committing(_) | Phase::Lost { .. } | Phase::BackingOff { .. } => {}
+        }
+    }
+
+    /// An attempt cannot be committed: it is tried again, or its user is told.
+    fn end_reading(&mut self, number: u64, why: TxnFailure, cx: &mut Cx<'_, Self>) {
+        let Some(attempt) = self.attempts.get(&number).cloned() else { return };
+        self.release(&attempt, cx);
+        match attempt.kind {
+            Kind::OneShot(call) => {
+                if why == TxnFailure::Malformed {
+                    self.attempts.remove(&number);
+                    if let Some(caller) = attempt.caller {
+                        caller.fail(why, cx);
+                    }
+                    return;
+                }
+                self.try_again(number, *call, cx);
+            }
+            Kind::Interactive { name, owner } => match attempt.caller {
+                Some(caller) => {
+                    self.interactive.remove(&(owner, name));
+                    self.attempts.remove(&number);
+                    caller.fail(why, cx);
+                }
+                None => {
+                    if let Some(attempt) = self.attempts.get_mut(&number) {
+                        attempt.phase = Phase::Lost { busy: why == TxnFailure::Busy };
+                        attempt.shards.clear();
+                    }
+                }
+            },
+        }
+    }
+
+    /// A pause at random, longer with each attempt, before the next.
+    fn try_again(&mut self, number: u64, call: OneShotCall, cx: &mut Cx<'_, Self>) {
+        let most = BACK_OFF_MAX.min(Duration::from_micros(200 << call.attempts.min(12)));
+        let pause = cx.rng().duration(Duration::from_micros(100), most);
+        if let Some(attempt) = self.attempts.get_mut(&number) {
+            attempt.phase = Phase::BackingOff { until: cx.now() + pause };
+            attempt.shards.clear();
+        }
+    }
+}
+
+/// Committing.
+impl TxnGateway {
+    fn commit(&mut self, number: u64, call: Option<CallRef>, writes: Vec<KeyWrite>, cx: &mut Cx<'_, Self>) {
+        let now = TrueTime(cx.wall());
+        let Some(attempt) = self.attempts.get_mut(&number) else { return };
+        let mut by_shard: BTreeMap<ShardId, Vec<KeyWrite>> = BTreeMap::new();
+        for write in writes {
+            by_shard.entry(self.directory.shard_of(&write.key)).or_default().push(write);
+        }
+        let mut participants: Vec<ShardId> = attempt.shards.keys().chain(by_shard.keys()).copied().collect();
+        participants.sort_unstable();
+        participants.dedup();
+        if participants.is_empty() {
+            // It has neither read nor written anything.
+            let (caller, token) = (attempt.caller, attempt.token);
+            self.drop_attempt(number, cx);
+            if let Some(caller) = caller {
+                let at = token;
+                caller.answer(Committed { id: caller.id(), token, at, rows: Vec::new() }, cx);
+            }
+            return;
+        }
+        // A call that is sent again to another host has the same coordinator, which knows whether it was committed.
+        let which = call.map_or(number, |call| call.key.session.wrapping_add(call.key.number));
+        let coordinator = participants[(which % participants.len() as u64) as usize];
+        let least = self.estimates.least(&participants).as_micros() as u64;
+        let committing = Committing {
+            call,
+            writes: by_shard,
+            start: now.latest().max(attempt.token),
+            t_ee: now.earliest().plus(least),
+            coordinator,
+            began: cx.now(),
+            participants,
+        };
+        attempt.phase = Phase::Committing(Box::new(committing));
+        self.ask_to_prepare(number, cx);
+    }
+
+    fn ask_to_prepare(&mut self, number: u64, cx: &mut Cx<'_, Self>) {
+        let Some(attempt) = self.attempts.get_mut(&number) else { return };
+        attempt.asked_at = cx.now();
+        let Phase::Committing(committing) = &attempt.phase else { return };
+        for &shard in &committing.participants {
+            let Some(role) = self.directory.role(shard, cx.node().host()) else { continue };
+            let is_coordinator = shard == committing.coordinator;
+            let participants = if is_coordinator { committing.participants.clone() } else { Vec::new() };
+            let prepare = PrepareTxn {
+                txn: attempt.txn,
+                priority: attempt.priority,
+                call: committing.call.filter(|_| is_coordinator),
+                locked: attempt.shards.get(&shard).and_then(|at| at.held),
+                start: committing.start,
+                t_ee: committing.t_ee,
+                coordinator: committing.coordinator,
+                participants,
+                writes: committing.writes.get(&shard).cloned().unwrap_or_default(),
+            };
+            cx.send_durable(role, prepare);
+        }
+    }
+
+    pub(super) fn on_ended(&mut self, message: &Ended, cx: &mut Cx<'_, Self>) {
+        let Ended { txn, fate, t_ee, .. } = *message;
+        let Some(attempt) = self.attempts.get(&txn.number).filter(|it| it.txn == txn) else { return };
+        let Phase::Committing(committing) = &attempt.phase else { return };
+        let (took, participants) = (cx.now().since(committing.began), committing.participants.clone());
+        // A call that was committed when it was sent earlier: what was read now is not what it read then.
+        let is_earlier = fate.committed().is_some_and(|at| at <= committing.start);
+        if fate.committed().is_some() && !is_earlier {
+            self.estimates.measured(&participants, took, cx.now());
+        }
+        let Some(attempt) = self.attempts.remove(&txn.number) else { return };
+        if let Kind::Interactive { name, owner } = attempt.kind {
+            self.interactive.remove(&(owner, name));
+        }
+        match (fate, attempt.kind) {
+            (Fate::Committed(at), kind) => {
+                let Some(caller) = attempt.caller else { return };
+                let wanted = match kind {
+                    Kind::OneShot(call) if !is_earlier => call.reads,
+                    Kind::OneShot(_) | Kind::Interactive { .. } => Vec::new(),
+                };
+                let rows = wanted.iter().filter_map(|key| attempt.rows.get(key).cloned()).collect();
+                let committed = Committed { id: caller.id(), token: at.max(attempt.token), at, rows };
+                let waits = if planted!(earliest_end_not_waited_out) { at } else { t_ee };
+                if t_ee > at {
+                    cx.mark("gateway.waited_out_an_earliest_end");
+                }
+                let until = if planted!(no_commit_wait) { Timestamp(0) } else { waits.max(at) };
+                self.answer_after(until, caller, Passing::Commit(committed), cx);
+            }
+            (Fate::Aborted, Kind::OneShot(call)) => {
+                if let Some(caller) = attempt.caller {
+                    let (token, start) = (call.token, call.first_start);
+                    let kind = Kind::OneShot(call.clone());
+                    let number = self.new_attempt(kind, Some(caller), token, start, cx);
+                    self.try_again(number, *call, cx);
+                }
+            }
+            (Fate::Aborted, Kind::Interactive { .. }) => {
+                if let Some(caller) = attempt.caller {
+                    caller.fail(TxnFailure::Aborted, cx);
+                }
+            }
+        }
+    }
+
+    /// Asks again where answers are late, begins what has paused, and gives up what has been idle or tried for too long.
+    pub(super) fn look_after_attempts(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, after) = (cx.now(), self.parameters.resend_after);
+        let all: Vec<u64> = self.attempts.keys().copied().collect();
+        for number in all {
+            let Some(attempt) = self.attempts.get_mut(&number) else { continue };
+            let expired = match &attempt.kind {
+                Kind::OneShot(call) => now.since(call.since) >= self.parameters.try_for,
+                Kind::Interactive { .. } => now.since(attempt.used_at) >= self.parameters.idle_max,
+            };
+            let is_late = now.since(attempt.asked_at) >= after;
+            match &attempt.phase {
+                Phase::Committing(_) => {
+                    if expired && let Some(caller) = attempt.caller.take() {
+                        cx.mark("gateway.does_not_know_how_a_commit_ended");
+                        caller.fail(TxnFailure::Unknown, cx);
+                    }
+                    if is_late {
+                        cx.mark("gateway.asked_to_prepare_again");
+                        self.ask_to_prepare(number, cx);
+                    }
+                }
+                Phase::Idle | Phase::Reading | Phase::Lost { .. } | Phase::BackingOff { .. } if expired => {
+                    let caller = attempt.caller;
+                    self.drop_attempt(number, cx);
+                    if let Some(caller) = caller {
+                        caller.fail(TxnFailure::Unavailable, cx);
+                    }
+                }
+                Phase::Reading if is_late => self.ask_shards(number, cx),
+                Phase::BackingOff { until } if *until <= now => {
+                    let (kind, caller) = (attempt.kind.clone(), attempt.caller);
+                    self.attempts.remove(&number);
+                    if let (Kind::OneShot(call), Some(caller)) = (kind, caller) {
+                        cx.mark("gateway.tried_again");
+                        self.try_one_shot(caller, *call, cx);
+                    }
+                }
+                Phase::Idle | Phase::Reading | Phase::Lost { .. } | Phase::BackingOff { .. } => {}
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn empty() -> Self {
+        Self { what: ReadSet { keys: Vec::new(), scans: Vec::new() }, scans: Vec::new() }
+    }
+}

@@ -1,0 +1,411 @@
+//! What the leader of a shard knows beside its log: everything here dies with its leadership, and a successor begins from what the
+//! log has.
+
+use super::coordinator::Votes;
+use super::locks::Locks;
+use super::owners::Owners;
+use super::questions::Questions;
+use super::reads::Reads;
+use super::steps::Steps;
+use super::{LogNodes, ShardTimer, SpannerShard};
+use crate::directory::Directory;
+use crate::messages::shard::{Began, LockedUnder, OpenDecision, PrepareTxn, ShardIn};
+use crate::parameters::SpannerParameters;
+use crate::txn::{Fate, PreparedTxn, Priority, ReadSet, ShardId, TrueTime, TxnId};
+use kernel::{Cx, Instant, planted};
+use parts::Ballot;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+use wire::txn::Timestamp;
+
+/// What the leading part needs of the role around it.
+pub(super) struct Frame<'a> {
+    pub(super) shard: ShardId,
+    pub(super) directory: &'a Directory,
+    pub(super) parameters: &'a SpannerParameters,
+    pub(super) log: LogNodes,
+    pub(super) questions: &'a mut Questions,
+}
+
+/// How far a transaction has come at this shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    /// It reads under locks.
+    Open,
+    /// It is to prepare, and waits for locks.
+    Preparing,
+    /// It coordinates, has its locks, and waits for the other participants.
+    Collecting,
+    /// It is on its way to the log with this timestamp: from now on readers count it as prepared.
+    Logging { t_p: Timestamp },
+    /// The log has it; its coordinator decides.
+    Prepared { t_p: Timestamp },
+    /// Its end is on its way to the log.
+    Ending { t_p: Timestamp },
+    /// It has committed; its locks are held until that time has surely passed.
+    Passing { t_c: Timestamp },
+}
+
+impl Stage {
+    /// The timestamp from which on readers must mind it.
+    pub(super) fn prepared_at(self) -> Option<Timestamp> {
+        match self {
+            Self::Open | Self::Preparing | Self::Collecting => None,
+            Self::Logging { t_p } | Self::Prepared { t_p } | Self::Ending { t_p } => Some(t_p),
+            // It is known when it commits.
+            Self::Passing { t_c } => Some(t_c),
+        }
+    }
+}
+
+/// A lock that a transaction waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Wanted {
+    Read(ReadSet),
+    Write,
+}
+
+/// A transaction in progress.
+#[derive(Clone, Debug)]
+pub(super) struct Active {
+    pub(super) priority: Priority,
+    pub(super) stage: Stage,
+    /// Distinguishes it from what this leader held for the same transaction before.
+    pub(super) since: u64,
+    /// Reads that were given.
+    pub(super) reads: u32,
+    pub(super) wants: Option<Wanted>,
+    pub(super) waits_since: Option<Instant>,
+    /// What it was asked to prepare, and by whom it is decided.
+    pub(super) asked: Option<PrepareTxn>,
+    pub(super) votes: Votes,
+    pub(super) fate: Option<Fate>,
+    /// Since when it is prepared, and when that was last said; of a coordinator, since when it collects.
+    pub(super) prepared_since: Instant,
+    pub(super) told_at: Instant,
+    /// Taken back from the log by a new leader.
+    pub(super) taken_back: bool,
+}
+
+impl Active {
+    pub(super) fn new(priority: Priority, since: u64, now: Instant) -> Self {
+        Self {
+            priority,
+            stage: Stage::Open,
+            since,
+            reads: 0,
+            wants: None,
+            waits_since: None,
+            asked: None,
+            votes: Votes::default(),
+            fate: None,
+            prepared_since: now,
+            told_at: now,
+            taken_back: false,
+        }
+    }
+
+    /// What a leader holds for its reads.
+    pub(super) fn held(&self, epoch: u64) -> LockedUnder {
+        LockedUnder { epoch, since: self.since, reads: self.reads }
+    }
+
+    /// True if it was asked to prepare, and this shard decides how it ends.
+    pub(super) fn is_decided_by(&self, shard: ShardId) -> bool {
+        self.asked.as_ref().is_some_and(|asked| asked.coordinator == shard)
+    }
+
+    /// The client ends no earlier than this.
+    pub(super) fn t_ee(&self) -> Timestamp {
+        self.asked.as_ref().map_or(Timestamp(0), |asked| asked.t_ee)
+    }
+}
+
+/// A decision that participants are told until they have logged it.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) fate: Fate,
+    pub(super) waits_for: BTreeSet<ShardId>,
+    pub(super) told_at: Instant,
+}
+
+/// Transactions that a report names.
+const DESCRIBED_MAX: usize = 40;
+/// Requests that come before a new leader may serve.
+const EARLY_MAX: usize = 1_024;
+
+/// Leading.
+#[derive(Clone, Debug)]
+pub(super) struct Lead {
+    pub(super) ballot: Ballot,
+    pub(super) attempt: u64,
+    begun: bool,
+    begun_at: Instant,
+    pub(super) steps: Steps,
+    /// All timestamps are above this.
+    floor: Timestamp,
+    /// Readers may be promised timestamps up to this: it is in the log of this leader.
+    pub(super) horizon: Timestamp,
+    pub(super) horizon_asked: Timestamp,
+    /// Readers were promised that nothing at or below is assigned any more.
+    promised: Timestamp,
+    assigned: Timestamp,
+    /// What was committed before this leader began has surely passed then: nothing is shown before.
+    visible_from: Timestamp,
+    visible: bool,
+    early: VecDeque<ShardIn>,
+    pub(super) closed_at: Instant,
+    pub(super) close_wanted: bool,
+    pub(super) locks: Locks,
+    last_since: u64,
+    pub(super) txns: BTreeMap<TxnId, Active>,
+    /// Transactions that wait for locks of another one.
+    pub(super) waiters: BTreeMap<TxnId, BTreeSet<Priority>>,
+    /// Those whose turn it may be.
+    pub(super) woken: BTreeSet<Priority>,
+    pub(super) passing: BTreeSet<(Timestamp, TxnId)>,
+    pub(super) decisions: BTreeMap<TxnId, Told>,
+    pub(super) concluded: BTreeMap<ShardId, Vec<TxnId>>,
+    pub(super) settled: BTreeMap<ShardId, Vec<TxnId>>,
+    pub(super) owners: Owners,
+    pub(super) reads: Reads,
+    pub(super) collected: Timestamp,
+}
+
+impl Lead {
+    pub(super) fn new(ballot: Ballot, attempt: u64, now: Instant) -> Self {
+        Self {
+            ballot,
+            attempt,
+            begun: false,
+            begun_at: now,
+            steps: Steps::default(),
+            floor: Timestamp(0),
+            horizon: Timestamp(0),
+            horizon_asked: Timestamp(0),
+            promised: Timestamp(0),
+            assigned: Timestamp(0),
+            visible_from: Timestamp(0),
+            visible: false,
+            early: VecDeque::new(),
+            closed_at: now,
+            close_wanted: false,
+            locks: Locks::default(),
+            last_since: 0,
+            txns: BTreeMap::new(),
+            waiters: BTreeMap::new(),
+            woken: BTreeSet::new(),
+            passing: BTreeSet::new(),
+            decisions: BTreeMap::new(),
+            concluded: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            owners: Owners::default(),
+            reads: Reads::default(),
+            collected: Timestamp(0),
+        }
+    }
+
+    pub(super) fn next_since(&mut self) -> u64 {
+        self.last_since += 1;
+        self.last_since
+    }
+
+    /// True if it has begun, and may show what was committed before.
+    pub(super) fn serves(&self) -> bool {
+        self.begun && self.visible
+    }
+
+    pub(super) fn in_progress(&self) -> usize {
+        self.txns.len()
+    }
+
+    /// The first transactions in progress, and how far they are.
+    pub(super) fn describe(&self) -> String {
+        let words = self.txns.iter().map(|(txn, active)| {
+            let waits = self.waiters.get(txn).map_or(0, BTreeSet::len);
+            let holder = self.waiters.iter().find(|(_, waiting)| waiting.contains(&active.priority));
+            let holder = holder.map_or(String::new(), |(holder, _)| {
+                format!(", waits for {}#{}", holder.gateway, holder.number)
+            });
+            format!("{}#{} {:?}{holder}, {waits} wait for it", txn.gateway, txn.number, active.stage)
+        });
+        let first: Vec<String> = words.take(DESCRIBED_MAX).collect();
+        format!("{} ({})", first.join("; "), self.steps.describe())
+    }
+
+    pub(super) fn epoch(&self) -> u64 {
+        self.steps.epoch()
+    }
+
+    pub(super) fn promised(&self) -> Timestamp {
+        self.promised
+    }
+
+    /// The log has all that the leaders before have put there: what this one assigns comes after.
+    pub(super) fn on_began(&mut self, message: Began, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        let is_ours = (message.ballot, message.attempt) == (self.ballot, self.attempt);
+        if !is_ours || message.leader != cx.node() || self.begun {
+            return;
+        }
+        let now = cx.now();
+        (self.begun, self.begun_at) = (true, now);
+        self.steps.begin(message.epoch, message.index);
+        self.floor = if planted!(assigns_below_what_was_promised) { Timestamp(0) } else { message.floor };
+        self.horizon = message.floor;
+        self.visible_from = message.last_commit;
+        self.owners.begin(message.owners, now);
+        for OpenDecision { txn, fate, waits_for } in message.decisions {
+            let waits_for = waits_for.into_iter().collect();
+            self.decisions.insert(txn, Told { fate, waits_for, told_at: now });
+            self.tell_decision(&txn, frame, cx);
+        }
+        for prepared in message.prepared {
+            self.take_back(prepared, frame, cx);
+        }
+        self.look_at_the_time(frame, cx);
+    }
+
+    /// Whoever prepared it, its locks are held again before anybody is served.
+    fn take_back(&mut self, prepared: PreparedTxn, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        cx.mark("shard.took_back_prepared_locks");
+        let PreparedTxn { txn, priority, t_p, t_ee, coordinator, reads, ranges, writes } = prepared;
+        if !planted!(locks_of_prepared_not_taken_back) {
+            self.locks.acquire(txn, super::locks::Want::HasRead(&reads, &ranges));
+            self.locks.acquire(txn, super::locks::Want::Write(&writes));
+        }
+        let mut active = Active::new(priority, self.next_since(), cx.now());
+        (active.stage, active.taken_back) = (Stage::Prepared { t_p }, true);
+        let (locked, start): (Option<LockedUnder>, _) = (None, Timestamp(0));
+        let participants = Vec::new();
+        active.asked = Some(PrepareTxn {
+            txn,
+            priority,
+            call: None,
+            locked,
+            start,
+            t_ee,
+            coordinator,
+            participants,
+            writes,
+        });
+        self.txns.insert(txn, active);
+        self.tell_prepared(&txn, frame, cx);
+    }
+
+    pub(super) fn on_message(
+        &mut self,
+        message: ShardIn,
+        frame: &mut Frame<'_>,
+        cx: &mut Cx<'_, SpannerShard>,
+    ) {
+        if !self.serves() {
+            if self.early.len() < EARLY_MAX {
+                self.early.push_back(message);
+            }
+            return;
+        }
+        match message {
+            ShardIn::ReadLocked(message) => self.on_read_locked(message, frame, cx),
+            ShardIn::PrepareTxn(message) => self.on_prepare(message, frame, cx),
+            ShardIn::Release(message) => self.on_release(&message.txn, frame, cx),
+            ShardIn::ReadAt(message) => self.on_read_at(message, frame, cx),
+            ShardIn::OwnerAlive(message) => self.on_owner_alive(&message, frame, cx),
+            ShardIn::AskFate(message) => self.on_ask_fate(&message, frame),
+            ShardIn::WantClosed(_) => self.close_wanted = true,
+            ShardIn::DidPrepare(message) => self.on_did_prepare(&message, frame, cx),
+            ShardIn::CannotPrepare(message) => self.abort_undecided(&message.txn, frame, cx),
+            ShardIn::Decided(message) => self.on_decided(&message, frame, cx),
+            ShardIn::DidConclude(message) => self.on_did_conclude(message),
+            ShardIn::WoundPrepared(message) => self.abort_undecided(&message.txn, frame, cx),
+            ShardIn::ReadReplica(_) | ShardIn::Began(_) | ShardIn::Stepped(_) | ShardIn::Installed(_) => {
+                cx.reject("message that is for no leader");
+            }
+        }
+    }
+
+    /// A timestamp that nobody has assigned here, above everything promised.
+    pub(super) fn assign(&mut self, at_least: Timestamp, cx: &Cx<'_, SpannerShard>) -> Timestamp {
+        let known = self.floor.max(self.promised).max(self.assigned);
+        let at = known.next().max(at_least).max(TrueTime(cx.wall()).latest());
+        self.assigned = at;
+        at
+    }
+
+    /// Nothing at or below is assigned from now on.
+    pub(super) fn promise(&mut self, at: Timestamp) {
+        if !planted!(read_raises_no_floor) {
+            self.promised = self.promised.max(at);
+        }
+    }
+
+    /// A timestamp that another shard has assigned is here.
+    pub(super) fn note_assigned(&mut self, at: Timestamp) {
+        self.assigned = self.assigned.max(at);
+    }
+
+    /// Shows what has surely passed, and asks to be called when the next has.
+    pub(super) fn look_at_the_time(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        let now = TrueTime(cx.wall());
+        if self.begun && !self.visible {
+            self.visible = now.has_passed(self.visible_from);
+            if self.visible {
+                for message in std::mem::take(&mut self.early) {
+                    self.on_message(message, frame, cx);
+                }
+            } else {
+                cx.mark("shard.new_leader_waited_for_the_time_of_a_commit");
+                self.wait_for(self.visible_from, cx);
+            }
+        }
+        while let Some(&(at, txn)) = self.passing.first() {
+            if !now.has_passed(at) {
+                self.wait_for(at, cx);
+                break;
+            }
+            self.passing.pop_first();
+            self.leave(&txn, frame, cx);
+        }
+    }
+
+    fn wait_for(&self, at: Timestamp, cx: &mut Cx<'_, SpannerShard>) {
+        let after = TrueTime(cx.wall()).until_passed(at).max(Duration::from_micros(1));
+        cx.set_timer(ShardTimer::Passed, after);
+    }
+
+    pub(super) fn on_passed(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        self.look_at_the_time(frame, cx);
+    }
+
+    pub(super) fn propose_begin(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        self.begun_at = cx.now();
+        Steps::propose_begin(self.ballot, self.attempt, frame, cx);
+    }
+
+    pub(super) fn on_tick(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        let now = cx.now();
+        if !self.begun {
+            if now.since(self.begun_at) >= frame.parameters.resend_after {
+                self.propose_begin(frame, cx);
+            }
+            return;
+        }
+        self.steps.propose_again(frame, cx);
+        self.look_at_the_time(frame, cx);
+        if !self.serves() {
+            return;
+        }
+        self.look_after_participants(frame, cx);
+        self.look_after_decisions(frame, cx);
+        self.look_after_owners(frame, cx);
+        self.close(frame, cx);
+        self.collect(frame, cx);
+    }
+
+    pub(super) fn end_burst(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        if self.begun {
+            self.tell_concluded(frame, cx);
+            self.log_settled();
+            self.steps.propose(frame, cx);
+        }
+    }
+}

@@ -1,0 +1,417 @@
+//! What users asked and were answered, and what must be true of it.
+
+use super::truth::Truth;
+use super::workload::{Planned, Sessions};
+use ::spanner::SpannerParameters;
+use consistency::history::{Draft, History as Recorded, Timestamp as Version};
+use consistency::{Model, Process, Time, Verdict, check, operation_line};
+use kernel::{Bytes, NodeId, RequestId, invariant};
+use sim::WALL_EPOCH;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use wire::txn::{
+    KeyRow, KeyWrite, OneShot, ReadOnly, ReadRows, RowsWithin, Timestamp, TxnCall, TxnFailure, TxnLevel,
+    TxnReply,
+};
+
+/// One call, or an interactive transaction as a whole.
+struct Asked {
+    client: u16,
+    life: u32,
+    node: NodeId,
+    call: TxnCall,
+    writes: Vec<KeyWrite>,
+    /// What an interactive transaction has read.
+    read: Option<RowsWithin>,
+    at: u64,
+    /// An earlier call of which this is the repetition.
+    again: Option<RequestId>,
+    answered: Option<(u64, TxnReply)>,
+}
+
+/// All calls of one run.
+#[derive(Default)]
+pub(super) struct History {
+    calls: BTreeMap<RequestId, Asked>,
+    /// The first call of a commit that is sent again.
+    commits: BTreeMap<(u64, u64), RequestId>,
+    /// Fences that were answered: when, and up to which timestamp everybody sees everything.
+    fences: Vec<(u64, Timestamp)>,
+    messages: Vec<(Process, Process, u64, u64)>,
+}
+
+fn process(client: u16, life: u32) -> Process {
+    Process(u64::from(life) << 16 | u64::from(client))
+}
+
+/// Of a call that belongs to no session.
+fn own_process(id: RequestId) -> Process {
+    Process(1 << 60 | id.0)
+}
+
+/// A timestamp as true time has it, in nanoseconds of the run.
+fn true_time(at: Timestamp) -> u64 {
+    (at.0 * 1_000).saturating_sub(WALL_EPOCH)
+}
+
+impl History {
+    pub(super) fn told(&mut self, from: (u16, u32), to: (u16, u32), now: u64, message: u64) {
+        self.messages.push((process(from.0, from.1), process(to.0, to.1), now, message));
+    }
+
+    pub(super) fn asked(
+        &mut self,
+        id: RequestId,
+        (client, life): (u16, u32),
+        node: NodeId,
+        planned: &Planned,
+        now: u64,
+    ) {
+        let mut again = None;
+        let mut writes = planned.interactive.as_ref().map(|it| it.writes().to_vec()).unwrap_or_default();
+        if let TxnCall::OneShot(OneShot { key: Some(key), writes: of_call, .. }) = &planned.call {
+            writes = of_call.clone();
+            let first = *self.commits.entry((key.session, key.number)).or_insert(id);
+            again = (first != id).then_some(first);
+        }
+        let call = planned.call.clone();
+        let asked = Asked { client, life, node, call, writes, read: None, at: now, again, answered: None };
+        self.calls.insert(id, asked);
+    }
+
+    /// An interactive transaction has read; whatever becomes of it, its user has seen that.
+    pub(super) fn has_read(&mut self, id: RequestId, rows: &RowsWithin) {
+        if let Some(asked) = self.calls.get_mut(&id) {
+            asked.read = Some(rows.clone());
+        }
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        id: RequestId,
+        reply: &TxnReply,
+        now: u64,
+        parameters: &SpannerParameters,
+        sessions: &mut Sessions,
+    ) {
+        let first_sent = self.first_sent(id);
+        let Some(asked) = self.calls.get_mut(&id) else { return };
+        let session = sessions.of(asked.client);
+        let (token, rows): (Timestamp, &[KeyRow]) = match reply {
+            TxnReply::ReadRows(reply) => (reply.token, &reply.rows),
+            TxnReply::Committed(reply) => (reply.token, &reply.rows),
+            TxnReply::NotMet(reply) => (reply.token, &reply.rows),
+            TxnReply::RowsWithin(reply) => (reply.token, &reply.rows),
+            TxnReply::Fenced(reply) => (reply.token, &[]),
+            TxnReply::Begun(_) | TxnReply::CommitFate(_) | TxnReply::Failed(_) => (session.token, &[]),
+        };
+        session.token = session.token.max(token);
+        if matches!(asked.call, TxnCall::Begin(_)) {
+            // What it has seen is told to its user, who goes on by itself.
+            let message = 1 << 40 | id.0;
+            self.messages.push((own_process(id), process(asked.client, session.life), now, message));
+        }
+        for row in rows {
+            let version = if row.value.is_some() { row.version } else { Timestamp(0) };
+            session.versions.insert(row.key.clone(), version);
+        }
+        match reply {
+            TxnReply::Committed(committed) => {
+                let began = asked.again.map_or(asked.at, |_| 0);
+                let at = committed.at;
+                if !asked.writes.is_empty() || asked.read.is_some() {
+                    let passed = true_time(at);
+                    invariant!(
+                        CW,
+                        began <= passed || asked.again.is_some(),
+                        "{at} was committed before it was asked"
+                    );
+                    invariant!(CW, passed < now, "{at} is answered before it has passed");
+                }
+            }
+            TxnReply::Fenced(fenced) => self.fences.push((now, fenced.token)),
+            TxnReply::Failed(failed) => {
+                if failed.why == TxnFailure::Unknown {
+                    session.life += 1;
+                    if let TxnCall::OneShot(call) = &asked.call {
+                        session.unsettled = Some((call.clone(), first_sent));
+                    }
+                }
+                if let (TxnFailure::Collected, TxnCall::ReadOnly(ReadOnly { level: TxnLevel::At(at), .. })) =
+                    (failed.why, &asked.call)
+                {
+                    let keep = parameters.keep.as_nanos() as u64;
+                    let allowed = true_time(*at).saturating_add(keep) > now;
+                    invariant!(GC, !allowed, "a read at {at} is refused, which is younger than what is kept");
+                }
+            }
+            TxnReply::ReadRows(_)
+            | TxnReply::NotMet(_)
+            | TxnReply::Begun(_)
+            | TxnReply::RowsWithin(_)
+            | TxnReply::CommitFate(_) => {}
+        }
+        asked.answered = Some((now, reply.clone()));
+    }
+
+    /// A read that was answered just now shows everything that was committed at or before it and is known by now.
+    pub(super) fn check_answer(&self, id: RequestId, truth: &Truth) {
+        let Some(asked) = self.calls.get(&id) else { return };
+        let Some((_, TxnReply::ReadRows(reply))) = &asked.answered else { return };
+        if reply.at < truth.collected(reply.rows.iter().map(|row| &row.key)) {
+            return;
+        }
+        for row in &reply.rows {
+            let (value, version) = truth.at(&row.key, reply.at);
+            invariant!(
+                SNAP,
+                version <= row.version || value.is_none() && row.value.is_none(),
+                "{:?} was read as of {} at {}, where it is {value:?} of {version}: {:?}",
+                row.key,
+                row.version,
+                reply.at,
+                asked.call
+            );
+        }
+    }
+
+    /// When a commit was first sent.
+    fn first_sent(&self, id: RequestId) -> u64 {
+        let asked = self.calls.get(&id);
+        let first = asked.and_then(|asked| self.calls.get(&asked.again?));
+        first.or(asked).map_or(0, |first| first.at)
+    }
+
+    pub(super) fn lost(&mut self, id: RequestId, sessions: &mut Sessions) {
+        let first_sent = self.first_sent(id);
+        let Some(asked) = self.calls.get(&id) else { return };
+        let session = sessions.of(asked.client);
+        session.life += 1;
+        if let TxnCall::OneShot(call) = &asked.call {
+            session.unsettled = Some((call.clone(), first_sent));
+        }
+    }
+
+    /// Where a call's writes were committed, as the replicas have it.
+    fn commit_of(asked: &Asked, truth: &Truth) -> Option<Timestamp> {
+        let (key, value) = asked.writes.iter().find_map(|write| Some((&write.key, write.value.as_ref()?)))?;
+        let commits = truth.commits_of(key, value);
+        invariant!(ONCE, commits.len() <= 1, "{value:?} was written to {key:?} at {commits:?}");
+        let at = *commits.first()?;
+        for write in &asked.writes {
+            let (value, version) = truth.at(&write.key, at);
+            invariant!(
+                ATOMIC,
+                version == at && value == write.value.as_ref(),
+                "{:?} was written at {at}, and {:?} has {value:?} of {version} then",
+                asked.writes,
+                write.key
+            );
+        }
+        Some(at)
+    }
+
+    pub(super) fn check(&self, truth: &Truth) {
+        for asked in self.calls.values() {
+            self.check_call(asked, truth);
+        }
+        let (model, history) = self.recorded(truth);
+        match check(&history, model).expect("the history is well formed") {
+            Verdict::Violated(witness) => {
+                let name = if model == Model::StrictSerializable { "SSER" } else { "RSS" };
+                let operations = witness.operations.iter().map(|it| operation_line(&history, *it));
+                let operations: Vec<String> = operations.collect();
+                panic!("{name}: {}: {:?} {operations:?}", witness.summary, witness.sentences);
+            }
+            Verdict::Holds | Verdict::Undecided(_) => {}
+        }
+    }
+
+    fn check_call(&self, asked: &Asked, truth: &Truth) {
+        let committed = Self::commit_of(asked, truth);
+        let Some((_, reply)) = &asked.answered else { return };
+        match reply {
+            TxnReply::ReadRows(reply) => self.check_read(asked, reply, truth),
+            TxnReply::Committed(reply) => {
+                let at = committed.or(asked.writes.is_empty().then_some(reply.at));
+                invariant!(DUR, at == Some(reply.at), "{} was committed at {at:?}", reply.at);
+                check_rows(&reply.rows, reply.at.before(), asked, truth);
+                if let Some(read) = &asked.read {
+                    check_rows(&read.rows, reply.at.before(), asked, truth);
+                }
+            }
+            TxnReply::Failed(failed) if failed.why.is_surely_void() && asked.again.is_none() => {
+                invariant!(
+                    VOID,
+                    committed.is_none(),
+                    "{:?} failed ({}), and was committed at {committed:?}",
+                    asked.call,
+                    failed.why
+                );
+            }
+            TxnReply::Failed(_)
+            | TxnReply::NotMet(_)
+            | TxnReply::Begun(_)
+            | TxnReply::RowsWithin(_)
+            | TxnReply::Fenced(_)
+            | TxnReply::CommitFate(_) => {}
+        }
+    }
+
+    /// A timed read equals a replay of committed writes at its timestamp, and sees what fences before it demand.
+    fn check_read(&self, asked: &Asked, reply: &ReadRows, truth: &Truth) {
+        check_rows(&reply.rows, reply.at, asked, truth);
+        let TxnCall::ReadOnly(call) = &asked.call else { return };
+        for (scan, found) in call.scans.iter().zip(&reply.scans) {
+            let mut expected = truth.keys_at(&scan.range, reply.at);
+            if let Some(next) = &found.next {
+                expected.retain(|key| key < next);
+            }
+            let keys: Vec<Bytes> = found.rows.iter().map(|row| row.key.clone()).collect();
+            invariant!(SNAP, keys == expected, "a scan at {} found {keys:?} of {expected:?}", reply.at);
+            check_rows(&found.rows, reply.at, asked, truth);
+        }
+        if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) {
+            for (_, token) in self.fences.iter().filter(|(at, _)| *at < asked.at) {
+                for row in &reply.rows {
+                    let (_, version) = truth.at(&row.key, *token);
+                    invariant!(
+                        FENCE,
+                        row.version >= version,
+                        "{:?} has {version} since a fence, and {} is read",
+                        row.key,
+                        row.version
+                    );
+                }
+            }
+        }
+    }
+
+    /// The history, and the model that its levels demand.
+    fn recorded(&self, truth: &Truth) -> (Model, Recorded) {
+        let mut recorded = Recorded::new();
+        let mut all_strict = true;
+        for (id, asked) in self.calls.iter().filter(|(_, asked)| asked.again.is_none()) {
+            let level = match &asked.call {
+                TxnCall::ReadOnly(call) => call.level,
+                _ => TxnLevel::Strict,
+            };
+            if !matches!(level, TxnLevel::Strict | TxnLevel::Rss) {
+                continue;
+            }
+            all_strict &= level == TxnLevel::Strict;
+            if let Some(draft) = self.draft(*id, asked, truth) {
+                recorded.add(draft);
+            }
+        }
+        for (from, to, at, message) in &self.messages {
+            recorded.send(*from, Time(*at), *message as i64);
+            recorded.receive(*to, Time(*at), *message as i64);
+        }
+        (if all_strict { Model::StrictSerializable } else { Model::Rss }, recorded)
+    }
+
+    /// Who has made a call. What is sent again belongs to no session, for the session went on when it did not know how it had ended; an
+    /// interactive transaction goes on beside its session.
+    fn process_of(&self, id: RequestId, asked: &Asked) -> Process {
+        let is_repeated = self.calls.values().any(|other| other.again == Some(id));
+        if is_repeated || matches!(asked.call, TxnCall::Begin(_)) {
+            return own_process(id);
+        }
+        process(asked.client, asked.life)
+    }
+
+    /// A call with all its repetitions.
+    fn draft(&self, id: RequestId, asked: &Asked, truth: &Truth) -> Option<Draft> {
+        let committed = Self::commit_of(asked, truth);
+        let who = self.process_of(id, asked);
+        let repetitions = self.calls.values().filter(|other| other.again == Some(id));
+        let answers = std::iter::once(asked).chain(repetitions).filter_map(|it| it.answered.as_ref());
+        let answer = answers.clone().find(|(_, reply)| matches!(reply, TxnReply::Committed(_)));
+        let unknown = |at: Timestamp| {
+            let draft = Draft::new(who, Time(asked.at), Time::NEVER).committed_at(Version::version(at.0));
+            with_writes(draft, &asked.writes, at).unknown()
+        };
+        let Some((at, reply)) = answer.or_else(|| answers.clone().next()) else {
+            return committed.map(unknown);
+        };
+        let draft = Draft::new(who, Time(asked.at), Time(*at));
+        match reply {
+            TxnReply::ReadRows(reply) => {
+                let rows = reply.rows.iter().chain(reply.scans.iter().flat_map(|scan| &scan.rows));
+                Some(with_reads(draft, rows, reply.at, truth))
+            }
+            TxnReply::Committed(reply) => {
+                let before = reply.at.before();
+                let mut draft = draft.committed_at(Version::version(reply.at.0));
+                draft = with_reads(draft, &reply.rows, before, truth);
+                if let Some(read) = &asked.read {
+                    draft = with_reads(draft, &read.rows, before, truth);
+                }
+                Some(with_writes(draft, &asked.writes, reply.at))
+            }
+            TxnReply::Failed(_) | TxnReply::NotMet(_) => committed.map(unknown),
+            TxnReply::Fenced(_) => Some(draft.fence()),
+            TxnReply::Begun(_) | TxnReply::RowsWithin(_) | TxnReply::CommitFate(_) => None,
+        }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (id, asked) in &self.calls {
+            let Asked { client, life, node, call, at, .. } = asked;
+            let _ = writeln!(text, "{} {client}.{life} {node} {at} {call:?} -> {:?}", id.0, asked.answered);
+        }
+        text
+    }
+}
+
+/// The rows are what the replicas had at a timestamp.
+fn check_rows(rows: &[KeyRow], at: Timestamp, asked: &Asked, truth: &Truth) {
+    if at < truth.collected(rows.iter().map(|row| &row.key)) {
+        return;
+    }
+    for row in rows {
+        let (value, version) = truth.at(&row.key, at);
+        invariant!(
+            SNAP,
+            value == row.value.as_ref() && (value.is_none() || version == row.version),
+            "{:?} was read as {:?} of {} at {at}, where it is {value:?} of {version}: {:?} at {}",
+            row.key,
+            row.value,
+            row.version,
+            asked.call,
+            asked.at
+        );
+    }
+}
+
+fn with_reads<'a>(
+    mut draft: Draft,
+    rows: impl IntoIterator<Item = &'a KeyRow>,
+    at: Timestamp,
+    truth: &Truth,
+) -> Draft {
+    for row in rows {
+        let key = text(&row.key);
+        let (_, version) = truth.at(&row.key, at);
+        draft = match &row.value {
+            Some(value) => draft.read(key, text(value)),
+            None if version == Timestamp(0) => draft.read_nothing(key),
+            None => draft.read(key, format!("gone at {version}")),
+        };
+    }
+    draft
+}
+
+fn with_writes(mut draft: Draft, writes: &[KeyWrite], at: Timestamp) -> Draft {
+    for write in writes {
+        let value = write.value.as_ref().map_or_else(|| format!("gone at {at}"), text);
+        draft = draft.write(text(&write.key), value);
+    }
+    draft
+}
+
+fn text(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,323 @@
+//! Spanner: every host has a replica of every shard, and a gateway that plays the client for the users there.
+
+mod history;
+mod truth;
+mod workload;
+
+use crate::audit::{self, spanner::SpannerAudit};
+use crate::limits;
+use ::spanner::{SpannerDeployment, SpannerMember, SpannerMessage, SpannerParameters};
+use history::History;
+use kernel::client::Response;
+use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
+use sim::{
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
+    Scenario, StrikeKind, Tuning,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use truth::Truth;
+use wire::txn::{TxnCall, TxnReply};
+use workload::{Interactive, Mix, Sessions};
+
+/// What a host runs.
+type Node = SpannerMember;
+
+/// One cluster, drawn from a seed.
+pub struct SpannerScenario {
+    hosts: Vec<HostId>,
+    deployment: SpannerDeployment,
+    parameters: SpannerParameters,
+    mix: Mix,
+    sessions: Sessions,
+    interactive: BTreeMap<RequestId, Interactive>,
+    history: History,
+    truth: Truth,
+    audit: SpannerAudit,
+    core: Vec<HostId>,
+}
+
+/// What a sweep must reach.
+const MARKS: &[&str] = &[
+    "gateway.asked_to_prepare_again",
+    "gateway.lost_its_locks",
+    "gateway.read_again",
+    "gateway.snapshot_below_what_its_session_had_seen",
+    "gateway.tried_again",
+    "gateway.waited_for_a_slow_reply",
+    "gateway.waited_out_an_earliest_end",
+    "shard.aborted_what_was_undecided",
+    "shard.asked_a_coordinator_to_abort",
+    "shard.dropped_what_a_dead_gateway_had_open",
+    "shard.executed_a_call_once",
+    "shard.gave_up_collecting",
+    "shard.leads",
+    "shard.logged_the_abort_of_lost_locks",
+    "shard.logged_the_abort_of_what_it_does_not_know",
+    "shard.new_leader_waited_for_the_time_of_a_commit",
+    "shard.proposed_again",
+    "shard.put_off_an_earliest_end",
+    "shard.raised_a_commit_for_the_fence",
+    "shard.read_waited_for_the_horizon",
+    "shard.refused_to_prepare",
+    "shard.replica_read_waited",
+    "shard.rss_read_skipped_a_prepared_transaction",
+    "shard.rss_read_was_blocked",
+    "shard.strict_read_was_blocked",
+    "shard.told_a_commit",
+    "shard.told_an_abort",
+    "shard.took_back_prepared_locks",
+    "shard.wounded",
+];
+
+const STRIKES: [StrikeKind; 5] = [
+    StrikeKind { name: "kill a shard's leader", class: Class::Strike },
+    StrikeKind { name: "pause a shard's leader", class: Class::Strike },
+    StrikeKind { name: "kill all leaders", class: Class::Strike },
+    StrikeKind { name: "kill everybody", class: Class::Strike },
+    StrikeKind { name: "kill a gateway that commits", class: Class::Strike },
+];
+
+impl SpannerScenario {
+    /// A cluster of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Duration::from_millis;
+        let count = if rng.chance(0.85) { 3 } else { 5 };
+        let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::membership::entry).collect();
+        let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
+        let shards = rng.between(1, 4) as u16;
+        let parameters = SpannerParameters {
+            tick: ms(rng.between(5, 30)),
+            resend_after: ms(rng.between(30, 150)),
+            horizon_ahead: ms(rng.between(5, 300)),
+            close_every: ms(rng.between(5, 50)),
+            owner_silence: ms(rng.between(500, 2_000)),
+            owner_alive_every: ms(rng.between(50, 200)),
+            keep: if rng.chance(0.5) { ms(rng.between(6_000, 10_000)) } else { Duration::from_secs(600) },
+            try_for: ms(rng.between(1_000, 2_000)),
+            fence_bound: ms(rng.between(1, 300)),
+            clock_error_max: ms(250),
+            doubt_after: ms(rng.between(100, 600)),
+            collect_for: ms(rng.between(1_000, 4_000)),
+            idle_max: ms(rng.between(2_000, 6_000)),
+            steps_max: rng.between(1, 6) as usize,
+            step_bytes_max: 256 << rng.below(5),
+            ..SpannerParameters::default()
+        };
+        let log = paxos::Parameters {
+            election_timeout: ms(rng.between(150, 400)),
+            heartbeat_every: ms(rng.between(25, 60)),
+            resend_after: ms(rng.between(50, 150)),
+            window: 8 << rng.below(4),
+            snapshot_every_bytes: 2_000 << rng.below(6),
+            snapshot_chunk_bytes: 128 << rng.below(5),
+            retained_bytes_max: 4_000 << rng.below(6),
+            batch_bytes_max: limits::OPERATION_BYTES_MAX,
+            page_bytes: limits::OPERATION_BYTES_MAX,
+            ..paxos::Parameters::default()
+        };
+        let levels = rng.below(2) as u32;
+        let deployment = SpannerDeployment::new(0, entries, shards, levels, parameters.clone(), log);
+        Self {
+            hosts,
+            mix: Mix::draw(parameters.keep / 4, rng),
+            sessions: Sessions::default(),
+            interactive: BTreeMap::new(),
+            history: History::default(),
+            truth: Truth::new(deployment.directory().clone()),
+            deployment,
+            parameters,
+            audit: SpannerAudit::default(),
+            core: Vec::new(),
+        }
+    }
+
+    /// True once every acceptor of the bootstrap may vote, durably.
+    fn is_born(&self) -> bool {
+        let shards = usize::from(self.deployment.directory().count());
+        self.audit.born(&self.hosts) == self.hosts.len() * shards
+    }
+
+    /// Hosts that lead shards.
+    fn leaders(cluster: &Cluster<'_, Node>) -> Vec<HostId> {
+        let leads =
+            cluster.nodes().filter(|(_, node)| matches!(node, Node::Shard(role) if role.is_leading()));
+        let mut hosts: Vec<HostId> = leads.map(|(id, _)| id.host()).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts
+    }
+
+    fn ask(&mut self, node: NodeId, call: &TxnCall, control: &mut Control<'_, Node>) -> RequestId {
+        control.request(node, call.encoded().into())
+    }
+}
+
+impl Scenario for SpannerScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "spanner";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        self.hosts.iter().flat_map(|&host| [self.deployment.gateway_of(host); 3]).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::PHYSICAL.with(Class::Strike)
+    }
+
+    fn tuning(&self) -> Tuning {
+        let s = Duration::from_secs;
+        Tuning {
+            safety: (s(10), s(30)),
+            busy_at_least: Some(s(5)),
+            operations: (20, 150),
+            liveness: s(120),
+            bounds: limits::BOUNDS,
+            ..Tuning::default()
+        }
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        STRIKES.to_vec()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
+        self.truth.forget(incarnation.host);
+        self.audit.forget(incarnation.host);
+        self.deployment.build(incarnation.host)
+    }
+
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Node>,
+    ) {
+        let client = operation.client;
+        self.sessions.exchange(client, control.cluster.now(), rng, &mut self.history);
+        let session = self.sessions.of(client);
+        let life = session.life;
+        let planned = self.mix.plan(operation, session, control.cluster.now(), rng);
+        let id = self.ask(node, &planned.call, control);
+        self.history.asked(id, (client, life), node, &planned, control.cluster.now());
+        if let Some(mut interactive) = planned.interactive {
+            interactive.first(id);
+            self.interactive.insert(id, interactive);
+        }
+    }
+
+    fn on_response(
+        &mut self,
+        node: NodeId,
+        id: RequestId,
+        response: Response,
+        control: &mut Control<'_, Node>,
+    ) {
+        let now = control.cluster.now();
+        if response.0.is_empty() {
+            return;
+        }
+        let reply = TxnReply::decoded(&response.0).expect("a gateway answers in the words of the protocol");
+        // An interactive transaction goes on until it is committed, and answers its first request then.
+        if let Some(mut interactive) = self.interactive.remove(&id) {
+            if let Some(call) = interactive.next(&reply, &mut self.history) {
+                let next = self.ask(node, &call, control);
+                self.interactive.insert(next, interactive);
+                return;
+            }
+            self.history.answered(interactive.first(id), &reply, now, &self.parameters, &mut self.sessions);
+            return;
+        }
+        self.history.answered(id, &reply, now, &self.parameters, &mut self.sessions);
+        self.history.check_answer(id, &self.truth);
+    }
+
+    fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        let first = self.interactive.remove(&id).map_or(id, |mut interactive| interactive.first(id));
+        self.history.lost(first, &mut self.sessions);
+    }
+
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::spanner::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<SpannerMessage>, cluster: &Cluster<'_, Node>) {
+        self.audit.on_fact(fact, cluster);
+    }
+
+    fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.audit.check_host(host, cluster);
+        self.truth.look(host, cluster);
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let second = Duration::from_secs(1);
+        let leaders = Self::leaders(&control.cluster);
+        let down = rng.duration(second / 20, 2 * second);
+        let one = rng.pick(&leaders).copied();
+        match (which, one) {
+            (0, Some(host)) => control.crash(host, Loss::All, down, rng),
+            (1, Some(host)) => control.pause(host, down),
+            (2, Some(_)) => leaders.into_iter().for_each(|host| control.crash(host, Loss::All, down, rng)),
+            (3, _) => {
+                for host in self.hosts.clone() {
+                    if control.cluster.is_up(host) {
+                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
+                    }
+                }
+            }
+            (4, _) => {
+                let busy = control
+                    .cluster
+                    .nodes()
+                    .filter(|(_, node)| matches!(node, Node::Gateway(gateway) if gateway.in_progress() > 0));
+                let busy: Vec<HostId> = busy.map(|(id, _)| id.host()).collect();
+                let Some(&host) = rng.pick(&busy) else { return false };
+                control.crash(host, Loss::All, rng.duration(2 * second, 5 * second), rng);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn core(&mut self, _cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
+        let mut hosts = self.hosts.clone();
+        // A bootstrap needs everybody.
+        while self.is_born() && hosts.len() > self.hosts.len() / 2 + 1 && rng.chance(0.5) {
+            hosts.remove(rng.below(hosts.len() as u64) as usize);
+        }
+        Core::Hosts(hosts)
+    }
+
+    fn on_heal(&mut self, core: &[HostId], _control: &mut Control<'_, Node>) {
+        self.core = core.to_vec();
+    }
+
+    /// Nothing is prepared, locked or undecided for those who are gone, and all replicas of the core are alike.
+    fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        self.truth.converged(core, cluster)
+    }
+
+    fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
+        truth::describe(cluster)
+    }
+
+    fn finish(&mut self, cluster: &Cluster<'_, Node>) {
+        self.truth.look_at_all(cluster);
+        self.history.check(&self.truth);
+    }
+
+    fn history(&self) -> Option<String> {
+        Some(self.history.to_text())
+    }
+}

@@ -1,0 +1,148 @@
+//! What was committed, as the replicas' states show it, and what must hold of those states.
+
+use super::Node;
+use crate::audit::spanner::machine_of;
+use ::spanner::{Directory, ShardId};
+use kernel::{Bytes, HostId, NodeId, invariant};
+use sim::Cluster;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use wire::txn::{KeyRange, Timestamp};
+
+/// All versions that any replica has ever had, and what replicas have agreed on.
+pub(super) struct Truth {
+    directory: Arc<Directory>,
+    versions: BTreeMap<Bytes, BTreeMap<Timestamp, Option<Bytes>>>,
+    /// Digests by shard, epoch and executed slot.
+    digests: BTreeMap<(ShardId, u64), u64>,
+    seen: BTreeMap<NodeId, u64>,
+    /// Of each shard, nobody may read below this.
+    collected: BTreeMap<ShardId, Timestamp>,
+}
+
+impl Truth {
+    pub(super) fn new(directory: Arc<Directory>) -> Self {
+        let (versions, digests) = (BTreeMap::new(), BTreeMap::new());
+        Self { directory, versions, digests, seen: BTreeMap::new(), collected: BTreeMap::new() }
+    }
+
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.seen.retain(|node, _| node.host() != host);
+    }
+
+    pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        for (id, node) in cluster.called_nodes_of(host) {
+            self.look_at(id, node);
+        }
+    }
+
+    pub(super) fn look_at_all(&mut self, cluster: &Cluster<'_, Node>) {
+        for (id, node) in cluster.nodes() {
+            self.look_at(id, node);
+        }
+    }
+
+    fn look_at(&mut self, id: NodeId, node: &Node) {
+        let Some((executed, machine)) = machine_of(node) else { return };
+        if self.seen.insert(id, executed) == Some(executed) {
+            return;
+        }
+        let digest = kernel::StateMachine::digest(machine);
+        let known = *self.digests.entry((machine.shard(), executed)).or_insert(digest);
+        invariant!(PREFIX, known == digest, "{id} differs from another replica below slot {executed}");
+        let collected = self.collected.entry(machine.shard()).or_default();
+        *collected = machine.collected().max(*collected);
+        for (key, history) in machine.all() {
+            let known = self.versions.entry(key.clone()).or_default();
+            for version in history {
+                let before = known.entry(version.at).or_insert_with(|| version.value.clone());
+                invariant!(
+                    ATOMIC,
+                    *before == version.value,
+                    "{key:?} at {} is {before:?} and {:?}",
+                    version.at,
+                    version.value
+                );
+            }
+        }
+    }
+
+    /// A key as of a timestamp: its value and its version, 0 without any.
+    pub(super) fn at(&self, key: &[u8], at: Timestamp) -> (Option<&Bytes>, Timestamp) {
+        let versions = self.versions.get(key).map(|versions| versions.range(..=at));
+        let last = versions.and_then(|mut versions| versions.next_back());
+        last.map_or((None, Timestamp(0)), |(&at, value)| (value.as_ref(), at))
+    }
+
+    /// Keys of a range that exist as of a timestamp.
+    pub(super) fn keys_at(&self, range: &KeyRange, at: Timestamp) -> Vec<Bytes> {
+        let keys = self.versions.keys().filter(|key| range.contains(key));
+        keys.filter(|key| self.at(key, at).0.is_some()).cloned().collect()
+    }
+
+    /// Where a value was written to a key: as often as it was executed.
+    pub(super) fn commits_of(&self, key: &[u8], value: &Bytes) -> Vec<Timestamp> {
+        let versions = self.versions.get(key).into_iter().flatten();
+        versions.filter(|(_, it)| it.as_ref() == Some(value)).map(|(&at, _)| at).collect()
+    }
+
+    /// Nobody may read these keys below this.
+    pub(super) fn collected<'a>(&self, keys: impl Iterator<Item = &'a Bytes>) -> Timestamp {
+        let shards: BTreeSet<ShardId> = keys.map(|key| self.directory.shard_of(key)).collect();
+        let all = shards.iter().filter_map(|shard| self.collected.get(shard));
+        all.max().copied().unwrap_or_default()
+    }
+
+    pub(super) fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        let mut digests: BTreeMap<ShardId, (u64, u64)> = BTreeMap::new();
+        let mut leaders: BTreeSet<ShardId> = BTreeSet::new();
+        for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
+            if let Node::Shard(role) = node
+                && role.is_leading()
+            {
+                leaders.insert(role.shard());
+                if role.in_progress() > 0 {
+                    return Err(format!("{id} has {} transactions in progress", role.in_progress()));
+                }
+            }
+            let Some((executed, machine)) = machine_of(node) else { continue };
+            if let Some(prepared) = machine.prepared().next() {
+                return Err(format!("{:?} is prepared at {id}", prepared.txn));
+            }
+            if machine.open_decisions() > 0 {
+                return Err(format!("{id} has {} decisions to tell", machine.open_decisions()));
+            }
+            let at = (executed, kernel::StateMachine::digest(machine));
+            let known = *digests.entry(machine.shard()).or_insert(at);
+            if known != at {
+                return Err(format!("{id} is at {at:?}, another replica of its shard at {known:?}"));
+            }
+        }
+        match self.directory.all().find(|shard| !leaders.contains(shard)) {
+            Some(shard) => Err(format!("nobody leads shard {shard}")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Who leads, and what is in progress.
+pub(super) fn describe(cluster: &Cluster<'_, Node>) -> String {
+    let mut words = Vec::new();
+    for (id, node) in cluster.nodes() {
+        match node {
+            Node::Shard(role) if role.is_leading() => {
+                words.push(format!("{id} leads {}: {}", role.shard(), role.describe()));
+            }
+            Node::Gateway(gateway) if gateway.in_progress() > 0 => {
+                words.push(format!("{id} has {} calls", gateway.in_progress()));
+            }
+            Node::Shard(_) | Node::Gateway(_) | Node::Log(_) => {
+                if let Some((executed, machine)) = machine_of(node) {
+                    let prepared = machine.prepared().count();
+                    words.push(format!("{id} executed {executed}, prepared {prepared}"));
+                }
+            }
+        }
+    }
+    words.join(" | ")
+}

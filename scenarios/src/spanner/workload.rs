@@ -1,0 +1,254 @@
+//! What users ask: every level, one-shot and interactive transactions, deletions, scans, calls that are sent again, tokens that one user
+//! gives another.
+
+use super::history::History;
+use kernel::{Bytes, RequestId, Rng};
+use sim::{OperationId, WALL_EPOCH};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::txn::{
+    Begin, CallKey, Commit, Condition, Fence, KeyRange, KeyScan, KeyWrite, OneShot, ReadOnly, ReadWithin,
+    Timestamp, TxnCall, TxnLevel, TxnReply,
+};
+
+/// Keys that users read and write.
+const KEYS: u64 = 8;
+
+/// What one user knows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Session {
+    /// What it has seen.
+    pub(super) token: Timestamp,
+    /// Counts up when it does not know how an operation ended: it goes on as somebody else.
+    pub(super) life: u32,
+    /// Versions that it has read.
+    pub(super) versions: BTreeMap<Bytes, Timestamp>,
+    /// A commit of which it does not know how it ended.
+    pub(super) unsettled: Option<(OneShot, u64)>,
+    commits: u64,
+}
+
+/// All users.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sessions {
+    sessions: BTreeMap<u16, Session>,
+    messages: u64,
+}
+
+impl Sessions {
+    pub(super) fn of(&mut self, client: u16) -> &mut Session {
+        self.sessions.entry(client).or_default()
+    }
+
+    /// At times another user tells this one what it has seen.
+    pub(super) fn exchange(&mut self, client: u16, now: u64, rng: &mut Rng, history: &mut History) {
+        let others: Vec<u16> = self.sessions.keys().copied().filter(|it| *it != client).collect();
+        if !rng.chance(0.2) {
+            return;
+        }
+        let Some(&other) = rng.pick(&others) else { return };
+        let (token, from) = self.sessions.get(&other).map_or((Timestamp(0), 0), |it| (it.token, it.life));
+        let session = self.of(client);
+        session.token = session.token.max(token);
+        let to = session.life;
+        self.messages += 1;
+        history.told((other, from), (client, to), now, self.messages);
+    }
+}
+
+/// What this seed's users do, and how often.
+#[derive(Clone, Debug)]
+pub(super) struct Mix {
+    levels: Vec<u8>,
+    writes: f64,
+    interactive: f64,
+    scans: f64,
+    hot: u64,
+    large: bool,
+    send_again_within: u64,
+}
+
+/// A call, and what is known of it.
+pub(super) struct Planned {
+    pub(super) call: TxnCall,
+    pub(super) interactive: Option<Interactive>,
+}
+
+/// An interactive transaction: what it does next.
+#[derive(Clone, Debug)]
+pub(super) struct Interactive {
+    name: u64,
+    first: Option<RequestId>,
+    keys: Vec<Bytes>,
+    scans: Vec<KeyScan>,
+    writes: Vec<KeyWrite>,
+    has_read: bool,
+}
+
+impl Interactive {
+    /// The request by which the history knows it.
+    pub(super) fn first(&mut self, id: RequestId) -> RequestId {
+        *self.first.get_or_insert(id)
+    }
+
+    /// What it writes.
+    pub(super) fn writes(&self) -> &[KeyWrite] {
+        &self.writes
+    }
+
+    /// The call that follows an answer; none if the transaction is over.
+    pub(super) fn next(&mut self, reply: &TxnReply, history: &mut History) -> Option<TxnCall> {
+        match reply {
+            TxnReply::Begun(_) => {
+                let (keys, scans) = (self.keys.clone(), self.scans.clone());
+                Some(ReadWithin { id: self.name + 1, txn: self.name, keys, scans }.into())
+            }
+            TxnReply::RowsWithin(rows) if !self.has_read => {
+                self.has_read = true;
+                if let Some(first) = self.first {
+                    history.has_read(first, rows);
+                }
+                let (txn, writes) = (self.name, self.writes.clone());
+                Some(Commit { id: self.name + 2, txn, key: None, acknowledged: 0, writes }.into())
+            }
+            TxnReply::RowsWithin(_)
+            | TxnReply::ReadRows(_)
+            | TxnReply::Committed(_)
+            | TxnReply::NotMet(_)
+            | TxnReply::Fenced(_)
+            | TxnReply::CommitFate(_)
+            | TxnReply::Failed(_) => None,
+        }
+    }
+}
+
+fn key(number: u64) -> Bytes {
+    Bytes::from(format!("p{}/{number}", number % 3))
+}
+
+impl Mix {
+    pub(super) fn draw(send_again_within: Duration, rng: &mut Rng) -> Self {
+        let levels = match rng.below(6) {
+            0 => vec![0],
+            1 => vec![1],
+            2 => vec![0, 1],
+            3 => vec![1, 2],
+            _ => vec![0, 1, 2, 3, 4],
+        };
+        Self {
+            levels,
+            writes: 0.2 + 0.5 * rng.unit(),
+            interactive: if rng.chance(0.5) { 0.3 * rng.unit() } else { 0.0 },
+            scans: if rng.chance(0.5) { 0.3 * rng.unit() } else { 0.0 },
+            hot: rng.between(1, KEYS),
+            large: rng.chance(0.25),
+            send_again_within: send_again_within.as_nanos() as u64,
+        }
+    }
+
+    fn keys(&self, most: u64, rng: &mut Rng) -> Vec<Bytes> {
+        let count = rng.between(1, most);
+        let mut keys: Vec<Bytes> = (0..count)
+            .map(|_| key(if rng.chance(0.5) { rng.below(self.hot) } else { rng.below(KEYS) }))
+            .collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Each with a value of its own, and at least one that is no deletion: that one shows whether the commit was executed.
+    fn writes(&self, operation: OperationId, rng: &mut Rng) -> Vec<KeyWrite> {
+        let keys = self.keys(3, rng);
+        let value = |index: usize, rng: &mut Rng| {
+            let mut value = format!("{}.{}.{index}", operation.client, operation.nth);
+            if self.large && rng.chance(0.3) {
+                value.push_str(&"x".repeat(rng.between(100, 2_000) as usize));
+            }
+            Bytes::from(value)
+        };
+        let mut writes = Vec::new();
+        for (index, key) in keys.into_iter().enumerate() {
+            let deletes = index > 0 && rng.chance(0.25);
+            let value = value(index, rng);
+            writes.push(KeyWrite { key, value: (!deletes).then_some(value) });
+        }
+        writes
+    }
+
+    fn level(&self, truth_now: u64, rng: &mut Rng) -> TxnLevel {
+        let now = (WALL_EPOCH + truth_now) / 1_000;
+        match rng.pick(&self.levels).copied().unwrap_or(0) {
+            0 => TxnLevel::Strict,
+            1 => TxnLevel::Rss,
+            2 => TxnLevel::ProcessOrdered,
+            3 => {
+                let at = now.saturating_sub(rng.between(0, 4_000_000)).max(WALL_EPOCH / 1_000);
+                TxnLevel::At(Timestamp(at))
+            }
+            _ => TxnLevel::Stale(rng.between(1_000, 3_000_000)),
+        }
+    }
+
+    pub(super) fn plan(
+        &self,
+        operation: OperationId,
+        session: &mut Session,
+        now: u64,
+        rng: &mut Rng,
+    ) -> Planned {
+        let id = u64::from(operation.client) << 32 | u64::from(operation.nth) << 4;
+        let token = session.token;
+        let plain = |call: TxnCall| Planned { call, interactive: None };
+        // It is known for as long as outcomes are kept whether a call was executed, and no longer.
+        let late = |(_, asked): &(OneShot, u64)| now.saturating_sub(*asked) > self.send_again_within;
+        if let Some((unsettled, _)) = session.unsettled.take().filter(|it| !late(it)) {
+            let call = OneShot { id, token, ..unsettled };
+            return Planned { call: call.into(), interactive: None };
+        }
+        if rng.chance(0.05) {
+            return plain(Fence { id, token }.into());
+        }
+        if rng.chance(self.interactive) {
+            let scans = self.some_scans(rng);
+            let interactive = Interactive {
+                name: id,
+                first: None,
+                keys: self.keys(3, rng),
+                scans,
+                writes: self.writes(operation, rng),
+                has_read: false,
+            };
+            let call = Begin { id, token, priority: None };
+            return Planned { call: call.into(), interactive: Some(interactive) };
+        }
+        if !rng.chance(self.writes) {
+            let (keys, scans) = (self.keys(4, rng), self.some_scans(rng));
+            let level = self.level(now, rng);
+            return plain(ReadOnly { id, token, level, keys, scans }.into());
+        }
+        session.commits += 1;
+        let (writes, mut conditions) = (self.writes(operation, rng), Vec::new());
+        if rng.chance(0.3) {
+            let key = self.keys(1, rng).remove(0);
+            let version = session.versions.get(&key).copied().unwrap_or_default();
+            conditions.push(Condition { key, version });
+        }
+        let reads = if rng.chance(0.5) { self.keys(2, rng) } else { Vec::new() };
+        let otherwise = self.keys(2, rng);
+        let key = CallKey { session: u64::from(operation.client) + 1, number: session.commits };
+        // Whatever was not settled is not sent again from here on.
+        let (acknowledged, key) = (key.number, Some(key));
+        plain(OneShot { id, token, key, acknowledged, conditions, writes, reads, otherwise }.into())
+    }
+
+    fn some_scans(&self, rng: &mut Rng) -> Vec<KeyScan> {
+        if !rng.chance(self.scans) {
+            return Vec::new();
+        }
+        let range = match rng.below(3) {
+            0 => KeyRange { start: Bytes::new(), end: None },
+            _ => KeyRange::with_prefix(Bytes::from(format!("p{}/", rng.below(3)))),
+        };
+        vec![KeyScan { range, limit: rng.between(1, 10) as u32 }]
+    }
+}
