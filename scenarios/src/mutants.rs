@@ -183,6 +183,34 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::check_ignores_version, &["LIN"]),
     log(&shared_log::planted::earlier_producer_epoch_taken, &["UNIQ"]),
     log(&shared_log::planted::producers_of_deleted_log_retained, &["UNIQ", "LIN"]),
+    spanner(&::spanner::planted::t_min_ignored, &["RSS", "SNAP", "SSER"]),
+    spanner(&::spanner::planted::t_ee_ignored, &["RSS", "FENCE"]),
+    spanner(&::spanner::planted::earliest_end_not_waited_out, &["RSS", "FENCE"]),
+    spanner(&::spanner::planted::no_commit_wait, &["CW", "SSER", "RSS"]),
+    spanner(&::spanner::planted::does_not_wait_for_prepared, &["SNAP", "SSER", "RSS"]),
+    spanner(
+        &::spanner::planted::prepared_is_wounded,
+        &["LOCK", "ATOMIC", "SNAP", "SSER", "RSS", "ONCE", "TS"],
+    ),
+    spanner(&::spanner::planted::locks_of_prepared_not_taken_back, &["LOCK", "SNAP", "SSER", "RSS", "TS"]),
+    spanner(&::spanner::planted::fence_does_not_wait, &["FENCE", "RSS"]),
+    spanner(&::spanner::planted::fence_bound_not_enforced, &["FENCE", "RSS"]),
+    spanner(&::spanner::planted::t_min_not_sent, &["RSS", "SSER", "FENCE"]),
+    spanner(&::spanner::planted::skipped_before_snapshot_not_awaited, &["SNAP", "RSS"]),
+    spanner(&::spanner::planted::assigns_below_what_was_promised, &["SNAP", "TS"]),
+    spanner(&::spanner::planted::deposed_leader_serves_beyond_its_horizon, &["SNAP", "SSER", "RSS"]),
+    spanner(&::spanner::planted::commit_in_flight_not_counted, &["SNAP", "SSER", "RSS"]),
+    spanner(&::spanner::planted::decision_told_before_durable, &["DUR", "ATOMIC"]),
+    spanner(&::spanner::planted::unknown_called_aborted_unlogged, &["DUR", "ATOMIC"]),
+    spanner(&::spanner::planted::decision_forgotten_early, &["ATOMIC", "DUR", "LIVE", "CONV"]),
+    spanner(&::spanner::planted::lock_epoch_not_checked, &["SSER", "RSS", "SNAP"]),
+    spanner(&::spanner::planted::scan_locks_found_keys_only, &["SSER", "RSS", "SNAP"]),
+    spanner(&::spanner::planted::shown_when_decided_and_not_when_passed, &["CW", "SSER", "RSS"]),
+    spanner(&::spanner::planted::collected_while_still_readable, &["GC", "SNAP"]),
+    spanner(&::spanner::planted::outcomes_not_in_snapshot, &["ONCE", "PREFIX"]),
+    spanner(&::spanner::planted::replica_serves_what_is_not_closed, &["SNAP"]),
+    spanner(&::spanner::planted::reads_what_is_collected, &["SNAP", "GC"]),
+    spanner(&::spanner::planted::read_raises_no_floor, &["SNAP", "SSER", "RSS"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -199,6 +227,10 @@ const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) ->
 
 const fn mason(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "mason", expected }
+}
+
+const fn spanner(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "spanner", expected }
 }
 
 const fn paxos(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

@@ -199,6 +199,9 @@ impl History {
         invariant!(ONCE, commits.len() <= 1, "{value:?} was written to {key:?} at {commits:?}");
         let at = *commits.first()?;
         for write in &asked.writes {
+            if at < truth.collected(std::iter::once(&write.key)) {
+                continue;
+            }
             let (value, version) = truth.at(&write.key, at);
             invariant!(
                 ATOMIC,
@@ -233,8 +236,17 @@ impl History {
         match reply {
             TxnReply::ReadRows(reply) => self.check_read(asked, reply, truth),
             TxnReply::Committed(reply) => {
-                let at = committed.or(asked.writes.is_empty().then_some(reply.at));
-                invariant!(DUR, at == Some(reply.at), "{} was committed at {at:?}", reply.at);
+                // What was applied when it was older than is kept was never seen.
+                let collected = truth.collected(asked.writes.iter().map(|write| &write.key));
+                let is_unseen = asked.writes.is_empty() || reply.at < collected;
+                let at = committed.or(is_unseen.then_some(reply.at));
+                invariant!(
+                    DUR,
+                    at == Some(reply.at),
+                    "{:?} at {} is answered {reply:?}: {at:?}",
+                    asked.call,
+                    asked.at
+                );
                 check_rows(&reply.rows, reply.at.before(), asked, truth);
                 if let Some(read) = &asked.read {
                     check_rows(&read.rows, reply.at.before(), asked, truth);
@@ -330,7 +342,7 @@ impl History {
         let answer = answers.clone().find(|(_, reply)| matches!(reply, TxnReply::Committed(_)));
         let unknown = |at: Timestamp| {
             let draft = Draft::new(who, Time(asked.at), Time::NEVER).committed_at(Version::version(at.0));
-            with_writes(draft, &asked.writes, at).unknown()
+            with_writes(draft, &asked.writes, at, truth).unknown()
         };
         let Some((at, reply)) = answer.or_else(|| answers.clone().next()) else {
             return committed.map(unknown);
@@ -348,7 +360,7 @@ impl History {
                 if let Some(read) = &asked.read {
                     draft = with_reads(draft, &read.rows, before, truth);
                 }
-                Some(with_writes(draft, &asked.writes, reply.at))
+                Some(with_writes(draft, &asked.writes, reply.at, truth))
             }
             TxnReply::Failed(_) | TxnReply::NotMet(_) => committed.map(unknown),
             TxnReply::Fenced(_) => Some(draft.fence()),
@@ -404,8 +416,10 @@ fn with_reads<'a>(
     draft
 }
 
-fn with_writes(mut draft: Draft, writes: &[KeyWrite], at: Timestamp) -> Draft {
-    for write in writes {
+/// A deletion that no replica has ever shown, because it was collected when it was made, is left out.
+fn with_writes(mut draft: Draft, writes: &[KeyWrite], at: Timestamp, truth: &Truth) -> Draft {
+    let is_shown = |write: &&KeyWrite| write.value.is_some() || truth.at(&write.key, at).1 == at;
+    for write in writes.iter().filter(is_shown) {
         let value = write.value.as_ref().map_or_else(|| format!("gone at {at}"), text);
         draft = draft.write(text(&write.key), value);
     }

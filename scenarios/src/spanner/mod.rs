@@ -101,7 +101,7 @@ impl SpannerScenario {
             collect_for: ms(rng.between(1_000, 4_000)),
             idle_max: ms(rng.between(2_000, 6_000)),
             steps_max: rng.between(1, 6) as usize,
-            step_bytes_max: 256 << rng.below(5),
+            step_bytes_max: 512 << rng.below(4),
             ..SpannerParameters::default()
         };
         let log = paxos::Parameters {
@@ -176,7 +176,9 @@ impl Scenario for SpannerScenario {
             safety: (s(10), s(30)),
             busy_at_least: Some(s(5)),
             operations: (20, 150),
-            liveness: s(120),
+            // Steps are small and few at a time, and all clients want the same keys.
+            liveness: s(240),
+            clock_error: (Duration::from_micros(10), Duration::from_millis(100)),
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }

@@ -465,7 +465,9 @@ impl TxnGateway {
         // A call that is sent again to another host has the same coordinator, which knows whether it was committed.
         let which = call.map_or(number, |call| call.key.session.wrapping_add(call.key.number));
         let coordinator = participants[(which % participants.len() as u64) as usize];
-        let least = self.estimates.least(&participants).as_micros() as u64;
+        // Beyond the fence's bound it would only put the commit off.
+        let least = self.estimates.least(&participants).min(self.parameters.fence_bound / 2);
+        let least = least.as_micros() as u64;
         let committing = Committing {
             call,
             writes: by_shard,

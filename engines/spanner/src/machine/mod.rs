@@ -393,6 +393,10 @@ impl ShardMachine {
                 );
                 self.commit(txn, None, &prepared.writes, at);
             }
+        } else if fate.committed().is_some() {
+            // Told again: a participant that was never prepared is told of no commit.
+            let ended = self.ended(&txn);
+            kernel::invariant!(ATOMIC, ended != Ok(None), "{txn:?} is {fate:?}, and was never prepared here");
         }
         self.end(txn, fate);
     }

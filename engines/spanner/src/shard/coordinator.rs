@@ -27,9 +27,12 @@ impl Lead {
         cx: &mut Cx<'_, SpannerShard>,
     ) {
         let DidPrepare { txn, by, t_p, t_ee, asks, .. } = *message;
-        if let Some(told) = self.decisions.get_mut(&txn) {
-            told.waits_for.insert(by);
-            return self.tell_decision(&txn, frame, cx);
+        if let Some(fate) = self.decisions.get(&txn).map(|told| told.fate) {
+            // One that is on its way to the log is told from there.
+            if !self.owners.is_deciding_unknown(&txn) {
+                self.tell_fate(&txn, by, fate, frame, cx);
+            }
+            return;
         }
         if let Some(fate) = self.owners.fate(&txn) {
             return self.tell_fate(&txn, by, fate, frame, cx);
@@ -42,6 +45,8 @@ impl Lead {
                     self.decide_if_all_have_prepared(&txn, frame, cx);
                 }
             }
+            // Its gateway had its answer: everybody has logged it, and this is an old question.
+            None if self.owners.is_settled(&txn) => {}
             None if asks => {
                 if planted!(unknown_called_aborted_unlogged) {
                     return self.tell_fate(&txn, by, Fate::Aborted, frame, cx);
@@ -223,10 +228,17 @@ impl Lead {
             if !told.waits_for.remove(&by) {
                 continue;
             }
-            if told.waits_for.is_empty() {
-                self.decisions.remove(&txn);
-            }
+            // It is remembered until the log has that, so that nobody is told otherwise who asks late.
             self.settled.entry(by).or_default().push(txn);
+        }
+    }
+
+    /// The log has it: a decision that nobody waits for any more goes.
+    pub(super) fn on_settled(&mut self, txns: &[TxnId]) {
+        for txn in txns {
+            if self.decisions.get(txn).is_some_and(|told| told.waits_for.is_empty()) {
+                self.decisions.remove(txn);
+            }
         }
     }
 
@@ -234,13 +246,14 @@ impl Lead {
     pub(super) fn log_settled(&mut self) {
         for (by, txns) in std::mem::take(&mut self.settled) {
             let bytes = txns.len() * TXN_ID_BYTES;
-            self.steps.push(Settle { by, txns }, Applied::Nothing, bytes);
+            self.steps.push(Settle { by, txns: txns.clone() }, Applied::Settled(txns), bytes);
         }
     }
 
     pub(super) fn look_after_decisions(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let (now, after) = (cx.now(), frame.parameters.resend_after);
-        let late = self.decisions.iter().filter(|(_, told)| now.since(told.told_at) >= after);
+        let waits = |told: &Told| !told.waits_for.is_empty() && now.since(told.told_at) >= after;
+        let late = self.decisions.iter().filter(|(_, told)| waits(told));
         let late: Vec<TxnId> = late.map(|(&txn, _)| txn).collect();
         for txn in late {
             self.tell_decision(&txn, frame, cx);

@@ -3,11 +3,12 @@
 use super::SpannerShard;
 use super::lead::{Frame, Lead, Stage};
 use super::steps::Applied;
-use crate::machine::entry::ForgetBelow;
+use crate::machine::entry::{Extend, ForgetBelow};
 use crate::messages::shard::{AskFate, OwnerAlive, OwnerState};
 use crate::txn::{Fate, ShardId, TxnId};
 use kernel::{Cx, Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
+use wire::txn::Timestamp;
 
 #[derive(Clone, Debug)]
 struct Owner {
@@ -26,7 +27,7 @@ pub(super) struct Owners {
     owners: BTreeMap<NodeId, Owner>,
     /// Aborts of what is not known here, on their way to the log.
     deciding: BTreeSet<TxnId>,
-    concluding: BTreeMap<TxnId, ShardId>,
+    concluding: BTreeMap<TxnId, (ShardId, Fate)>,
 }
 
 impl Owners {
@@ -64,6 +65,12 @@ impl Owners {
             || self.concluding.contains_key(txn)
     }
 
+    /// True if its gateway has had its answer.
+    pub(super) fn is_settled(&self, txn: &TxnId) -> bool {
+        let owner = self.owners.get(&txn.gateway);
+        owner.is_some_and(|owner| owner.incarnation == txn.incarnation && txn.number < owner.below)
+    }
+
     /// How a transaction ended, if that is known.
     pub(super) fn fate(&self, txn: &TxnId) -> Option<Fate> {
         let owner = self.owners.get(&txn.gateway).filter(|owner| owner.incarnation == txn.incarnation)?;
@@ -89,13 +96,13 @@ impl Owners {
         self.deciding.contains(txn)
     }
 
-    /// The abort of a transaction that is not known was decided elsewhere; true if it is on its way to the log here.
-    pub(super) fn concludes(&mut self, txn: &TxnId, coordinator: ShardId) -> bool {
-        self.concluding.insert(*txn, coordinator).is_some()
+    /// The end of a transaction that is not known was decided elsewhere; true if it is on its way to the log here.
+    pub(super) fn concludes(&mut self, txn: &TxnId, decided: (ShardId, Fate)) -> bool {
+        self.concluding.insert(*txn, decided).is_some()
     }
 
-    /// It is in the log now: who decided it.
-    pub(super) fn concluded(&mut self, txn: &TxnId) -> Option<ShardId> {
+    /// It is in the log now: who decided it, and how.
+    pub(super) fn concluded(&mut self, txn: &TxnId) -> Option<(ShardId, Fate)> {
         self.concluding.remove(txn)
     }
 }
@@ -156,7 +163,7 @@ impl Lead {
             }
         }
         for (&gateway, owner) in &mut self.owners.owners {
-            if owner.below > owner.below_logged {
+            if owner.below > owner.below_logged && self.steps.is_idle() {
                 owner.below_logged = owner.below;
                 let (incarnation, below) = (owner.incarnation, owner.below);
                 self.steps.push(ForgetBelow { gateway, incarnation, below }, Applied::Nothing, 0);
@@ -168,8 +175,8 @@ impl Lead {
     pub(super) fn on_ask_fate(&mut self, message: &AskFate, frame: &Frame<'_>) {
         let AskFate { gateway, id, key } = *message;
         if self.steps.has_room(0, frame) {
-            let step = self.extension(self.horizon_asked);
-            self.steps.push(step, Applied::Asked { gateway, id, key }, 0);
+            let (horizon, closed) = (self.horizon, Timestamp(0));
+            self.steps.push(Extend { horizon, closed }, Applied::Asked { gateway, id, key }, 0);
         }
     }
 }

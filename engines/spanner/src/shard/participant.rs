@@ -9,7 +9,7 @@ use crate::messages::gateway::{Ended, LockedValues, LostLocks};
 use crate::messages::shard::{
     Decided, DidConclude, DidPrepare, LockedUnder, PrepareTxn, ReadLocked, Stepped,
 };
-use crate::txn::{Fate, PreparedTxn, ReadSet, TrueTime, TxnId};
+use crate::txn::{Fate, PreparedTxn, ReadSet, ShardId, TrueTime, TxnId};
 use kernel::{Bytes, Cx, planted};
 use wire::txn::{KeyWrite, Timestamp};
 
@@ -236,6 +236,7 @@ impl Lead {
                 Applied::Asked { gateway, id, key } => {
                     frame.questions.push(Asker::Fate { gateway, id }, FateOf { key });
                 }
+                Applied::Settled(txns) => self.on_settled(&txns),
                 Applied::Nothing => {}
             }
         }
@@ -324,19 +325,18 @@ impl Lead {
     ) {
         let Decided { txn, coordinator, fate } = message;
         let Some(active) = self.txns.get_mut(txn) else {
-            // To commit, it must have been prepared here; that it is not any more means that the log has its end.
-            if fate.committed().is_some() || self.owners.fate(txn).is_some() {
+            if self.owners.fate(txn).is_some() {
                 return self.concluded.entry(*coordinator).or_default().push(*txn);
             }
-            // Whatever comes late finds the end in the log.
-            return self.conclude_unknown(txn, *coordinator);
+            // It has ended here, or never came here, or this leader is deposed and does not know: the log says which.
+            return self.conclude_unknown(txn, *fate, *coordinator);
         };
         match active.stage {
             Stage::Prepared { .. } => self.conclude(txn, *fate),
             Stage::Logging { .. } => active.fate = Some(*fate),
             Stage::Open | Stage::Preparing if fate.committed().is_none() => {
                 self.leave(txn, frame, cx);
-                self.conclude_unknown(txn, *coordinator);
+                self.conclude_unknown(txn, *fate, *coordinator);
             }
             Stage::Open | Stage::Preparing | Stage::Collecting => {
                 cx.reject("decision to commit what is not prepared");
@@ -353,10 +353,8 @@ impl Lead {
         self.steps.push(Conclude { txn: *txn, fate }, Applied::Concluded(*txn), 0);
     }
 
-    fn conclude_unknown(&mut self, txn: &TxnId, coordinator: crate::txn::ShardId) {
-        let is_queued = self.owners.concludes(txn, coordinator);
-        if !is_queued {
-            let fate = Fate::Aborted;
+    fn conclude_unknown(&mut self, txn: &TxnId, fate: Fate, coordinator: ShardId) {
+        if !self.owners.concludes(txn, (coordinator, fate)) {
             self.steps.push(Conclude { txn: *txn, fate }, Applied::Concluded(*txn), 0);
         }
     }
@@ -364,12 +362,10 @@ impl Lead {
     fn on_concluded(&mut self, txn: &TxnId, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let unknown = self.owners.concluded(txn);
         let active = self.txns.get(txn);
-        let coordinator = active.and_then(|it| it.asked.as_ref()).map(|asked| asked.coordinator).or(unknown);
-        let fate = active.and_then(|active| active.fate).unwrap_or(Fate::Aborted);
+        let known = active.and_then(|it| Some((it.asked.as_ref()?.coordinator, it.fate?)));
+        let Some((coordinator, fate)) = known.or(unknown) else { return };
         self.owners.ended(txn, fate);
-        if let Some(coordinator) = coordinator {
-            self.concluded.entry(coordinator).or_default().push(*txn);
-        }
+        self.concluded.entry(coordinator).or_default().push(*txn);
         self.pass(txn, fate, frame, cx);
     }
 

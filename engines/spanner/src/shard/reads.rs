@@ -86,16 +86,11 @@ impl Lead {
         self.start_read(key, frame, cx);
     }
 
+    /// Asks for more than is needed now, so that few reads wait.
     fn ask_for_horizon(&mut self, t_read: Timestamp, frame: &Frame<'_>) {
         let ahead = frame.parameters.horizon_ahead.as_micros() as u64;
         self.horizon_asked = t_read.plus(ahead);
-        let step = self.extension(self.horizon_asked);
-        self.steps.push(step, Applied::Extended(self.horizon_asked), 0);
-    }
-
-    /// An entry that moves the horizon on, and closes nothing more.
-    pub(super) fn extension(&self, horizon: Timestamp) -> Extend {
-        Extend { horizon, closed: Timestamp(0) }
+        self.steps.push_horizon(self.horizon_asked);
     }
 
     pub(super) fn on_extended(
@@ -212,7 +207,8 @@ impl Lead {
     /// Closes what has passed, while somebody waits for that or something was committed.
     pub(super) fn close(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let due = cx.now().since(self.closed_at) >= frame.parameters.close_every;
-        if !self.close_wanted || !due {
+        // One at a time: it has to stand behind everything that was assigned before.
+        if !self.close_wanted || !due || !self.steps.is_idle() {
             return;
         }
         self.close_wanted = false;
@@ -228,7 +224,7 @@ impl Lead {
         let keep = frame.parameters.keep.as_micros() as u64;
         let early = if planted!(collected_while_still_readable) { keep / 2 } else { 0 };
         let below = Timestamp(TrueTime(cx.wall()).earliest().0.saturating_sub(keep - early));
-        if below > self.collected.plus(keep / COLLECTIONS_PER_KEEP) {
+        if below > self.collected.plus(keep / COLLECTIONS_PER_KEEP) && self.steps.is_idle() {
             self.collected = below;
             self.steps.push(Collect { below }, Applied::Nothing, 0);
         }

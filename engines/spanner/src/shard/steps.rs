@@ -2,7 +2,7 @@
 
 use super::SpannerShard;
 use super::lead::Frame;
-use crate::machine::entry::{Change, Entry, Step};
+use crate::machine::entry::{Change, Entry, Extend, Step};
 use crate::txn::TxnId;
 use kernel::{Bytes, Cx, Encode, Instant, NodeId};
 use parts::Ballot;
@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use wire::txn::{CallKey, Timestamp};
 
 /// What is done when a change was applied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Applied {
     /// A transaction of this shard alone, with its timestamp.
     Alone(TxnId, Timestamp),
@@ -24,6 +24,8 @@ pub(super) enum Applied {
     DecidedForUnknown(TxnId),
     /// A participant knows the decision.
     Concluded(TxnId),
+    /// Participants have logged the decisions of these.
+    Settled(Vec<TxnId>),
     /// The horizon is this.
     Extended(Timestamp),
     /// Somebody asked what became of a commit.
@@ -58,7 +60,7 @@ pub(super) struct Steps {
 }
 
 /// What a change adds to its keys and values, at most.
-pub(super) const CHANGE_HEAD_BYTES: usize = 256;
+pub(super) const CHANGE_HEAD_BYTES: usize = 160;
 
 impl Steps {
     pub(super) fn epoch(&self) -> u64 {
@@ -86,6 +88,23 @@ impl Steps {
     pub(super) fn push(&mut self, change: impl Into<Change>, then: Applied, bytes: usize) {
         self.queue_bytes += bytes + CHANGE_HEAD_BYTES;
         self.queue.push_back((change.into(), then, bytes + CHANGE_HEAD_BYTES));
+    }
+
+    /// True if nothing waits to be proposed: what can wait is added then.
+    pub(super) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Has the horizon logged, with what waits to be if there is one.
+    pub(super) fn push_horizon(&mut self, horizon: Timestamp) {
+        for (change, then, _) in &mut self.queue {
+            if let (Change::Extend(extend), Applied::Extended(applied)) = (change, then) {
+                extend.horizon = extend.horizon.max(horizon);
+                *applied = extend.horizon;
+                return;
+            }
+        }
+        self.push(Extend { horizon, closed: Timestamp(0) }, Applied::Extended(horizon), 0);
     }
 
     /// Proposes what waits, as far as steps may be in flight.
