@@ -10,8 +10,8 @@ use sim::WALL_EPOCH;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use wire::txn::{
-    KeyRow, KeyWrite, OneShot, ReadOnly, ReadRows, RowsWithin, Timestamp, TxnCall, TxnFailure, TxnLevel,
-    TxnReply,
+    KeyRow, KeyScan, KeyWrite, OneShot, ReadOnly, ReadRows, RowsWithin, ScannedRows, Timestamp, TxnCall,
+    TxnFailure, TxnLevel, TxnReply,
 };
 
 /// One call, or an interactive transaction as a whole.
@@ -21,6 +21,8 @@ struct Asked {
     node: NodeId,
     call: TxnCall,
     writes: Vec<KeyWrite>,
+    /// The ranges that an interactive transaction reads.
+    scans: Vec<KeyScan>,
     /// What an interactive transaction has read.
     read: Option<RowsWithin>,
     at: u64,
@@ -75,7 +77,9 @@ impl History {
             again = (first != id).then_some(first);
         }
         let call = planned.call.clone();
-        let asked = Asked { client, life, node, call, writes, read: None, at: now, again, answered: None };
+        let scans = planned.interactive.as_ref().map(|it| it.scans().to_vec()).unwrap_or_default();
+        let asked =
+            Asked { client, life, node, call, writes, scans, read: None, at: now, again, answered: None };
         self.calls.insert(id, asked);
     }
 
@@ -158,9 +162,6 @@ impl History {
     pub(super) fn check_answer(&self, id: RequestId, truth: &Truth) {
         let Some(asked) = self.calls.get(&id) else { return };
         let Some((_, TxnReply::ReadRows(reply))) = &asked.answered else { return };
-        if reply.at < truth.collected(reply.rows.iter().map(|row| &row.key)) {
-            return;
-        }
         for row in &reply.rows {
             let (value, version) = truth.at(&row.key, reply.at);
             invariant!(
@@ -250,6 +251,7 @@ impl History {
                 check_rows(&reply.rows, reply.at.before(), asked, truth);
                 if let Some(read) = &asked.read {
                     check_rows(&read.rows, reply.at.before(), asked, truth);
+                    check_scans(&asked.scans, &read.scans, reply.at.before(), asked, truth);
                 }
             }
             TxnReply::Failed(failed) if failed.why.is_surely_void() && asked.again.is_none() => {
@@ -274,15 +276,7 @@ impl History {
     fn check_read(&self, asked: &Asked, reply: &ReadRows, truth: &Truth) {
         check_rows(&reply.rows, reply.at, asked, truth);
         let TxnCall::ReadOnly(call) = &asked.call else { return };
-        for (scan, found) in call.scans.iter().zip(&reply.scans) {
-            let mut expected = truth.keys_at(&scan.range, reply.at);
-            if let Some(next) = &found.next {
-                expected.retain(|key| key < next);
-            }
-            let keys: Vec<Bytes> = found.rows.iter().map(|row| row.key.clone()).collect();
-            invariant!(SNAP, keys == expected, "a scan at {} found {keys:?} of {expected:?}", reply.at);
-            check_rows(&found.rows, reply.at, asked, truth);
-        }
+        check_scans(&call.scans, &reply.scans, reply.at, asked, truth);
         if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) {
             for (_, token) in self.fences.iter().filter(|(at, _)| *at < asked.at) {
                 for row in &reply.rows {
@@ -378,11 +372,21 @@ impl History {
     }
 }
 
+/// The rows are all that there was in the ranges at a timestamp: nothing is missing, and nothing came in between.
+fn check_scans(scans: &[KeyScan], found: &[ScannedRows], at: Timestamp, asked: &Asked, truth: &Truth) {
+    for (scan, found) in scans.iter().zip(found) {
+        let mut expected = truth.keys_at(&scan.range, at);
+        if let Some(next) = &found.next {
+            expected.retain(|key| key < next);
+        }
+        let keys: Vec<Bytes> = found.rows.iter().map(|row| row.key.clone()).collect();
+        invariant!(SNAP, keys == expected, "a scan at {at} found {keys:?} of {expected:?}: {:?}", asked.call);
+        check_rows(&found.rows, at, asked, truth);
+    }
+}
+
 /// The rows are what the replicas had at a timestamp.
 fn check_rows(rows: &[KeyRow], at: Timestamp, asked: &Asked, truth: &Truth) {
-    if at < truth.collected(rows.iter().map(|row| &row.key)) {
-        return;
-    }
     for row in rows {
         let (value, version) = truth.at(&row.key, at);
         invariant!(

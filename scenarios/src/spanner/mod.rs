@@ -95,8 +95,8 @@ impl SpannerScenario {
             owner_alive_every: ms(rng.between(50, 200)),
             keep: if rng.chance(0.5) { ms(rng.between(6_000, 10_000)) } else { Duration::from_secs(600) },
             try_for: ms(rng.between(1_000, 2_000)),
-            fence_bound: ms(rng.between(1, 300)),
-            clock_error_max: ms(250),
+            fence_bound: ms(1 << rng.below(9)),
+            clock_error_max: ms(500),
             doubt_after: ms(rng.between(100, 600)),
             collect_for: ms(rng.between(1_000, 4_000)),
             idle_max: ms(rng.between(2_000, 6_000)),
@@ -105,8 +105,8 @@ impl SpannerScenario {
             ..SpannerParameters::default()
         };
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(150, 400)),
-            heartbeat_every: ms(rng.between(25, 60)),
+            election_timeout: ms(rng.between(80, 400)),
+            heartbeat_every: ms(rng.between(15, 40)),
             resend_after: ms(rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
@@ -171,14 +171,14 @@ impl Scenario for SpannerScenario {
     }
 
     fn tuning(&self) -> Tuning {
-        let s = Duration::from_secs;
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
         Tuning {
             safety: (s(10), s(30)),
             busy_at_least: Some(s(5)),
             operations: (20, 150),
             // Steps are small and few at a time, and all clients want the same keys.
             liveness: s(240),
-            clock_error: (Duration::from_micros(10), Duration::from_millis(100)),
+            clock_error: (ms(1), Duration::from_millis(200)),
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }

@@ -63,6 +63,7 @@ pub(super) struct Mix {
     writes: f64,
     interactive: f64,
     scans: f64,
+    fences: f64,
     hot: u64,
     large: bool,
     send_again_within: u64,
@@ -89,6 +90,11 @@ impl Interactive {
     /// The request by which the history knows it.
     pub(super) fn first(&mut self, id: RequestId) -> RequestId {
         *self.first.get_or_insert(id)
+    }
+
+    /// The ranges that it reads.
+    pub(super) fn scans(&self) -> &[KeyScan] {
+        &self.scans
     }
 
     /// What it writes.
@@ -128,11 +134,11 @@ fn key(number: u64) -> Bytes {
 
 impl Mix {
     pub(super) fn draw(send_again_within: Duration, rng: &mut Rng) -> Self {
-        let levels = match rng.below(6) {
+        let levels = match rng.below(7) {
             0 => vec![0],
-            1 => vec![1],
-            2 => vec![0, 1],
+            1 | 2 => vec![1],
             3 => vec![1, 2],
+            4 => vec![0, 1],
             _ => vec![0, 1, 2, 3, 4],
         };
         Self {
@@ -140,6 +146,7 @@ impl Mix {
             writes: 0.2 + 0.5 * rng.unit(),
             interactive: if rng.chance(0.5) { 0.3 * rng.unit() } else { 0.0 },
             scans: if rng.chance(0.5) { 0.3 * rng.unit() } else { 0.0 },
+            fences: if rng.chance(0.25) { 0.3 } else { 0.05 },
             hot: rng.between(1, KEYS),
             large: rng.chance(0.25),
             send_again_within: send_again_within.as_nanos() as u64,
@@ -205,7 +212,7 @@ impl Mix {
             let call = OneShot { id, token, ..unsettled };
             return Planned { call: call.into(), interactive: None };
         }
-        if rng.chance(0.05) {
+        if rng.chance(self.fences) {
             return plain(Fence { id, token }.into());
         }
         if rng.chance(self.interactive) {

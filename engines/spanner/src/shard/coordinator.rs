@@ -45,8 +45,6 @@ impl Lead {
                     self.decide_if_all_have_prepared(&txn, frame, cx);
                 }
             }
-            // Its gateway had its answer: everybody has logged it, and this is an old question.
-            None if self.owners.is_settled(&txn) => {}
             None if asks => {
                 if planted!(unknown_called_aborted_unlogged) {
                     return self.tell_fate(&txn, by, Fate::Aborted, frame, cx);

@@ -65,12 +65,6 @@ impl Owners {
             || self.concluding.contains_key(txn)
     }
 
-    /// True if its gateway has had its answer.
-    pub(super) fn is_settled(&self, txn: &TxnId) -> bool {
-        let owner = self.owners.get(&txn.gateway);
-        owner.is_some_and(|owner| owner.incarnation == txn.incarnation && txn.number < owner.below)
-    }
-
     /// How a transaction ended, if that is known.
     pub(super) fn fate(&self, txn: &TxnId) -> Option<Fate> {
         let owner = self.owners.get(&txn.gateway).filter(|owner| owner.incarnation == txn.incarnation)?;
