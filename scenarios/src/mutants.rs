@@ -194,7 +194,6 @@ pub static MUTANTS: &[Mutant] = &[
     ),
     spanner(&::spanner::planted::locks_of_prepared_not_taken_back, &["LOCK", "SNAP", "SSER", "RSS", "TS"]),
     spanner(&::spanner::planted::fence_does_not_wait, &["FENCE", "RSS"]),
-    spanner(&::spanner::planted::fence_bound_not_enforced, &["FENCE", "RSS"]),
     spanner(&::spanner::planted::t_min_not_sent, &["RSS", "SNAP", "SSER"]),
     spanner(&::spanner::planted::skipped_before_snapshot_not_awaited, &["SNAP", "RSS"]),
     spanner(&::spanner::planted::assigns_below_what_was_promised, &["SNAP", "TS"]),

@@ -19,7 +19,7 @@ fn allowed(from: &str, to: &str) -> bool {
         "wire" => matches!(to, "kernel" | "parts"),
         "parts" | "drivers" => to == "kernel",
         "engines" if from == "engines/paxos" => matches!(to, "kernel" | "parts" | "wire"),
-        "engines" => matches!(to, "kernel" | "parts" | "engines/paxos" | "consistency"),
+        "engines" => matches!(to, "kernel" | "parts" | "wire" | "engines/paxos" | "consistency"),
         // The store is a state machine for any engine: it needs none.
         "services" if from == "services/kv" => matches!(to, "kernel" | "wire"),
         // A foreign protocol over a service that has one of its own.

@@ -17,8 +17,6 @@ kernel::planted_bugs! {
     locks_of_prepared_not_taken_back = "S11",
     /// A fence returns at once.
     fence_does_not_wait = "S09",
-    /// t_ee - t_c is not bounded.
-    fence_bound_not_enforced = "S12",
     /// A session's t_min is not sent.
     t_min_not_sent = "S10",
     /// A reader returns although something that it skipped may have committed before its snapshot.
@@ -43,7 +41,7 @@ kernel::planted_bugs! {
     shown_when_decided_and_not_when_passed = "T10",
     /// Versions go while a timestamp that is still allowed reads them.
     collected_while_still_readable = "T11",
-    /// The mistake of T11, seen from the reader: a replica reads what it has collected.
+    /// A replica reads what it has collected.
     reads_what_is_collected = "T14",
     /// Outcomes are left out of snapshots.
     outcomes_not_in_snapshot = "T12",

@@ -75,7 +75,7 @@ impl Decode for Fate {
 }
 
 kernel::record! {
-    /// A prepared transaction, with all that it has read and writes here: whoever leads the shard holds its locks until its fate is known.
+    /// A prepared transaction, with all that it has read and writes here: every leader of the shard holds its locks until its fate is known.
     pub struct PreparedTxn {
         /// Which.
         txn: TxnId,

@@ -1,7 +1,7 @@
 //! A deployment of Spanner: its shards' logs, and what shards tell each other and gateways of their logs.
 
 use super::log::{self, Journal, LogAudit};
-use ::spanner::messages::gateway::GatewayIn;
+use ::spanner::messages::gateway::{Ended, GatewayIn};
 use ::spanner::messages::shard::ShardIn;
 use ::spanner::{Fate, ShardId, ShardMachine, SpannerMember, SpannerMessage, SpannerSlot, TxnId};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
@@ -9,10 +9,13 @@ use parts::Incarnation;
 use paxos::LogRole;
 use sim::{Cluster, Fact};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Every promise of a deployment.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SpannerAudit {
+    /// L.
+    fence_bound: Duration,
     logs: BTreeMap<ShardId, LogAudit>,
     /// The incarnations that gateways' disks know of.
     incarnations: BTreeMap<NodeId, u64>,
@@ -52,6 +55,11 @@ pub(crate) fn machine_of(member: &SpannerMember) -> Option<(u64, &ShardMachine)>
 }
 
 impl SpannerAudit {
+    /// Of a deployment whose fences wait for so long.
+    pub(crate) fn new(fence_bound: Duration) -> Self {
+        Self { fence_bound, logs: BTreeMap::new(), incarnations: BTreeMap::new() }
+    }
+
     pub(crate) fn on_fact(&mut self, fact: Fact<SpannerMessage>, cluster: &Cluster<'_, SpannerMember>) {
         match fact {
             Fact::Durable { node, position, record } => self.on_durable(node, position, &record),
@@ -113,6 +121,7 @@ impl SpannerAudit {
             }
             SpannerMessage::Gateway(GatewayIn::Ended(message)) => {
                 if let Some((_, machine)) = machine() {
+                    self.check_bound(message, machine);
                     check_end(from, &message.txn, message.fate, machine, true);
                 }
             }
@@ -132,6 +141,20 @@ impl SpannerAudit {
             SpannerMessage::Shard(ShardIn::PrepareTxn(message)) => self.check_incarnation(from, &message.txn),
             _ => {}
         }
+    }
+
+    /// A client's end follows its commit timestamp by no more than a fence waits for.
+    fn check_bound(&self, message: &Ended, machine: &ShardMachine) {
+        let Fate::Committed(t_c) = message.fate else { return };
+        let bound = self.fence_bound.as_micros() as u64;
+        let is_new = machine.ended(&message.txn) == Ok(Some(message.fate));
+        invariant!(
+            TEE,
+            !is_new || message.t_ee.0 <= t_c.0 + bound,
+            "{:?} commits at {t_c}, and its client ends after {}",
+            message.txn,
+            message.t_ee
+        );
     }
 
     /// A gateway that may forget its incarnation would name two transactions alike.

@@ -1,7 +1,7 @@
 //! What users asked and were answered, and what must be true of it.
 
 use super::truth::Truth;
-use super::workload::{Planned, Sessions};
+use super::workload::{Planned, Sessions, Told};
 use ::spanner::SpannerParameters;
 use consistency::history::{Draft, History as Recorded, Timestamp as Version};
 use consistency::{Model, Process, Time, Verdict, check, operation_line};
@@ -57,7 +57,8 @@ fn true_time(at: Timestamp) -> u64 {
 }
 
 impl History {
-    pub(super) fn told(&mut self, from: (u16, u32), to: (u16, u32), now: u64, message: u64) {
+    pub(super) fn told(&mut self, told: &Told, now: u64) {
+        let Told { from, to, message } = *told;
         self.messages.push((process(from.0, from.1), process(to.0, to.1), now, message));
     }
 

@@ -57,7 +57,6 @@ const MARKS: &[&str] = &[
     "shard.new_leader_waited_for_the_time_of_a_commit",
     "shard.proposed_again",
     "shard.put_off_an_earliest_end",
-    "shard.raised_a_commit_for_the_fence",
     "shard.read_waited_for_the_horizon",
     "shard.refused_to_prepare",
     "shard.replica_read_waited",
@@ -126,8 +125,8 @@ impl SpannerScenario {
             history: History::default(),
             truth: Truth::new(deployment.directory().clone()),
             deployment,
+            audit: SpannerAudit::new(parameters.fence_bound),
             parameters,
-            audit: SpannerAudit::default(),
             core: Vec::new(),
         }
     }
@@ -206,7 +205,9 @@ impl Scenario for SpannerScenario {
         control: &mut Control<'_, Node>,
     ) {
         let client = operation.client;
-        self.sessions.exchange(client, control.cluster.now(), rng, &mut self.history);
+        if let Some(told) = self.sessions.exchange(client, rng) {
+            self.history.told(&told, control.cluster.now());
+        }
         let session = self.sessions.of(client);
         let life = session.life;
         let planned = self.mix.plan(operation, session, control.cluster.now(), rng);
@@ -232,7 +233,10 @@ impl Scenario for SpannerScenario {
         let reply = TxnReply::decoded(&response.0).expect("a gateway answers in the words of the protocol");
         // An interactive transaction goes on until it is committed, and answers its first request then.
         if let Some(mut interactive) = self.interactive.remove(&id) {
-            if let Some(call) = interactive.next(&reply, &mut self.history) {
+            if let TxnReply::RowsWithin(rows) = &reply {
+                self.history.has_read(interactive.first(id), rows);
+            }
+            if let Some(call) = interactive.next(&reply) {
                 let next = self.ask(node, &call, control);
                 self.interactive.insert(next, interactive);
                 return;

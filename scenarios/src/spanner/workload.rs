@@ -1,7 +1,6 @@
 //! What users ask: every level, one-shot and interactive transactions, deletions, scans, calls that are sent again, tokens that one user
 //! gives another.
 
-use super::history::History;
 use kernel::{Bytes, RequestId, Rng};
 use sim::{OperationId, WALL_EPOCH};
 use std::collections::BTreeMap;
@@ -40,20 +39,27 @@ impl Sessions {
         self.sessions.entry(client).or_default()
     }
 
-    /// At times another user tells this one what it has seen.
-    pub(super) fn exchange(&mut self, client: u16, now: u64, rng: &mut Rng, history: &mut History) {
+    /// At times another user tells this one what it has seen: who tells whom, and which message that is.
+    pub(super) fn exchange(&mut self, client: u16, rng: &mut Rng) -> Option<Told> {
         let others: Vec<u16> = self.sessions.keys().copied().filter(|it| *it != client).collect();
         if !rng.chance(0.2) {
-            return;
+            return None;
         }
-        let Some(&other) = rng.pick(&others) else { return };
-        let (token, from) = self.sessions.get(&other).map_or((Timestamp(0), 0), |it| (it.token, it.life));
+        let other = *rng.pick(&others)?;
+        let (token, life) = self.sessions.get(&other).map(|session| (session.token, session.life))?;
         let session = self.of(client);
         session.token = session.token.max(token);
-        let to = session.life;
+        let to = (client, session.life);
         self.messages += 1;
-        history.told((other, from), (client, to), now, self.messages);
+        Some(Told { from: (other, life), to, message: self.messages })
     }
+}
+
+/// A message between users, who are named with their lives.
+pub(super) struct Told {
+    pub(super) from: (u16, u32),
+    pub(super) to: (u16, u32),
+    pub(super) message: u64,
 }
 
 /// What this seed's users do, and how often.
@@ -103,17 +109,14 @@ impl Interactive {
     }
 
     /// The call that follows an answer; none if the transaction is over.
-    pub(super) fn next(&mut self, reply: &TxnReply, history: &mut History) -> Option<TxnCall> {
+    pub(super) fn next(&mut self, reply: &TxnReply) -> Option<TxnCall> {
         match reply {
             TxnReply::Begun(_) => {
                 let (keys, scans) = (self.keys.clone(), self.scans.clone());
                 Some(ReadWithin { id: self.name + 1, txn: self.name, keys, scans }.into())
             }
-            TxnReply::RowsWithin(rows) if !self.has_read => {
+            TxnReply::RowsWithin(_) if !self.has_read => {
                 self.has_read = true;
-                if let Some(first) = self.first {
-                    history.has_read(first, rows);
-                }
                 let (txn, writes) = (self.name, self.writes.clone());
                 Some(Commit { id: self.name + 2, txn, key: None, acknowledged: 0, writes }.into())
             }

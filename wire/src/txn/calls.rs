@@ -77,7 +77,7 @@ kernel::messages! {
             /// The transaction.
             txn: u64,
         },
-        /// Answered when every later transaction, whoever asks, sees what this session has seen.
+        /// Answered when every later transaction, of any session, sees what this session has seen.
         7 => Fence {
             /// The user's number for this call.
             id: u64,

@@ -293,9 +293,6 @@ impl ShardMachine {
     /// A timestamp that a leader has assigned: above all that leaders before it may have promised to readers, and that is closed.
     fn check_new(&self, at: Timestamp) {
         let State { floor, closed, .. } = self.state;
-        if planted!(assigns_below_what_was_promised) {
-            return;
-        }
         kernel::invariant!(TS, at > floor && at > closed, "assigned {at}: floor {floor}, closed {closed}");
     }
 

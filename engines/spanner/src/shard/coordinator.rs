@@ -2,22 +2,17 @@
 //! it tells anybody.
 
 use super::SpannerShard;
-use super::lead::{Frame, Lead, Stage, Told};
+use super::active::{Stage, Told};
+use super::frame::Frame;
+use super::lead::Lead;
 use super::steps::Applied;
 use crate::machine::entry::{Decide, Settle};
 use crate::messages::gateway::Ended;
 use crate::messages::shard::{Decided, DidConclude, DidPrepare, PrepareTxn};
 use crate::txn::{Fate, ShardId, TxnId};
 use kernel::{Cx, planted};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use wire::txn::{KeyWrite, Timestamp};
-
-/// What participants have said.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Votes {
-    prepared: BTreeMap<ShardId, Timestamp>,
-    t_ee: Timestamp,
-}
 
 impl Lead {
     pub(super) fn on_did_prepare(
@@ -122,12 +117,7 @@ impl Lead {
     ) -> (Timestamp, Timestamp) {
         let bound = frame.parameters.fence_bound.as_micros() as u64;
         let least = Timestamp(t_ee.0.saturating_sub(bound));
-        let start = asked.start.next();
-        if least > start && !planted!(fence_bound_not_enforced) {
-            cx.mark("shard.raised_a_commit_for_the_fence");
-            return (self.assign(start.max(least), cx), t_ee);
-        }
-        (self.assign(start, cx), t_ee)
+        (self.assign(asked.start.next().max(least), cx), t_ee)
     }
 
     /// A call that is committed long after it was sent may have been executed and forgotten when its user sent it before.
@@ -216,7 +206,7 @@ impl Lead {
         for &shard in asked.participants.iter().filter(|shard| **shard != frame.shard) {
             self.tell_fate(txn, shard, fate, frame, cx);
         }
-        cx.send(txn.gateway, Ended { txn: *txn, shard: frame.shard, fate, t_ee: asked.t_ee });
+        cx.send_durable(txn.gateway, Ended { txn: *txn, shard: frame.shard, fate, t_ee: asked.t_ee });
     }
 
     pub(super) fn on_did_conclude(&mut self, message: DidConclude) {

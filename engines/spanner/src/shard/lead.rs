@@ -1,133 +1,20 @@
 //! What the leader of a shard knows beside its log: everything here dies with its leadership, and a successor begins from what the
 //! log has.
 
-use super::coordinator::Votes;
+use super::active::{Active, Stage, Told};
+use super::frame::Frame;
 use super::locks::Locks;
 use super::owners::Owners;
-use super::questions::Questions;
-use super::reads::Reads;
+use super::reading::Reads;
 use super::steps::Steps;
-use super::{LogNodes, ShardTimer, SpannerShard};
-use crate::directory::Directory;
+use super::{ShardTimer, SpannerShard};
 use crate::messages::shard::{Began, LockedUnder, OpenDecision, PrepareTxn, ShardIn};
-use crate::parameters::SpannerParameters;
-use crate::txn::{Fate, PreparedTxn, Priority, ReadSet, ShardId, TrueTime, TxnId};
+use crate::txn::{PreparedTxn, Priority, ShardId, TrueTime, TxnId};
 use kernel::{Cx, Instant, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use wire::txn::Timestamp;
-
-/// What the leading part needs of the role around it.
-pub(super) struct Frame<'a> {
-    pub(super) shard: ShardId,
-    pub(super) directory: &'a Directory,
-    pub(super) parameters: &'a SpannerParameters,
-    pub(super) log: LogNodes,
-    pub(super) questions: &'a mut Questions,
-}
-
-/// How far a transaction has come at this shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stage {
-    /// It reads under locks.
-    Open,
-    /// It is to prepare, and waits for locks.
-    Preparing,
-    /// It coordinates, has its locks, and waits for the other participants.
-    Collecting,
-    /// It is on its way to the log with this timestamp: from now on readers count it as prepared.
-    Logging { t_p: Timestamp },
-    /// The log has it; its coordinator decides.
-    Prepared { t_p: Timestamp },
-    /// Its end is on its way to the log.
-    Ending { t_p: Timestamp },
-    /// It has committed; its locks are held until that time has surely passed.
-    Passing { t_c: Timestamp },
-}
-
-impl Stage {
-    /// The timestamp from which on readers must mind it.
-    pub(super) fn prepared_at(self) -> Option<Timestamp> {
-        match self {
-            Self::Open | Self::Preparing | Self::Collecting => None,
-            Self::Logging { t_p } | Self::Prepared { t_p } | Self::Ending { t_p } => Some(t_p),
-            // It is known when it commits.
-            Self::Passing { t_c } => Some(t_c),
-        }
-    }
-}
-
-/// A lock that a transaction waits for.
-#[derive(Clone, Debug)]
-pub(super) enum Wanted {
-    Read(ReadSet),
-    Write,
-}
-
-/// A transaction in progress.
-#[derive(Clone, Debug)]
-pub(super) struct Active {
-    pub(super) priority: Priority,
-    pub(super) stage: Stage,
-    /// Distinguishes it from what this leader held for the same transaction before.
-    pub(super) since: u64,
-    /// Reads that were given.
-    pub(super) reads: u32,
-    pub(super) wants: Option<Wanted>,
-    pub(super) waits_since: Option<Instant>,
-    /// What it was asked to prepare, and by whom it is decided.
-    pub(super) asked: Option<PrepareTxn>,
-    pub(super) votes: Votes,
-    pub(super) fate: Option<Fate>,
-    /// Since when it is prepared, and when that was last said; of a coordinator, since when it collects.
-    pub(super) prepared_since: Instant,
-    pub(super) told_at: Instant,
-    /// Taken back from the log by a new leader.
-    pub(super) taken_back: bool,
-}
-
-impl Active {
-    pub(super) fn new(priority: Priority, since: u64, now: Instant) -> Self {
-        Self {
-            priority,
-            stage: Stage::Open,
-            since,
-            reads: 0,
-            wants: None,
-            waits_since: None,
-            asked: None,
-            votes: Votes::default(),
-            fate: None,
-            prepared_since: now,
-            told_at: now,
-            taken_back: false,
-        }
-    }
-
-    /// What a leader holds for its reads.
-    pub(super) fn held(&self, epoch: u64) -> LockedUnder {
-        LockedUnder { epoch, since: self.since, reads: self.reads }
-    }
-
-    /// True if it was asked to prepare, and this shard decides how it ends.
-    pub(super) fn is_decided_by(&self, shard: ShardId) -> bool {
-        self.asked.as_ref().is_some_and(|asked| asked.coordinator == shard)
-    }
-
-    /// The client ends no earlier than this.
-    pub(super) fn t_ee(&self) -> Timestamp {
-        self.asked.as_ref().map_or(Timestamp(0), |asked| asked.t_ee)
-    }
-}
-
-/// A decision that participants are told until they have logged it.
-#[derive(Clone, Debug)]
-pub(super) struct Told {
-    pub(super) fate: Fate,
-    pub(super) waits_for: BTreeSet<ShardId>,
-    pub(super) told_at: Instant,
-}
 
 /// Transactions that a report names.
 const DESCRIBED_MAX: usize = 40;
@@ -265,7 +152,7 @@ impl Lead {
         self.look_at_the_time(frame, cx);
     }
 
-    /// Whoever prepared it, its locks are held again before anybody is served.
+    /// Its locks are held again before anybody is served.
     fn take_back(&mut self, prepared: PreparedTxn, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         cx.mark("shard.took_back_prepared_locks");
         let PreparedTxn { txn, priority, t_p, t_ee, coordinator, reads, ranges, writes } = prepared;

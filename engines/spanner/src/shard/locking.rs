@@ -1,7 +1,9 @@
 //! How transactions wait for each other and wound each other: the older one goes first, so that nobody waits in a circle.
 
 use super::SpannerShard;
-use super::lead::{Active, Frame, Lead, Stage, Wanted};
+use super::active::{Active, Stage, Wanted};
+use super::frame::Frame;
+use super::lead::Lead;
 use super::locks::Want;
 use crate::messages::gateway::LostLocks;
 use crate::messages::shard::{CannotPrepare, WoundPrepared};
@@ -120,7 +122,7 @@ impl Lead {
         }
     }
 
-    /// A transaction is over here: its locks go, and whoever waits for it goes on.
+    /// A transaction is over here: its locks go, and those that wait for it go on.
     pub(super) fn leave(&mut self, txn: &TxnId, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let Some(active) = self.txns.remove(txn) else { return };
         self.locks.release(txn);

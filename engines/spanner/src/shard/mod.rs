@@ -2,16 +2,20 @@
 //! serves what its host's replica can answer.
 //!
 //! `lead` is what a leader knows beside its log, `locks` its lock table, `locking` how transactions wait and wound each other,
-//! `participant` and `coordinator` the two sides of two-phase commit, `reads` the read-only transactions, `owners` the gateways,
-//! `replica` what any host serves.
+//! `participant` and `coordinator` the two sides of two-phase commit, `reads` the read-only transactions, `gateways` those who play the
+//! clients, `replica` what any host serves.
 
+mod active;
 mod coordinator;
+mod frame;
+mod gateways;
 mod lead;
 mod locking;
 mod locks;
 mod owners;
 mod participant;
 mod questions;
+mod reading;
 mod reads;
 mod replica;
 mod steps;
@@ -21,8 +25,9 @@ use crate::messages::shard::ShardIn;
 use crate::parameters::SpannerParameters;
 use crate::txn::ShardId;
 use crate::{Spanner, SpannerMessage};
+use frame::Frame;
 use kernel::{Bytes, Cx, Decode, NodeId, Position, RequestId, Role};
-use lead::{Frame, Lead};
+use lead::Lead;
 use parts::Ballot;
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::client::ClientIn as LogAnswer;

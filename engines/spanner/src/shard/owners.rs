@@ -1,14 +1,10 @@
 //! Gateways, as a shard's leader knows them: who lives, whose transactions have ended how, and what nobody will ask for any more.
 
-use super::SpannerShard;
-use super::lead::{Frame, Lead, Stage};
-use super::steps::Applied;
-use crate::machine::entry::{Extend, ForgetBelow};
-use crate::messages::shard::{AskFate, OwnerAlive, OwnerState};
+use crate::messages::shard::{OwnerAlive, OwnerState};
 use crate::txn::{Fate, ShardId, TxnId};
-use kernel::{Cx, Instant, NodeId};
+use kernel::{Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::txn::Timestamp;
+use std::time::Duration;
 
 #[derive(Clone, Debug)]
 struct Owner {
@@ -99,78 +95,32 @@ impl Owners {
     pub(super) fn concluded(&mut self, txn: &TxnId) -> Option<(ShardId, Fate)> {
         self.concluding.remove(txn)
     }
-}
 
-impl Lead {
-    pub(super) fn on_owner_alive(
-        &mut self,
-        message: &OwnerAlive,
-        frame: &mut Frame<'_>,
-        cx: &mut Cx<'_, SpannerShard>,
-    ) {
-        let OwnerAlive { gateway, incarnation, below, next, .. } = *message;
-        let owner = self.owners.of(gateway, incarnation, cx.now());
-        if owner.incarnation != incarnation {
-            return;
+    /// A gateway lives. False if it is one that another incarnation has replaced.
+    pub(super) fn on_alive(&mut self, message: &OwnerAlive, now: Instant) -> bool {
+        let owner = self.of(message.gateway, message.incarnation, now);
+        if owner.incarnation != message.incarnation {
+            return false;
         }
-        owner.heard_at = cx.now();
-        if below > owner.below {
-            owner.below = below;
-            owner.ended = owner.ended.split_off(&below);
+        owner.heard_at = now;
+        if message.below > owner.below {
+            owner.below = message.below;
+            owner.ended = owner.ended.split_off(&message.below);
         }
-        // What it does not go on with holds no locks, though its release may be lost.
-        let abandoned: Vec<TxnId> = self.open_of(gateway, |txn| {
-            txn.incarnation < incarnation
-                || txn.incarnation == incarnation && txn.number < next && !message.open.contains(&txn.number)
-        });
-        for txn in abandoned {
-            cx.mark("shard.dropped_what_its_gateway_gave_up");
-            self.drop_open(&txn, frame, cx);
-        }
+        true
     }
 
-    fn open_of(&self, gateway: NodeId, holds: impl Fn(&TxnId) -> bool) -> Vec<TxnId> {
-        let first = TxnId { gateway, incarnation: 0, number: 0 };
-        let all = self.txns.range(first..).take_while(|(txn, _)| txn.gateway == gateway);
-        let open =
-            all.filter(|(_, it)| matches!(it.stage, Stage::Open | Stage::Preparing | Stage::Collecting));
-        open.map(|(&txn, _)| txn).filter(holds).collect()
+    /// Gateways that have been silent for so long.
+    pub(super) fn silent_for(&self, silence: Duration, now: Instant) -> Vec<NodeId> {
+        let silent = self.owners.iter().filter(|(_, owner)| now.since(owner.heard_at) >= silence);
+        silent.map(|(&gateway, _)| gateway).collect()
     }
 
-    fn drop_open(&mut self, txn: &TxnId, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
-        if self.txns.get(txn).is_some_and(|active| active.is_decided_by(frame.shard)) {
-            self.abort_undecided(txn, frame, cx);
-        } else {
-            self.give_up(txn, false, frame, cx);
-        }
-    }
-
-    /// Drops what the dead have open, and has the log forget what nobody will ask for.
-    pub(super) fn look_after_owners(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
-        let (now, silence) = (cx.now(), frame.parameters.owner_silence);
-        let dead = self.owners.owners.iter().filter(|(_, owner)| now.since(owner.heard_at) >= silence);
-        let dead: Vec<NodeId> = dead.map(|(&gateway, _)| gateway).collect();
-        for gateway in dead {
-            for txn in self.open_of(gateway, |_| true) {
-                cx.mark("shard.dropped_what_a_dead_gateway_had_open");
-                self.drop_open(&txn, frame, cx);
-            }
-        }
-        for (&gateway, owner) in &mut self.owners.owners {
-            if owner.below > owner.below_logged && self.steps.is_idle() {
-                owner.below_logged = owner.below;
-                let (incarnation, below) = (owner.incarnation, owner.below);
-                self.steps.push(ForgetBelow { gateway, incarnation, below }, Applied::Nothing, 0);
-            }
-        }
-    }
-
-    /// Answered when a step of this leader is in the log: a leader that is deposed has none.
-    pub(super) fn on_ask_fate(&mut self, message: &AskFate, frame: &Frame<'_>) {
-        let AskFate { gateway, id, key } = *message;
-        if self.steps.has_room(0, frame) {
-            let (horizon, closed) = (self.horizon, Timestamp(0));
-            self.steps.push(Extend { horizon, closed }, Applied::Asked { gateway, id, key }, 0);
-        }
+    /// A gateway that has the answers to more than the log knows, with its incarnation and the number below which it has them; it is taken
+    /// for logged.
+    pub(super) fn take_forgettable(&mut self) -> Option<(NodeId, u64, u64)> {
+        let (&gateway, owner) = self.owners.iter_mut().find(|(_, owner)| owner.below > owner.below_logged)?;
+        owner.below_logged = owner.below;
+        Some((gateway, owner.incarnation, owner.below))
     }
 }

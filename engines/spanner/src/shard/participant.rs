@@ -1,7 +1,9 @@
 //! A participant's side: reads under locks, prepares, and holds everything until it knows the decision. It never guesses one.
 
 use super::SpannerShard;
-use super::lead::{Active, Frame, Lead, Stage, Wanted};
+use super::active::{Active, Stage, Wanted};
+use super::frame::Frame;
+use super::lead::Lead;
 use super::questions::Asker;
 use super::steps::Applied;
 use crate::machine::entry::{CommitAlone, Conclude, FateOf, Prepare, ValuesAt};
@@ -114,7 +116,7 @@ impl Lead {
         let coordinates = message.coordinator == frame.shard;
         if let Some(fate) = self.owners.fate(&txn) {
             if coordinates {
-                cx.send(txn.gateway, Ended { txn, shard: frame.shard, fate, t_ee: message.t_ee });
+                cx.send_durable(txn.gateway, Ended { txn, shard: frame.shard, fate, t_ee: message.t_ee });
             }
             return;
         }
@@ -124,7 +126,7 @@ impl Lead {
         self.owners.hear(&txn, cx.now());
         let known = self.txns.get(&txn);
         if known.is_some_and(|active| active.asked.is_some()) {
-            // Sent again: it is under way, and its coordinator is told by itself.
+            // Sent again: it is in progress, and its coordinator is told by itself.
             return;
         }
         let holds = match message.locked {

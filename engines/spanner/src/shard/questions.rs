@@ -1,7 +1,7 @@
 //! What this host's replica is asked: one message a burst.
 
 use super::SpannerShard;
-use super::reads::ReadKey;
+use super::reading::ReadKey;
 use crate::machine::entry::Question;
 use crate::messages::shard::LockedUnder;
 use crate::txn::TxnId;

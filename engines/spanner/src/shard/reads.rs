@@ -5,45 +5,19 @@
 //! horizon, so a leader that is deposed and does not know it answers nothing wrong.
 
 use super::SpannerShard;
-use super::lead::{Active, Frame, Lead, Stage};
+use super::active::{Active, Stage};
+use super::frame::Frame;
+use super::lead::Lead;
 use super::questions::Asker;
+use super::reading::{ReadKey, Reading};
 use super::steps::Applied;
 use crate::machine::entry::{Collect, Extend, ValuesAt};
 use crate::messages::gateway::{FastReply, FateFound, ReadRefusal, ReadRefused, SkippedTxn, SlowReply};
 use crate::messages::shard::ReadAt;
-use crate::txn::{Fate, ReadSet, TrueTime, TxnId};
+use crate::txn::{Fate, TrueTime, TxnId};
 use kernel::{Bytes, Cx, Decode, NodeId, planted};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use wire::txn::Timestamp;
-
-/// Names a read.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct ReadKey {
-    gateway: NodeId,
-    id: u64,
-}
-
-#[derive(Clone, Debug)]
-struct Reading {
-    t_read: Timestamp,
-    t_min: Timestamp,
-    skips: bool,
-    what: ReadSet,
-    blocked_on: BTreeSet<TxnId>,
-    skipped: Vec<TxnId>,
-}
-
-/// The reads of a leader.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Reads {
-    all: BTreeMap<ReadKey, Reading>,
-    /// Those that wait for the horizon.
-    beyond: BTreeSet<(Timestamp, ReadKey)>,
-    /// Those that wait for a transaction.
-    blocked: BTreeMap<TxnId, BTreeSet<ReadKey>>,
-    /// Those that have skipped it, and are to be told how it ends.
-    skipped: BTreeMap<TxnId, BTreeSet<ReadKey>>,
-}
 
 /// Readers that are told of the end of one transaction; more ask again.
 const TOLD_MAX: usize = 4_096;

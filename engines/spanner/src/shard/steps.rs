@@ -1,7 +1,7 @@
 //! From a leader to its log: all changes of a burst as one step, steps in their order.
 
 use super::SpannerShard;
-use super::lead::Frame;
+use super::frame::Frame;
 use crate::machine::entry::{Change, Entry, Extend, Step};
 use crate::txn::TxnId;
 use kernel::{Bytes, Cx, Encode, Instant, NodeId};
