@@ -8,6 +8,7 @@
 mod blob;
 pub mod bounds;
 pub mod client;
+mod clock;
 mod codec;
 mod embed;
 mod frame;
@@ -24,6 +25,7 @@ mod time;
 pub use blob::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange};
 pub use bounds::{Bounds, Misfit, PageBudget, TooLarge};
 pub use bytes::Bytes;
+pub use clock::{ClockBound, ClockFence, ClockReport, ClockTrouble, STEP_UNSEEN, WallClock};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use embed::Embedded;
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};

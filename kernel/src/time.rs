@@ -31,16 +31,31 @@ impl Sub<Instant> for Instant {
 }
 
 /// The wall clock: true time lies between `earliest` and `latest`, in nanoseconds since the Unix epoch.
+///
+/// While it is not usable, nobody vouches for that: the interval still is around the system's clock, and is good for display and for
+/// timestamps that promise nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wall {
     /// No true time of this moment is before it.
     pub earliest: u64,
     /// No true time of this moment is after it.
     pub latest: u64,
+    /// Duties that rest on true time may be done by it.
+    pub usable: bool,
 }
 
 impl Wall {
-    /// The middle of the interval: for display and timestamps that promise nothing.
+    /// An interval that somebody vouches for.
+    pub const fn between(earliest: u64, latest: u64) -> Self {
+        Self { earliest, latest, usable: true }
+    }
+
+    /// The interval by which duties may be done that rest on true time; none while they must be given up.
+    pub fn trusted(self) -> Option<Self> {
+        self.usable.then_some(self)
+    }
+
+    /// The middle of the interval, which is the system's clock: for display and timestamps that promise nothing.
     pub fn midpoint(self) -> u64 {
         self.earliest + (self.latest - self.earliest) / 2
     }

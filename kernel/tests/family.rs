@@ -102,13 +102,7 @@ impl Role for Asker {
 fn with<T>(call: impl FnOnce(Situation<'_>) -> T) -> T {
     let mut rng = kernel::Rng::seeded(1);
     let node = NodeId::new(HostId(1), HostSlot(1));
-    call(Situation {
-        node,
-        now: Instant(0),
-        wall: Wall { earliest: 0, latest: 1 },
-        rng: &mut rng,
-        disk_full: false,
-    })
+    call(Situation { node, now: Instant(0), wall: Wall::between(0, 1), rng: &mut rng, disk_full: false })
 }
 
 // If effects came out of order, or a record's slot were wrong, acknowledgements would leave before their journal.

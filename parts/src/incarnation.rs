@@ -13,10 +13,11 @@ kernel::record! {
 }
 
 impl Incarnation {
-    /// The incarnation after this one. The clock only matters where journals do not survive restarts.
+    /// The incarnation after this one. The clock only matters where journals do not survive restarts; it is the middle of its interval
+    /// that counts, because the width is another one from run to run.
     #[must_use]
     pub fn next(self, wall: Wall) -> Self {
-        Self { number: (self.number + 1).max(wall.latest) }
+        Self { number: (self.number + 1).max(wall.midpoint()) }
     }
 
     /// Begins the next one. The journal needs none before it.

@@ -63,6 +63,8 @@ impl Repeated {
             | HostEvent::NoLongerShort
             | HostEvent::ArchiveFails { .. }
             | HostEvent::ArchiveBack
+            | HostEvent::ClockUnusable { .. }
+            | HostEvent::ClockBack
             | HostEvent::Stopping { .. }
             | HostEvent::Note { .. } => return Some(line),
         };

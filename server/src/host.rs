@@ -92,6 +92,7 @@ pub fn start(
         storage,
         joins,
         agreement: file.agreement(),
+        clock: file.clock_config(),
         joining_max: JOINING_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,

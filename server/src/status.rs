@@ -4,10 +4,10 @@ use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember};
 use crate::readiness::{Unready, name_of};
 use crate::services::{Statuses, kv};
-use kernel::{HostId, NodeId};
+use kernel::{ClockTrouble, HostId, NodeId};
 use parts::Shape;
 use paxos::{Configuration, Member};
-use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig, Shortage};
+use runtime::{ClockState, HostHandle, LinkStatus, Metrics, PeerConfig, Shortage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,6 +50,8 @@ pub struct HostStatus {
     pub links: BTreeMap<String, PeerLinkStatus>,
     /// What the reactor and its disk have done.
     pub activity: Activity,
+    /// How the wall clock stands.
+    pub clock: ClockStatus,
     /// Clients connected.
     pub clients: u64,
     /// The disk is full: clients wait.
@@ -76,6 +78,44 @@ impl PeerLinkStatus {
     fn of(link: &LinkStatus) -> (String, Self) {
         let PeerConfig { name, address } = link.config.clone();
         (name, Self { up: link.partner.is_some(), address })
+    }
+}
+
+/// The wall clock of a host.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClockStatus {
+    /// The source that was read last.
+    pub source: &'static str,
+    /// How far it may be off, in microseconds.
+    pub bound_us: u64,
+    /// What rests on it may be done.
+    pub usable: bool,
+    /// Why not.
+    pub trouble: Option<String>,
+    /// How often somebody set the clock since the host started.
+    pub steps: u64,
+    /// The hosts whose clocks contradict this one's.
+    pub contradicted_by: Vec<String>,
+}
+
+impl ClockStatus {
+    fn of(state: &ClockState, file: &ClusterFile) -> Self {
+        let named = |id: &HostId| {
+            let name = file.hosts.iter().map(|host| &host.name).find(|name| HostId::named(name) == *id);
+            name.cloned().unwrap_or_else(|| format!("{id:?}"))
+        };
+        let why = |trouble: ClockTrouble| match (&state.complaint, trouble) {
+            (Some(complaint), ClockTrouble::Unsynchronised) => complaint.clone(),
+            (_, trouble) => trouble.to_string(),
+        };
+        Self {
+            source: state.source,
+            bound_us: state.error.as_micros() as u64,
+            usable: state.trouble.is_none(),
+            trouble: state.trouble.map(why),
+            steps: state.steps,
+            contradicted_by: state.contradicted_by.iter().map(named).collect(),
+        }
     }
 }
 
@@ -194,6 +234,7 @@ impl HostStatus {
             links_up: metrics.links_up,
             links: BTreeMap::new(),
             activity: Activity::of(metrics),
+            clock: ClockStatus::of(&metrics.clock, file),
             clients: metrics.clients,
             disk_full: metrics.disk_full,
             short_of: metrics.shortage.filter(|it| *it != Shortage::Space).map(name_of),

@@ -125,7 +125,7 @@ impl Driver {
         call: impl FnOnce(&mut CommandClient<CommandCalls>, &mut Cx<'_, CommandClient<CommandCalls>>),
     ) {
         let now = Instant(self.started.elapsed().as_nanos() as u64);
-        let wall = Wall { earliest: 0, latest: u64::MAX };
+        let wall = Wall { earliest: 0, latest: u64::MAX, usable: false };
         let situation = Situation { node: NodeId::ZERO, now, wall, rng: &mut self.rng, disk_full: false };
         call(&mut self.client, &mut Cx::new(situation, &mut self.effects));
     }

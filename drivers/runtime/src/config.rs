@@ -2,7 +2,7 @@
 
 use crate::agreement::Agreement;
 use crate::blobs::Archive;
-use crate::clock::ClockSource;
+use crate::clock::{ClockConfig, ClockSource};
 use crate::descriptors::Descriptors;
 use crate::disk::Disk;
 use crate::event::EventSink;
@@ -58,7 +58,7 @@ pub struct HostConfig {
     /// Nodes that no longer live here, whose records may be forgotten.
     pub forget: Vec<HostSlot>,
     /// The wall clock.
-    pub clock: ClockSource,
+    pub clock: ClockConfig,
     /// Which incarnations of other hosts are let in; `None`: any without storage, else the first that is seen.
     pub admission: Option<Admission>,
     /// Hosts of the cluster that are no peers yet and are heard all the same, so that they can ask to be made members;
@@ -100,7 +100,11 @@ impl HostConfig {
             joins: false,
             agreement: Agreement::default(),
             forget: Vec::new(),
-            clock: ClockSource::Fixed { epsilon: Duration::from_millis(10) },
+            clock: ClockConfig {
+                source: ClockSource::Fixed { epsilon: Duration::from_millis(10) },
+                error_max: Duration::from_millis(250),
+                required: false,
+            },
             admission: None,
             joining_max: 0,
             tls: None,

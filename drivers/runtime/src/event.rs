@@ -1,7 +1,7 @@
 //! What a host reports to its operator: one line an event.
 
 use crate::shortage::Shortage;
-use kernel::NodeId;
+use kernel::{ClockTrouble, NodeId};
 use std::fmt;
 use std::net::SocketAddr;
 
@@ -52,6 +52,15 @@ pub enum HostEvent {
     },
     /// The archive takes what it is given again.
     ArchiveBack,
+    /// The wall clock may not be relied on: duties that rest on it are given up. Said once a minute at most.
+    ClockUnusable {
+        /// Why.
+        trouble: ClockTrouble,
+        /// What its source says, if that is why.
+        complaint: Option<String>,
+    },
+    /// It may be relied on again.
+    ClockBack,
     /// Why the host stops.
     Stopping {
         /// The error.
@@ -83,6 +92,11 @@ impl fmt::Display for HostEvent {
                 write!(f, "the archive does not take trimmed segments, which stay on the disk: {reason}")
             }
             Self::ArchiveBack => write!(f, "the archive takes trimmed segments again"),
+            Self::ClockUnusable { trouble, complaint } => {
+                write!(f, "the wall clock is not usable: {trouble}")?;
+                complaint.as_ref().map_or(Ok(()), |complaint| write!(f, " ({complaint})"))
+            }
+            Self::ClockBack => write!(f, "the wall clock is usable again"),
             Self::Stopping { reason } => write!(f, "stopping: {reason}"),
             Self::Note { node, text } => write!(f, "{node}: {text}"),
         }

@@ -40,6 +40,7 @@ pub(crate) enum Command<N: Node> {
     Visit(Visit<N>),
     SetPeers(Vec<PeerConfig>),
     Fault { host: HostId, fault: LinkFault },
+    SetClockOff(i64),
     Pause,
     Resume,
     Stop,
@@ -178,6 +179,11 @@ impl<N: Node + 'static> HostHandle<N> {
     /// Damages or heals the link with another host.
     pub fn fault(&self, host: HostId, fault: LinkFault) {
         self.inlet.push(Command::Fault { host, fault });
+    }
+
+    /// As if somebody had set the host's system clock so many nanoseconds ahead of what it is, or behind: for tests and the demo.
+    pub fn set_clock_off(&self, nanoseconds: i64) {
+        self.inlet.push(Command::SetClockOff(nanoseconds));
     }
 
     /// Stands still, as a process that the scheduler has forgotten: sockets fill up, timers run late.

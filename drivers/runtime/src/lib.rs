@@ -11,7 +11,7 @@
 //! # Threads
 //!
 //! All of the above is one thread. Others: one that prepares journal segments; one that syncs, used only while the disk is
-//! slow; two that write and read blobs, started with the first; four that copy them into an archive, if there is one; one that looks up names, started at the first name that is no
+//! slow; one that reads the clock's source, if there is one; two that write and read blobs, started with the first; four that copy them into an archive, if there is one; one that looks up names, started at the first name that is no
 //! address.
 //!
 //! # An example
@@ -104,6 +104,7 @@
 //! Clients of other protocols come in by way of a [`FrontEnd`]; other threads by way of a [`HostHandle`].
 
 mod agreement;
+mod alarm;
 mod answer;
 pub mod blobs;
 mod burst;
@@ -139,7 +140,7 @@ mod worker;
 
 pub use agreement::Agreement;
 pub use answer::{Answer, NoAnswer};
-pub use clock::{ClockError, ClockSource};
+pub use clock::{ClockConfig, ClockError, ClockReading, ClockSource, ClockState, ClockSurvey, survey};
 pub use config::{HostConfig, Storage};
 pub use data::{DataError, IdleDirectory, Incarnation, Owner, has_joined};
 pub use descriptors::{Descriptor, Descriptors};

@@ -8,7 +8,7 @@ use crate::metrics::Metrics;
 use crate::socket::{After, Readiness, Socket};
 use crate::tls::PeerTls;
 use bytes::BytesMut;
-use kernel::{Encode, FrameWriter, HostId, Instant, NodeId, Rng};
+use kernel::{ClockReport, Encode, FrameWriter, HostId, Instant, NodeId, Rng};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use std::io;
@@ -34,7 +34,7 @@ const FRAME_BYTES: usize = 64 << 10;
 /// What is retained of a queue's memory when it is empty.
 const QUEUE_KEPT_BYTES: usize = 256 << 10;
 
-const NOTHING_MARKED: Mark = Mark { batches: 0, full: false };
+const NOTHING_MARKED: Mark = Mark { batches: 0, full: false, clock: None };
 
 enum State {
     /// Waits for its time.
@@ -185,6 +185,14 @@ impl Link {
         self.marked = mark.clone();
         self.writer.envelope(NodeId::new(me, MARKS), NodeId::new(self.host, MARKS), mark);
         news
+    }
+
+    /// Says how this host's clock stands, beside what was marked last.
+    pub(crate) fn report(&mut self, me: HostId, clock: ClockReport, settings: &LinkSettings) {
+        if self.is_up() && self.queued_bytes() <= settings.queue_bytes_max {
+            let mark = Mark { clock: Some(clock), ..self.marked.clone() };
+            self.writer.envelope(NodeId::new(me, MARKS), NodeId::new(self.host, MARKS), &mark);
+        }
     }
 
     /// Queues a message.

@@ -7,7 +7,7 @@
 //! The marks are in memory, and every few seconds in a file that is not synced: what is lost of them is a lower bound that is lower.
 
 use crate::data::Incarnation;
-use kernel::{HostId, HostSlot, Instant};
+use kernel::{ClockReport, HostId, HostSlot, Instant};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -38,6 +38,8 @@ kernel::record! {
         batches: u64,
         /// Its disk is full.
         full: bool,
+        /// How its clock stands, from time to time.
+        clock: Option<ClockReport>,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a host counts: plain numbers on the reactor's thread, copied out whole when asked for.
 
+use crate::clock::ClockState;
 use crate::shortage::Shortage;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -55,6 +56,8 @@ pub struct Metrics {
     pub shortage: Option<Shortage>,
     /// Descriptors that clients of all ports have, and may have.
     pub descriptors: (u64, u64),
+    /// How the wall clock stands.
+    pub clock: ClockState,
     /// What the nodes keep beside the journal.
     pub blobs: BlobCounts,
     /// What was archived of it; none without an archive.

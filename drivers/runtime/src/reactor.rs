@@ -2,6 +2,7 @@
 
 mod hosts;
 
+use crate::alarm::Alarm;
 use crate::answer::Promise;
 use crate::blobs::{Blobs, Changed};
 use crate::clients::{self, Clients};
@@ -24,7 +25,7 @@ use crate::router::Router;
 use crate::shortage::Shortage;
 use crate::socket::Readiness;
 use crate::storage::OpenStorage;
-use kernel::{BlobEffect, Family, HostId, HostSlot, Instant, Node, NodeId, Rng};
+use kernel::{BlobEffect, ClockTrouble, Family, HostId, HostSlot, Instant, Node, NodeId, Rng};
 use mio::{Events, Poll, Token, Waker};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -35,6 +36,7 @@ const WAKER: Token = Token(0);
 const PEER_LISTENER: Token = Token(1);
 const PORTS: usize = 2;
 const PORTS_END: usize = 1 << 16;
+const ALARM: Token = Token(PORTS_END);
 const LINKS: usize = 1 << 32;
 const INBOUNDS: usize = 2 << 32;
 const CLIENTS: usize = 3 << 32;
@@ -81,6 +83,13 @@ pub(crate) struct Reactor<N: Node> {
     pub(crate) requests: BTreeMap<kernel::RequestId, Promise<Response<N>>>,
     next_request: u64,
     clock: Clock,
+    alarm: Alarm,
+    /// When other hosts are told next how the clock stands.
+    clock_report_at: Instant,
+    /// Nodes have duties that rest on the clock: the operator learns if they are given up.
+    clock_required: bool,
+    /// What was said last of the clock, and when.
+    clock_said: (Option<ClockTrouble>, Option<Instant>),
     rng: Rng,
     incarnation: Incarnation,
     pub(crate) me: HostId,
@@ -118,10 +127,11 @@ impl<N: Node + 'static> Reactor<N> {
         let io = |action| move |source| HostError::Io { action, source };
         let poll = Poll::new().map_err(io("make an event queue"))?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(io("make a waker"))?);
-        let clock = Clock::new(config.clock)?;
         let me = HostId::named(&config.name);
         let mut rng = Rng::seeded(config.seed.unwrap_or(storage.drawn as u64));
         let notify = notifier(Arc::clone(&waker));
+        let clock = Clock::new(&config.clock, Arc::clone(&notify))?;
+        let alarm = Alarm::new(poll.registry(), ALARM).map_err(io("make a timer"))?;
         let blobs = Blobs::open(storage.blobs, config.archive, Arc::clone(&notify))?;
         let mut directory = storage.directory;
         let journal = match storage.journal {
@@ -192,6 +202,10 @@ impl<N: Node + 'static> Reactor<N> {
             requests: BTreeMap::new(),
             next_request: 1,
             clock,
+            alarm,
+            clock_report_at: Instant(0),
+            clock_required: config.clock.required,
+            clock_said: (None, None),
             rng: rng.fork(),
             incarnation: storage.incarnation,
             me,
@@ -257,7 +271,9 @@ impl<N: Node + 'static> Reactor<N> {
         loop {
             self.report(sink);
             self.refresh();
-            match self.poll.poll(&mut events, self.timeout()) {
+            let timeout = self.timeout();
+            self.alarm.set_for(timeout);
+            match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(source) => return Err(HostError::Io { action: "wait for events", source }),
@@ -312,6 +328,7 @@ impl<N: Node + 'static> Reactor<N> {
             self.disk_retry_at,
             self.blobs.due(),
             self.witness_at,
+            self.clock_report_due(),
             links,
         ];
         due.into_iter().flatten().min().map(|due| due.since(self.nodes.now))
@@ -330,13 +347,13 @@ impl<N: Node + 'static> Reactor<N> {
     }
 
     fn on_event(&mut self, token: usize, ready: Readiness) {
-        if self.paused && token != WAKER.0 {
+        if self.paused && token != WAKER.0 && token != ALARM.0 {
             let stashed = self.stashed.entry(token).or_default();
             *stashed = stashed.or(ready);
             return;
         }
         match token {
-            token if token == WAKER.0 => {}
+            token if token == WAKER.0 || token == ALARM.0 => {}
             token if token == PEER_LISTENER.0 => {
                 let (inbounds, mut outside) = self.inbound_parts();
                 inbounds.accept(&mut outside);
@@ -370,6 +387,7 @@ impl<N: Node + 'static> Reactor<N> {
                 }
                 Command::SetPeers(peers) => self.set_peers(peers),
                 Command::Fault { host, fault } => self.router.set_fault(host, fault),
+                Command::SetClockOff(nanoseconds) => self.clock.set_off(nanoseconds),
                 Command::Pause => self.paused = true,
                 Command::Resume => {
                     self.paused = false;
@@ -418,6 +436,8 @@ impl<N: Node + 'static> Reactor<N> {
             inbounds.on_time(&mut outside);
         }
         self.drive_links();
+        self.report_clock();
+        self.notify_of_clock();
     }
 
     /// Lets the nodes work until all is quiet, and carries their effects out: first what waits for nothing, then the
@@ -500,6 +520,25 @@ impl<N: Node + 'static> Reactor<N> {
         }
     }
 
+    /// A clock that comes and goes is reported once a minute.
+    fn notify_of_clock(&mut self) {
+        let (now, trouble) = (self.nodes.now, self.clock.trouble());
+        let (said, at) = self.clock_said;
+        let said_lately = at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
+        match trouble {
+            Some(trouble) if self.clock_required && said.is_none() && !said_lately => {
+                let complaint = self.clock.state().complaint;
+                self.clock_said = (Some(trouble), Some(now));
+                self.events_out.push(HostEvent::ClockUnusable { trouble, complaint });
+            }
+            None if said.is_some() => {
+                self.clock_said = (None, at);
+                self.events_out.push(HostEvent::ClockBack);
+            }
+            Some(_) | None => {}
+        }
+    }
+
     /// Tells the nodes what became of their blobs.
     fn hear_of_blobs(&mut self) -> Result<(), HostError> {
         self.blobs.retry(self.nodes.now);
@@ -557,6 +596,7 @@ impl<N: Node + 'static> Reactor<N> {
             metrics.staged_bytes = journal.staged_bytes() as u64;
             metrics.journal_bytes = journal.disk_bytes();
         }
+        metrics.clock = self.clock.state();
         metrics.blobs = self.blobs.counts();
         metrics.archive = self.blobs.archive_counts();
         metrics.shortage = self.shortage.or(self.blobs.shortage());

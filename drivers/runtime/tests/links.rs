@@ -40,6 +40,8 @@ fn down_reason(event: &HostEvent) -> Option<String> {
         | HostEvent::DiskBack
         | HostEvent::ArchiveFails { .. }
         | HostEvent::ArchiveBack
+        | HostEvent::ClockUnusable { .. }
+        | HostEvent::ClockBack
         | HostEvent::Stopping { .. }
         | HostEvent::Note { .. } => None,
     }

@@ -79,12 +79,21 @@ fault_classes! {
     Upgrade => "upgrade",
     /// A structural event of the scenario's own, such as killing the leader of the moment.
     Strike => "strike",
+    /// Nobody keeps a wall clock for a while.
+    ClockLoss => "clock-loss",
+    /// Somebody sets a wall clock; its interval is wider until it is right again.
+    ClockStep => "clock-step",
 }
 
 impl Class {
     /// Whether it strikes single messages, at a probability per message.
     pub fn strikes_messages(self) -> bool {
         matches!(self, Self::Loss | Self::Duplication | Self::Reorder | Self::Delay)
+    }
+
+    /// Whether it strikes only roles that rest on the wall clock; see [`crate::Tuning::clock_error_max`].
+    pub fn needs_clock(self) -> bool {
+        matches!(self, Self::ClockLoss | Self::ClockStep)
     }
 
     /// Whether it may cost a host its journal.

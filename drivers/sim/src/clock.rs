@@ -1,6 +1,6 @@
 //! A host's clocks: a monotonic one that may drift, and a wall clock with an error it declares.
 
-use kernel::{Instant, Wall};
+use kernel::{ClockBound, ClockReport, HostId, Instant, Wall, WallClock};
 use std::time::Duration;
 
 /// Where simulated wall time begins: 2026-01-01T00:00:00Z in nanoseconds since the Unix epoch.
@@ -20,18 +20,50 @@ pub(crate) struct Clock {
     /// How far the middle of the interval is off; within `error` unless the clock lies.
     offset: i64,
     lie: i64,
+    /// By how much somebody set it; the interval is wider by that.
+    step: i64,
+    /// Nobody keeps it.
+    lost: bool,
+    /// What roles that rest on it rely on; none where they do not.
+    timed: Option<Timed>,
 }
+
+/// What decides whether a wall clock may be relied on, as in the runtime.
+#[derive(Clone, Debug)]
+struct Timed {
+    error_max: Duration,
+    peers: Vec<HostId>,
+    judge: WallClock,
+    measurements: u64,
+}
+
+/// How often hosts tell each other how their clocks stand.
+pub(crate) const REPORT_EVERY: u64 = 250_000_000;
 
 impl Clock {
     /// Clocks without drift or offset.
     pub(crate) fn new(error: Duration) -> Self {
-        Self { drift: 0, since: 0, local_then: 0, error: error.as_nanos() as u64, offset: 0, lie: 0 }
+        let error = error.as_nanos() as u64;
+        let (offset, lie, step) = (0, 0, 0);
+        Self { drift: 0, since: 0, local_then: 0, error, offset, lie, step, lost: false, timed: None }
     }
 
     /// A new incarnation of the host starts the monotonic clock anywhere: nobody may compare it across lives or hosts.
     pub(crate) fn boot(&mut self, now: u64, local: u64) {
         self.since = now;
         self.local_then = local;
+        if let Some(timed) = &mut self.timed {
+            timed.judge = WallClock::new(timed.error_max);
+            timed.judge.set_peers(timed.peers.iter().copied());
+            self.set_step(now, self.step);
+            self.set_lost(now, self.lost);
+        }
+    }
+
+    /// Roles rest on the clock, which the other servers compare with theirs.
+    pub(crate) fn is_relied_on(&mut self, error_max: Duration, peers: Vec<HostId>) {
+        let judge = WallClock::new(error_max);
+        self.timed = Some(Timed { error_max, peers, judge, measurements: 0 });
     }
 
     pub(crate) fn monotonic(&self, now: u64) -> Instant {
@@ -41,8 +73,11 @@ impl Clock {
     }
 
     pub(crate) fn wall(&self, now: u64) -> Wall {
-        let middle = (WALL_EPOCH + now).saturating_add_signed(self.offset + self.lie);
-        Wall { earliest: middle - self.error, latest: middle + self.error }
+        let middle = (WALL_EPOCH + now).saturating_add_signed(self.offset + self.lie + self.step);
+        match &self.timed {
+            Some(timed) => timed.judge.wall(self.monotonic(now), middle),
+            None => Wall::between(middle - self.error, middle + self.error),
+        }
     }
 
     /// How much true time passes until the host's monotonic clock has counted `local`, rounded up.
@@ -70,6 +105,53 @@ impl Clock {
     /// Puts the wall clock off by `lie` nanoseconds more, without declaring it.
     pub(crate) fn set_lie(&mut self, lie: i64) {
         self.lie = lie;
+    }
+
+    /// Somebody has set the wall clock by so much, or it is right again.
+    pub(crate) fn set_step(&mut self, now: u64, step: i64) {
+        let (local, error, lost) = (self.monotonic(now), self.error, self.lost);
+        let Some(timed) = &mut self.timed else { return };
+        self.step = step;
+        // A first measurement, and a younger one: what was set before is no longer in the interval.
+        let mut at = local;
+        for _ in 0..2 {
+            timed.measurements += 1;
+            at = Instant(local.0 + timed.measurements);
+            timed.judge.on_bound(ClockBound {
+                error: Duration::from_nanos(error),
+                at,
+                growth_ppb: 0,
+                lasts: Duration::MAX,
+                measurement: timed.measurements,
+                vouched: false,
+            });
+        }
+        if step != 0 {
+            timed.judge.on_step(Duration::from_nanos(step.unsigned_abs()), at);
+        }
+        if lost {
+            timed.judge.on_loss();
+        }
+    }
+
+    /// Nobody keeps the wall clock, or somebody does again.
+    pub(crate) fn set_lost(&mut self, now: u64, lost: bool) {
+        self.lost = lost;
+        self.set_step(now, self.step);
+    }
+
+    /// What the host says of its clock to another one; none where roles do not rest on it.
+    pub(crate) fn report(&self, to: HostId, now: u64) -> Option<ClockReport> {
+        let wall = self.wall(now);
+        self.timed.as_ref().map(|timed| timed.judge.report(to, wall, self.monotonic(now)))
+    }
+
+    /// Another host has said how its clock stands.
+    pub(crate) fn on_report(&mut self, from: HostId, report: ClockReport, now: u64) {
+        let (mine, local) = (self.wall(now), self.monotonic(now));
+        if let Some(timed) = &mut self.timed {
+            timed.judge.on_report(from, report, mine, local);
+        }
     }
 }
 

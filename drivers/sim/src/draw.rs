@@ -90,6 +90,7 @@ pub(crate) enum Purpose {
     Operation,
     Core,
     Archive,
+    Clocks,
 }
 
 /// The root of one purpose's draws in one seed.

@@ -261,6 +261,11 @@ impl Network {
         }
     }
 
+    /// Whether a link carries nothing.
+    pub(crate) fn is_severed(&self, from: HostIndex, to: HostIndex) -> bool {
+        self.links[usize::from(from) * self.hosts + usize::from(to)].severed > 0
+    }
+
     /// Severs one link, or undoes that once.
     pub(crate) fn sever_link(&mut self, from: HostIndex, to: HostIndex, severed: bool) {
         let link = self.link(from, to);

@@ -231,6 +231,18 @@ pub enum Blow {
         /// Negative for a clock behind.
         nanoseconds: i64,
     },
+    /// Nobody keeps the wall clock until the fault is over.
+    ClockLoss {
+        /// Whose.
+        host: HostIndex,
+    },
+    /// The wall clock is set by so much; that is right again when the fault is over.
+    ClockStep {
+        /// Whose.
+        host: HostIndex,
+        /// Negative: back.
+        nanoseconds: i64,
+    },
     /// A structural event of the scenario.
     Strike {
         /// Its number in [`crate::Scenario::strikes`].
@@ -339,6 +351,8 @@ impl Blow {
             Self::ClockJump { .. } => Class::ClockJump,
             Self::ClockDrift { .. } => Class::ClockDrift,
             Self::ClockLie { .. } => Class::ClockLie,
+            Self::ClockLoss { .. } => Class::ClockLoss,
+            Self::ClockStep { .. } => Class::ClockStep,
             Self::Strike { which, .. } => {
                 strikes.get(usize::from(*which)).map_or(Class::Strike, |strike| strike.class)
             }

@@ -36,6 +36,9 @@ pub struct Tuning {
     pub liveness: Duration,
     /// The declared error of the wall clocks; log-uniform.
     pub clock_error: (Duration, Duration),
+    /// Roles rest on the wall clock, which is usable up to this error: clocks begin at the edges of their errors in some seeds, lose
+    /// their source, are set, and hosts compare their intervals as the runtime does. None: they do not rest on it.
+    pub clock_error_max: Option<Duration>,
     /// How often each structural class strikes a run on average, if it is on; log-uniform.
     pub blows: (f64, f64),
     /// The probability that a message is struck by a class that is on; log-uniform.
@@ -60,6 +63,7 @@ impl Default for Tuning {
             fresh_operations: 20,
             liveness: s(60),
             clock_error: (us(10), ms(50)),
+            clock_error_max: None,
             blows: (0.3, 30.0),
             message_rate: (0.0003, 0.1),
             bounds: Bounds::REAL,
@@ -91,6 +95,8 @@ pub struct Swarm {
     pub operations: u32,
     /// The declared error of the wall clocks.
     pub clock_error: u64,
+    /// Wall clocks begin at the edges of their errors, if roles rest on them.
+    pub clocks_at_edges: bool,
     /// Whether a restart hands back records that were trimmed and are still on the disk, as a journal of whole segments
     /// does.
     pub trimmed_restored: bool,
@@ -102,10 +108,20 @@ impl Swarm {
         let mut rng = Rng::seeded(root(seed, Purpose::Swarm));
         let mut classes = Classes::NONE;
         let mut rates = Vec::with_capacity(Class::COUNT);
-        for &class in Class::ALL {
+        for &class in Class::ALL.iter().filter(|class| !class.needs_clock()) {
             let on = rng.chance(0.5);
             let (low, high) = if class.strikes_messages() { tuning.message_rate } else { tuning.blows };
             rates.push(log_uniform_of(&mut rng, low, high));
+            if on && applicable.has(class) {
+                classes = classes.with(class);
+            }
+        }
+        // A stream of their own, so that families without such roles draw as they did before there were these classes.
+        let mut of_clocks = Rng::seeded(root(seed, Purpose::Clocks));
+        let clocks_at_edges = of_clocks.chance(0.5);
+        for &class in Class::ALL.iter().filter(|class| class.needs_clock()) {
+            let on = of_clocks.chance(0.5);
+            rates.push(log_uniform_of(&mut of_clocks, tuning.blows.0, tuning.blows.1));
             if on && applicable.has(class) {
                 classes = classes.with(class);
             }
@@ -139,6 +155,7 @@ impl Swarm {
             think,
             operations,
             clock_error: nanoseconds(&mut rng, tuning.clock_error),
+            clocks_at_edges,
             trimmed_restored: rng.chance(0.5),
         }
     }
@@ -257,6 +274,11 @@ impl Planner<'_> {
             Class::ClockLie => {
                 let size = log_uniform_of(rng, 1e6, 287e9) as i64;
                 Blow::ClockLie { host, nanoseconds: if rng.chance(0.5) { size } else { -size } }
+            }
+            Class::ClockLoss => Blow::ClockLoss { host },
+            Class::ClockStep => {
+                let size = log_uniform_of(rng, 2e4, 1e9) as i64;
+                Blow::ClockStep { host, nanoseconds: if rng.chance(0.5) { size } else { -size } }
             }
             Class::Pause => Blow::Pause { host },
             Class::SlowNode => Blow::SlowNode { host, factor: log_uniform_of(rng, 3.0, 1000.0) as u32 },

@@ -105,6 +105,10 @@ fn of_blow(blow: &Blow, strikes: &[StrikeKind]) -> String {
         Blow::ClockLie { host, nanoseconds } => {
             format!("the wall clock of host {host} is off by {nanoseconds} ns and does not say so")
         }
+        Blow::ClockLoss { host } => format!("nobody keeps the wall clock of host {host}"),
+        Blow::ClockStep { host, nanoseconds } => {
+            format!("the wall clock of host {host} is set by {nanoseconds} ns")
+        }
         Blow::Strike { which, .. } => match strikes.get(usize::from(which)) {
             Some(strike) => strike.name.to_owned(),
             None => format!("strike {which}"),

@@ -59,7 +59,7 @@ impl<R: Role> Table<R> {
         let situation = Situation {
             node: self.me,
             now: self.now,
-            wall: Wall { earliest: 0, latest: 0 },
+            wall: Wall::between(0, 0),
             rng: &mut self.rng,
             disk_full: self.disk_full,
         };

@@ -56,7 +56,7 @@ impl Role for Client {
         if self.calls.len() == CALLS_MAX {
             return cx.reject("a call beside another");
         }
-        self.tag = (self.tag + 1).max(cx.wall().latest);
+        self.tag = (self.tag + 1).max(cx.wall().midpoint());
         self.calls.insert(self.tag, (id, command));
         self.ask(cx);
     }

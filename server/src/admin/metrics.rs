@@ -18,6 +18,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     let texts = [status.version, &status.cluster, &status.host, &status.durability];
     let labels: Vec<(&str, &str)> = names.into_iter().zip(texts).collect();
     page.info("", "The program and its place", &labels);
+    page.info("clock", "Who bounds the error of the wall clock", &[("source", metrics.clock.source)]);
     for service in admin.file.services() {
         let labels = [("service", service.listed().name), ("engine", service.engine().name())];
         page.info("service", "The services that are on, and what orders them", &labels);
@@ -35,6 +36,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
         ("segments_written", "Segments of logs written to the disk", metrics.blobs.stores),
         ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),
         ("segment_loaded_bytes", "Bytes read from segments", metrics.blobs.loaded_bytes),
+        ("clock_steps", "Times somebody set the system's clock", metrics.clock.steps),
         ("segments_lost", "Reads of segments that were gone or damaged", metrics.blobs.lost),
     ];
     for (name, help, value) in counters {
@@ -71,6 +73,12 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
         ("journal_bytes", "Size of the journal", metrics.journal_bytes as f64),
         ("segments", "Segments of logs on the disk", metrics.blobs.files as f64),
         ("segment_bytes", "Bytes of segments on the disk", metrics.blobs.bytes as f64),
+        ("clock_bound_seconds", "How far the wall clock may be off", metrics.clock.error.as_secs_f64()),
+        (
+            "clock_usable",
+            "1 while the wall clock may be relied on",
+            f64::from(u8::from(metrics.clock.trouble.is_none())),
+        ),
         ("disk_full", "1 while the disk is full", f64::from(u8::from(metrics.disk_full))),
         ("fsync_p50_seconds", "Median fsync latency", metrics.fsync_latency.quantile(0.5).as_secs_f64()),
         (

@@ -1,5 +1,6 @@
 //! Reading a cluster file: every error names the line, the fact, and the nearest valid thing.
 
+use super::clock::ClockKeys;
 use super::keys::{self, Key, KeyKind, OrNone};
 use super::limits::Limits;
 use super::placement::{BootstrapPlacement, PlacedRole};
@@ -104,6 +105,8 @@ pub struct ClusterFile {
     pub parameters: paxos::Parameters,
     /// Bounds on clients.
     pub limits: Limits,
+    /// The wall clock.
+    pub clock: ClockKeys,
     /// Certificates, if TLS is on.
     pub tls: Option<TlsPaths>,
     /// Who plays which role.
@@ -305,6 +308,7 @@ impl ClusterFile {
             parameters: values.parameters(),
             limits: Limits::of(&values),
             services,
+            clock: ClockKeys::of(&values)?,
             tls: values.tls()?,
             placement,
             hosts: raw.hosts,

@@ -230,6 +230,28 @@ const SHARED: &[Key] = &[
         "too short: clients that pause are closed; too long: what waits for dead ones is held as long",
     ),
     key(
+        "clock.source",
+        KeyKind::Word(&["auto", "clockbound", "chrony", "kernel", "fixed"]),
+        "auto",
+        "who bounds the error of the wall clock: auto takes the first that works of clockbound, chrony and kernel; fixed believes \
+         clock.epsilon. ordinate clock measures them",
+        "fixed vouches for a clock that nobody may be keeping; without a usable one, services that rest on it do not start",
+    ),
+    key(
+        "clock.epsilon",
+        KeyKind::Duration,
+        "10ms",
+        "with clock.source = fixed: how far the clock may be off true time, either way",
+        "too small: clients far apart see writes out of order; too large: each commit waits twice as long",
+    ),
+    key(
+        "clock.error_max",
+        KeyKind::Duration,
+        "250ms",
+        "with a larger error the wall clock is not usable, and what rests on it is given up until the error is smaller",
+        "too small: duties are given up between two corrections of the clock; too large: commits wait as long",
+    ),
+    key(
         "tls.ca",
         KeyKind::Path,
         "",

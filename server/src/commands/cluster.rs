@@ -111,6 +111,7 @@ impl ShowStatus {
             "disk        {}",
             if status["disk_full"] == Value::Bool(true) { "FULL: clients wait" } else { "ok" }
         );
+        println!("clock       {}", words_of_clock(&status["clock"]));
         let coordination = &status["coordination"];
         if coordination.is_object() {
             println!(
@@ -136,6 +137,21 @@ impl ShowStatus {
         print_members(&status);
         Ok(())
     }
+}
+
+/// `chrony, at most 412 us off`, or why it is not usable.
+fn words_of_clock(clock: &Value) -> String {
+    let text = |name: &str| clock[name].as_str().unwrap_or("none").to_owned();
+    let by = clock["contradicted_by"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let by = by.collect::<Vec<_>>().join(", ");
+    let mut words = match clock["usable"] == Value::Bool(true) {
+        true => format!("{}, at most {} us off", text("source"), clock["bound_us"]),
+        false => format!("not usable: {}", text("trouble")),
+    };
+    if !by.is_empty() {
+        words += &format!("   contradicted by {by}");
+    }
+    words
 }
 
 /// How far a shard's server is.

@@ -42,6 +42,11 @@ admin  = "127.0.0.1:7070"        # web page, HTTP, metrics, health
 [durability]
 ack = "majority-fsync"           # or "memory", with a warning at every start
 
+# [clock]                        # ordinate clock measures the sources of this machine
+# source = "auto"                # or clockbound, chrony, kernel; "fixed" believes epsilon
+# epsilon = "10ms"
+# error_max = "250ms"
+
 # [tls]                          # made by: ordinate tls init --out tls a b c
 # ca   = "tls/ca.pem"
 # cert = "tls/a.pem"

@@ -97,6 +97,7 @@ impl Demo {
             "ordinate {}  demo cluster, 3 hosts in this process, data gone on exit",
             env!("CARGO_PKG_VERSION")
         );
+        println!("  one machine, one clock: its hosts assume that they are within 1 ms of each other");
         let mut cluster = self.start()?;
         println!(
             "  a b c started          {:.2} s   engine      paxos (co-located MultiPaxos, f = 1)",
@@ -126,7 +127,7 @@ impl Demo {
         let brokers: Vec<String> =
             NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
         let mut text = format!(
-            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
              [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
             self.durability,
             kafka[0],

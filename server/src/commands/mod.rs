@@ -4,6 +4,7 @@
 mod admin;
 mod arrangement;
 mod calibrate;
+mod clock;
 mod cluster;
 mod config;
 mod demo;
@@ -43,6 +44,8 @@ enum Verb {
     Status(cluster::ShowStatus),
     /// Read a host's data directory while nobody serves it, and report what is damaged
     Inspect(inspect::Inspect),
+    /// How well this machine knows the time
+    Clock(clock::ShowClock),
     /// The cluster's members
     #[command(subcommand)]
     Cluster(cluster::Cluster),
@@ -106,6 +109,7 @@ pub fn run() -> ExitCode {
         Verb::Serve(serve) => serve.run(),
         Verb::Status(status) => status.run(),
         Verb::Inspect(inspect) => inspect.run(),
+        Verb::Clock(clock) => clock.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
         Verb::Sequence(sequence) => sequence.run(),

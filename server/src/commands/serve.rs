@@ -105,6 +105,9 @@ impl Serve {
     fn banner(&self, file: &ClusterFile, started: Instant) {
         eprintln!("ordinate {}  host {} of cluster {}", env!("CARGO_PKG_VERSION"), self.host, file.cluster);
         eprintln!("  engine      paxos, {} hosts", file.hosts.len());
+        if file.clock_config().required {
+            eprintln!("  clock       {}, at most {:?} off", file.clock.source, file.clock.error_max);
+        }
         match file.durability {
             Durability::MajorityFsync => {
                 eprintln!("  durability  majority-fsync   data in {}", file.data.join(&self.host).display())
@@ -210,6 +213,7 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
                 data.display()
             ),
         ),
+        StartError::Host(HostError::Clock(_)) => ("O2115", super::clock::REMEDY.to_owned()),
         StartError::Archive(_) => ("O2111", "ordinate config explain log.archive".to_owned()),
         StartError::Host(_) => {
             ("O2100", "ordinate serve ... again; if it repeats, report it with this text".to_owned())

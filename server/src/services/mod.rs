@@ -153,6 +153,11 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     /// What orders it.
     fn engine(&self) -> Engine;
 
+    /// Whether it rests on the wall clock: then a host without a usable one does not start.
+    fn needs_clock(&self) -> bool {
+        false
+    }
+
     /// Adds what the hosts of a cluster must have alike.
     fn agree(&self, agreement: &mut Agreement);
 

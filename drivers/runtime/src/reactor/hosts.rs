@@ -8,8 +8,12 @@ use crate::journal::Journal;
 use crate::link::{self, Link, PeerConfig, Wish};
 use crate::marks::Mark;
 use crate::socket::Readiness;
-use kernel::{HostId, Node};
+use kernel::{HostId, Instant, Node};
 use mio::Token;
+use std::time::Duration;
+
+/// A clock that lies is noticed after two of them at most, one each way.
+const CLOCK_REPORT_EVERY: Duration = Duration::from_millis(250);
 
 impl<N: Node + 'static> Reactor<N> {
     pub(super) fn on_link_ready(&mut self, host: HostId, ready: Readiness) {
@@ -45,11 +49,28 @@ impl<N: Node + 'static> Reactor<N> {
         if self.run_start.is_none() {
             return false;
         }
-        let (mark, mut news) = (Mark { batches, full: self.disk_full }, false);
+        let (mark, mut news) = (Mark { batches, full: self.disk_full, clock: None }, false);
         for link in &mut self.router.links {
             news |= link.mark(self.me, &mark, &self.router.settings);
         }
         news
+    }
+
+    /// Tells every other host how this one's clock stands, if it is time.
+    pub(super) fn report_clock(&mut self) {
+        let now = self.nodes.now;
+        if self.clock_report_at > now {
+            return;
+        }
+        self.clock_report_at = now + CLOCK_REPORT_EVERY;
+        for link in &mut self.router.links {
+            link.report(self.me, self.clock.report(link.host), &self.router.settings);
+        }
+    }
+
+    /// When `report_clock` is wanted: never while nobody hears it.
+    pub(super) fn clock_report_due(&self) -> Option<Instant> {
+        self.router.links.iter().any(Link::is_up).then_some(self.clock_report_at)
     }
 
     /// Nothing can be made durable while this host's disk is full, or those of half of the hosts.
@@ -100,6 +121,7 @@ impl<N: Node + 'static> Reactor<N> {
 
     pub(super) fn set_peers(&mut self, peers: Vec<PeerConfig>) {
         let now = self.nodes.now;
+        self.clock.set_peers(peers.iter().map(|peer| HostId::named(&peer.name)));
         let mut before = std::mem::take(&mut self.router.links);
         for peer in peers {
             let host = HostId::named(&peer.name);
@@ -160,10 +182,13 @@ impl<N: Node + 'static> Reactor<N> {
 
     pub(super) fn on_frame(&mut self, host: HostId, body: kernel::Bytes) -> Result<(), String> {
         let severed = self.router.is_severed_from(host);
-        let mut marked = None;
+        let mut marked: Option<Mark> = None;
         let outcome = inbound::each_message::<Message<N>>(
             body,
-            |mark| marked = Some(mark),
+            |mark| {
+                let before = marked.take().and_then(|mark| mark.clock);
+                marked = Some(Mark { clock: mark.clock.or(before), ..mark });
+            },
             |from, to, message| match message {
                 _ if severed => self.router.metrics.drop_message("link severed on purpose"),
                 Ok(message) if from.host() == host => {
@@ -176,7 +201,11 @@ impl<N: Node + 'static> Reactor<N> {
                 Err(_) => *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1,
             },
         );
-        if let Some(Mark { batches, full }) = marked {
+        if let Some(Mark { batches, full, clock }) = marked {
+            if let Some(report) = clock.filter(|_| !severed) {
+                self.clock.on_report(host, report);
+                self.nodes.wall = self.clock.wall();
+            }
             self.inbounds.marks.notify(host, batches);
             let changed =
                 if full { self.inbounds.full.insert(host) } else { self.inbounds.full.remove(&host) };

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// How many times the nodes of one host may wake each other within one burst.
 const ROUNDS_MAX: usize = 1_000;
 
-const WALL: Wall = Wall { earliest: crate::WALL_EPOCH, latest: crate::WALL_EPOCH };
+const WALL: Wall = Wall::between(crate::WALL_EPOCH, crate::WALL_EPOCH);
 
 /// One host at work, with what its work touches.
 pub(super) struct Burst<'s, 'w, S: Scope> {

@@ -240,6 +240,8 @@ impl<N: Node> Host<N> {
         (self.node_slowness, self.disk_slowness) = (1, 1);
         self.busy_until = self.busy_until.min(out.now);
         self.clock.set_lie(0);
+        self.clock.set_step(out.now, 0);
+        self.clock.set_lost(out.now, false);
         if self.syncing.is_some() {
             self.sync_returns(out.now + out.swarm.sync, out);
         }

@@ -107,6 +107,10 @@ impl<S: Scenario> Run<S> {
             Blow::ClockLie { host, nanoseconds } => {
                 self.hosts[usize::from(host)].clock.set_lie(nanoseconds);
             }
+            Blow::ClockLoss { host } => self.hosts[usize::from(host)].clock.set_lost(now, true),
+            Blow::ClockStep { host, nanoseconds } => {
+                self.hosts[usize::from(host)].clock.set_step(now, nanoseconds);
+            }
         }
         self.out.injections.count(class);
         self.out.queue.push(now + lasts, Event::FaultEnd { fault: number });
@@ -121,6 +125,8 @@ impl<S: Scenario> Run<S> {
             Blow::SlowNode { host, .. } => self.hosts[usize::from(host)].node_slowness = 1,
             Blow::SlowDisk { host, .. } => self.hosts[usize::from(host)].disk_slowness = 1,
             Blow::ClockLie { host, .. } => self.hosts[usize::from(host)].clock.set_lie(0),
+            Blow::ClockLoss { host } => self.hosts[usize::from(host)].clock.set_lost(self.out.now, false),
+            Blow::ClockStep { host, .. } => self.hosts[usize::from(host)].clock.set_step(self.out.now, 0),
             // These carry their end with them, or have none.
             Blow::Clog { .. }
             | Blow::Pause { .. }

@@ -1,12 +1,13 @@
 //! One run: a seed or a plan, from the first start to the last check.
 
+mod clocks;
 mod faults;
 mod workload;
 
 use workload::{Client, KeptOperations};
 
 use crate::archive::SimulatedArchive;
-use crate::class::Classes;
+use crate::class::{Class, Classes};
 use crate::draw::{Purpose, root};
 use crate::fact::Fact;
 use crate::host::{Host, Input, Status};
@@ -34,7 +35,13 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let hosts = scenario.hosts();
     assert!(hosts.len() <= 64, "a plan counts 64 hosts at most, not {}", hosts.len());
     let strikes = scenario.strikes();
-    let applicable = scenario.classes().and(options.classes);
+    let mut applicable = scenario.classes().and(options.classes);
+    if tuning.clock_error_max.is_none() {
+        applicable = Class::ALL
+            .iter()
+            .filter(|class| class.needs_clock())
+            .fold(applicable, |all, it| all.without(*it));
+    }
     let mut swarm = Swarm::draw(seed, applicable, &tuning);
     let heal_at = options.plan.as_ref().and_then(|plan| plan.heal_at);
     swarm.safety = heal_at.unwrap_or(swarm.safety);
@@ -74,6 +81,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         seed,
         events_max: options.events_max,
     };
+    run.rely_on_clocks(&hosts);
     let runs: Vec<bool> = hosts.iter().map(|host| host.runs).collect();
     run.out.claims = scenario.claims();
     let caught = panics::caught(|| {
@@ -212,6 +220,7 @@ impl<S: Scenario> Run<S> {
                     self.end_fault(fault);
                 }
             }
+            Event::Clocks => self.compare_clocks(),
             Event::Operate { client } => self.operate(client, scenario),
             Event::Alarm { token } => {
                 self.notify(scenario, |scenario, control| scenario.on_alarm(token, control))

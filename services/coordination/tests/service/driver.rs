@@ -205,7 +205,7 @@ impl Cluster {
             Situation {
                 node: found.node,
                 now: self.now,
-                wall: Wall { earliest: wall, latest: wall },
+                wall: Wall::between(wall, wall),
                 rng: &mut self.rng,
                 disk_full: false,
             },
