@@ -142,9 +142,9 @@ impl TrueTime {
         Timestamp(self.0.earliest / NANOS_PER_MICRO)
     }
 
-    /// True if the timestamp has surely passed (TT.after).
+    /// True if the timestamp has surely passed (TT.after). By a clock that cannot be relied on, none has.
     pub fn has_passed(self, at: Timestamp) -> bool {
-        self.0.earliest > at.0.saturating_mul(NANOS_PER_MICRO)
+        self.0.usable && self.0.earliest > at.0.saturating_mul(NANOS_PER_MICRO)
     }
 
     /// How long it takes at least until it has surely passed; zero if it has.
@@ -193,10 +193,12 @@ mod tests {
     // A timestamp that is called passed too early is a commit wait that does not wait.
     #[test]
     fn a_timestamp_has_passed_when_the_earliest_time_is_after_it() {
-        let at = |earliest| TrueTime(Wall { earliest, latest: earliest + 5_001 });
+        let at = |earliest| TrueTime(Wall { earliest, latest: earliest + 5_001, usable: true });
         assert!(!at(7_000).has_passed(Timestamp(7)) && at(7_001).has_passed(Timestamp(7)));
         assert_eq!(at(7_000).until_passed(Timestamp(7)).as_nanos(), 1);
         assert_eq!(at(7_001).until_passed(Timestamp(7)).as_nanos(), 0);
+        let unusable = TrueTime(Wall { usable: false, ..at(9_000).0 });
+        assert!(!unusable.has_passed(Timestamp(7)), "nobody knows");
         assert_eq!((at(7_999).earliest(), at(7_000).latest()), (Timestamp(7), Timestamp(13)));
     }
 

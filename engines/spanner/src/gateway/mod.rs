@@ -132,6 +132,10 @@ impl TxnGateway {
         let now = TrueTime(cx.wall());
         while let Some((&(at, number), _)) = self.passing.first_key_value() {
             if !now.has_passed(at) {
+                if !cx.wall().usable {
+                    // Nobody knows when; the next tick looks again.
+                    return;
+                }
                 let after = now.until_passed(at).max(Duration::from_micros(1));
                 return cx.set_timer(GatewayTimer::Passed, after);
             }
@@ -169,6 +173,9 @@ impl TxnGateway {
     /// Whether a call may be taken in now.
     fn admit(&self, call: &TxnCall, cx: &Cx<'_, Self>) -> Result<(), TxnFailure> {
         users::check_limits(call)?;
+        if !cx.wall().usable && !users::needs_no_clock(call) {
+            return Err(TxnFailure::NoClock);
+        }
         let token = users::token_of(call);
         let ahead = self.parameters.clock_error_max.as_micros() as u64;
         if token > TrueTime(cx.wall()).latest().plus(ahead) {

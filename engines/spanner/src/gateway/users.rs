@@ -5,7 +5,7 @@ use kernel::client::{Event, Output, Response};
 use kernel::{Bytes, Cx, Encode, NodeId, RequestId};
 use wire::txn::{
     Failed, ITEMS_MAX, KEY_BYTES_MAX, KeyScan, KeyWrite, SCAN_ROWS_MAX, TXN_BYTES_MAX, TXN_VALUE_BYTES_MAX,
-    Timestamp, TxnCall, TxnFailure, TxnReply, native_reply, read_native_call,
+    Timestamp, TxnCall, TxnFailure, TxnLevel, TxnReply, native_reply, read_native_call,
 };
 
 /// Where an answer goes.
@@ -78,6 +78,19 @@ pub(super) fn token_of(call: &TxnCall) -> Timestamp {
         TxnCall::ReadWithin(_) | TxnCall::Commit(_) | TxnCall::GiveUp(_) | TxnCall::CommitStatus(_) => {
             Timestamp(0)
         }
+    }
+}
+
+/// True if a call can be served by a host whose clock cannot be relied on.
+pub(super) fn needs_no_clock(call: &TxnCall) -> bool {
+    match call {
+        TxnCall::ReadOnly(call) => matches!(call.level, TxnLevel::ProcessOrdered | TxnLevel::At(_)),
+        TxnCall::GiveUp(_) | TxnCall::CommitStatus(_) => true,
+        TxnCall::OneShot(_)
+        | TxnCall::Begin(_)
+        | TxnCall::ReadWithin(_)
+        | TxnCall::Commit(_)
+        | TxnCall::Fence(_) => false,
     }
 }
 

@@ -185,6 +185,10 @@ impl Lead {
         frame: &mut Frame<'_>,
         cx: &mut Cx<'_, SpannerShard>,
     ) {
+        if !cx.wall().usable {
+            // Asked again, until the clock can be relied on or another host leads.
+            return cx.mark("shard.clock_cannot_be_relied_on");
+        }
         if !self.serves() {
             if self.early.len() < EARLY_MAX {
                 self.early.push_back(message);
@@ -255,6 +259,10 @@ impl Lead {
     }
 
     fn wait_for(&self, at: Timestamp, cx: &mut Cx<'_, SpannerShard>) {
+        if !cx.wall().usable {
+            // Nobody knows when; the next tick looks again.
+            return;
+        }
         let after = TrueTime(cx.wall()).until_passed(at).max(Duration::from_micros(1));
         cx.set_timer(ShardTimer::Passed, after);
     }
