@@ -95,13 +95,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         run.out.current = None;
         scenario.finish(&Cluster { hosts: &run.hosts, archive: &run.out.archive, now: run.out.now });
     });
-    let violation = caught.err().map(|panic| Violation {
-        invariant: panic.invariant(),
-        what: panic.what(),
-        step: run.out.trace.step,
-        at: run.out.now,
-        host: run.out.current,
-    });
+    let violation = caught.err().map(|panic| run.violation(panic.invariant(), panic.what()));
     kernel::plant(None);
     run.outcome(S::FAMILY, applicable, violation, &scenario)
 }
@@ -433,6 +427,12 @@ impl<S: Scenario> Run<S> {
             }
             Command::Mark { name } => *self.out.marks.entry(name).or_default() += 1,
         }
+    }
+
+    /// The invariant broke in the step that is being made.
+    fn violation(&self, invariant: String, what: String) -> Violation {
+        let (step, at, host) = (self.out.trace.step, self.out.now, self.out.current);
+        Violation { invariant, what, step, at, host }
     }
 
     fn outcome(
