@@ -318,6 +318,8 @@ impl<S: Stub> ProxyMachine<S> {
             gsn = gsn.next();
         }
         for (row, (space, rest)) in rows.iter().zip(next) {
+            let end = row.first.plus(row.count);
+            kernel::invariant!(CONTIG, rest <= end, "operations got numbers below {rest} of {row:?}");
             for number in (rest.0..row.first.plus(row.count).0).map(Number) {
                 runs.at(&Placed { space, number }, time).push_no_op(Gsn(0));
             }

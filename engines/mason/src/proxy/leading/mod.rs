@@ -209,6 +209,12 @@ impl Lead {
         if message.ballot != self.ballot || message.leader != cx.node() || self.begun {
             return;
         }
+        let waiting = (self.queue.len(), self.pending.len());
+        kernel::invariant!(
+            ORDER,
+            waiting == (0, 0),
+            "took {waiting:?} operations and batches before it began"
+        );
         (self.begun, self.epoch) = (true, message.epoch);
         let now = cx.now();
         self.expected = message.tags.iter().map(|tag| (tag.origin, (tag.incarnation, tag.next))).collect();
@@ -305,7 +311,13 @@ impl Lead {
             && items.len() < frame.parameters.batch_operations_max
             && (page.admits(bytes_of(item)) || planted!(leader_batch_unbounded))
         {
-            self.queue_bytes -= item.operation.body.len();
+            let (bytes, all) = (item.operation.body.len(), self.queue_bytes);
+            kernel::invariant!(
+                BOUND,
+                bytes <= all,
+                "an operation of {bytes} bytes of {all} leaves the queue"
+            );
+            self.queue_bytes = all - bytes;
             items.extend(self.queue.pop_front());
         }
         items
