@@ -18,7 +18,7 @@ use crate::handle::{Command, HostView, Inlet};
 use crate::inbound::{self, Inbounds};
 use crate::journal::{CommitNumber, Journal};
 use crate::link::Link;
-use crate::marks::{Marks, RunStart};
+use crate::marks::RunStart;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
 use crate::router::Router;
@@ -137,13 +137,7 @@ impl<N: Node + 'static> Reactor<N> {
             }
             None => None,
         };
-        // A disk without a data directory is a test's; nobody else keeps two under one name.
-        let folder = directory.as_ref().map(DataDirectory::path);
-        let run_start = journal
-            .as_ref()
-            .filter(|_| folder.is_some())
-            .map(|journal| RunStart { run: storage.drawn, found: journal.batches_found() });
-        let marks = folder.map_or_else(Marks::default, |folder| Marks::open(folder.to_owned()));
+        let (run_start, marks) = opening::marks(directory.as_ref(), journal.as_ref(), storage.drawn);
         let (settings, inbounds) =
             opening::dealings(&mut config, storage.incarnation, run_start, marks, journal.is_some());
         let first_slot = (storage.drawn >> 32) as u32;

@@ -36,6 +36,18 @@ pub(super) fn journal(
     Ok(journal)
 }
 
+/// What others are told of this run, and what they tell: a disk without a data directory is a test's, and nobody else keeps two
+/// under one name.
+pub(super) fn marks(
+    directory: Option<&DataDirectory>,
+    journal: Option<&Journal>,
+    drawn: u128,
+) -> (Option<RunStart>, Marks) {
+    let Some(directory) = directory else { return (None, Marks::default()) };
+    let run_start = journal.map(|journal| RunStart { run: drawn, found: journal.batches_found() });
+    (run_start, Marks::open(directory.path().to_owned()))
+}
+
 /// How this host's links and its ends of others' links begin.
 pub(super) fn dealings(
     config: &mut HostConfig,

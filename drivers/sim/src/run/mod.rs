@@ -37,10 +37,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let strikes = scenario.strikes();
     let mut applicable = scenario.classes().and(options.classes);
     if tuning.clock_error_max.is_none() {
-        applicable = Class::ALL
-            .iter()
-            .filter(|class| class.needs_clock())
-            .fold(applicable, |all, it| all.without(*it));
+        applicable = without_clocks(applicable);
     }
     let mut swarm = Swarm::draw(seed, applicable, &tuning);
     let heal_at = options.plan.as_ref().and_then(|plan| plan.heal_at);
@@ -98,6 +95,11 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let violation = caught.err().map(|panic| run.violation(panic.invariant(), panic.what()));
     kernel::plant(None);
     run.outcome(S::FAMILY, applicable, violation, &scenario)
+}
+
+/// Those that need no clock with a known error.
+fn without_clocks(classes: Classes) -> Classes {
+    Class::ALL.iter().filter(|class| class.needs_clock()).fold(classes, |all, it| all.without(*it))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
