@@ -4,7 +4,7 @@ use crate::services::Services;
 use corfu::sequencer::SequencerIn as CorfuSequencerIn;
 use corfu::storage::StorageIn;
 use mason::client::GatewayIn;
-use mason::proxy::ProxyIn;
+use mason::proxy::{FromGateway, FromReplica, FromSequencer, ProxyIn};
 use mason::sequencer::SequencerIn;
 use mason::shard::ShardIn;
 use paxos::Value;
@@ -164,11 +164,15 @@ impl Scale<paxos::Paxos> for Steps {
 impl Scale<mason::Mason> for Steps {
     fn weigh(&self, message: &mason::MasonMessage) -> Weight {
         match message {
-            mason::MasonMessage::Proxy(ProxyIn::SubmitOperations(message)) => {
+            mason::MasonMessage::Proxy(ProxyIn::Gateway(FromGateway::SubmitOperations(message))) => {
                 PricedStep::ProxySubmit.of(message.operations.len())
             }
-            mason::MasonMessage::Proxy(ProxyIn::Allocated(_)) => PricedStep::Allocated.of(0),
-            mason::MasonMessage::Proxy(ProxyIn::Applied(_)) => PricedStep::Applied.of(0),
+            mason::MasonMessage::Proxy(ProxyIn::Sequencer(FromSequencer::Allocated(_))) => {
+                PricedStep::Allocated.of(0)
+            }
+            mason::MasonMessage::Proxy(ProxyIn::Replica(FromReplica::Applied(_))) => {
+                PricedStep::Applied.of(0)
+            }
             mason::MasonMessage::Sequencer(SequencerIn::Allocate(message)) => {
                 PricedStep::Allocate.of(message.counts.len())
             }

@@ -102,6 +102,11 @@ impl Reader {
         Ok(&self.bytes[start..self.at])
     }
 
+    /// The next byte, which stays unread: the tag that says what follows.
+    pub fn next_tag(&self) -> Result<u8, DecodeError> {
+        self.bytes.get(self.at).copied().ok_or(DecodeError::Truncated)
+    }
+
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let end = self.at.checked_add(N).ok_or(DecodeError::Truncated)?;
         let slice = self.bytes.get(self.at..end).ok_or(DecodeError::Truncated)?;

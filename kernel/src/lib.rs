@@ -31,6 +31,7 @@ pub use embed::Embedded;
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
 pub use id::{ClusterName, HostId, HostSlot, NodeId, RequestId};
 pub use machine::{Capture, SnapshotStep, StateMachine};
+pub use messages::are_distinct;
 pub use planted::PlantedBug;
 pub use rng::Rng;
 pub use role::{

@@ -23,9 +23,45 @@
 /// assert_eq!(AcceptorIn::decoded(&Bytes::from(sent.encoded())), Ok(sent));
 /// ```
 ///
-/// A role that is also sent messages which are declared elsewhere lists them behind `and`.
+/// A role that is also sent messages which are declared elsewhere lists them behind `and`. A role that many senders write to
+/// has an enum for each, `of` a variant of its [`inbox!`](crate::inbox).
 #[macro_export]
 macro_rules! messages {
+    (
+        $(#[$enum_doc:meta])*
+        pub enum $Enum:ident of $Inbox:ident::$Sender:ident in $Family:ident::$Variant:ident {
+            $(
+                $(#[$doc:meta])*
+                $tag:literal => $Message:ident { $($fields:tt)* }
+            ),+ $(,)?
+        }
+    ) => {
+        $crate::messages! {
+            $(#[$enum_doc])*
+            pub enum $Enum {
+                $( $(#[$doc])* $tag => $Message { $($fields)* } ),+
+            }
+        }
+
+        impl $Enum {
+            /// The tags of its messages.
+            pub const TAGS: &'static [u8] = &[ $($tag),+ ];
+        }
+
+        $(
+            impl From<$Message> for $Inbox {
+                fn from(message: $Message) -> Self {
+                    Self::$Sender($Enum::$Message(message))
+                }
+            }
+
+            impl From<$Message> for $Family {
+                fn from(message: $Message) -> Self {
+                    Self::$Variant($Inbox::$Sender($Enum::$Message(message)))
+                }
+            }
+        )+
+    };
     (
         $(#[$enum_doc:meta])*
         pub enum $Enum:ident in $Family:ident::$Variant:ident {
@@ -134,6 +170,107 @@ macro_rules! messages {
             }
         }
     };
+}
+
+/// Declares what a role can be sent, by who sends it: an enum of enums that [`messages!`](crate::messages) declares `of` it.
+///
+/// On the wire, and in what is printed, it is one list: the senders' tags are distinct, which is checked when this is compiled.
+///
+/// ```
+/// pub enum Message { Scribe(ScribeIn) }
+/// kernel::inbox! {
+///     /// What a scribe can be sent.
+///     pub enum ScribeIn {
+///         /// By authors.
+///         Author(FromAuthor),
+///         /// By readers.
+///         Reader(FromReader),
+///     }
+/// }
+/// kernel::messages! {
+///     /// What an author sends a scribe.
+///     pub enum FromAuthor of ScribeIn::Author in Message::Scribe {
+///         /// Write this down.
+///         1 => Write {
+///             /// What.
+///             what: u64,
+///         },
+///     }
+/// }
+/// kernel::messages! {
+///     /// What a reader sends a scribe.
+///     pub enum FromReader of ScribeIn::Reader in Message::Scribe {
+///         /// Show all.
+///         2 => Show {},
+///     }
+/// }
+/// use kernel::{Bytes, Decode, Encode};
+/// let sent = ScribeIn::from(Show {});
+/// assert_eq!(sent.encoded(), [2]);
+/// assert_eq!(ScribeIn::decoded(&Bytes::from(sent.encoded())), Ok(ScribeIn::Reader(FromReader::Show(Show {}))));
+/// assert_eq!(format!("{sent:?}"), "Show(Show)");
+/// ```
+#[macro_export]
+macro_rules! inbox {
+    (
+        $(#[$enum_doc:meta])*
+        pub enum $Inbox:ident { $( $(#[$doc:meta])* $Sender:ident($From:ty) ),+ $(,)? }
+    ) => {
+        $(#[$enum_doc])*
+        #[derive(Clone, PartialEq)]
+        pub enum $Inbox {
+            $( $(#[$doc])* $Sender($From) ),+
+        }
+
+        const _: () = assert!($crate::are_distinct(&[ $(<$From>::TAGS),+ ]), "two senders' messages share a tag");
+
+        impl std::fmt::Debug for $Inbox {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self {
+                    $( Self::$Sender(message) => std::fmt::Debug::fmt(message, f), )+
+                }
+            }
+        }
+
+        impl $crate::Encode for $Inbox {
+            fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Self::$Sender(message) => $crate::Encode::encode(message, out), )+
+                }
+            }
+        }
+
+        impl $crate::Decode for $Inbox {
+            fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                let tag = input.next_tag()?;
+                $(
+                    if <$From>::TAGS.contains(&tag) {
+                        return <$From as $crate::Decode>::decode(input).map(Self::$Sender);
+                    }
+                )+
+                Err($crate::DecodeError::UnknownTag(stringify!($Inbox), tag))
+            }
+        }
+    };
+}
+
+/// True if no tag occurs twice in these lists.
+pub const fn are_distinct(lists: &[&[u8]]) -> bool {
+    let mut seen = [false; 256];
+    let mut list = 0;
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            let tag = lists[list][at] as usize;
+            if seen[tag] {
+                return false;
+            }
+            seen[tag] = true;
+            at += 1;
+        }
+        list += 1;
+    }
+    true
 }
 
 /// Declares the roles of one protocol family: the enum of its messages (by receiving role), and the enum of its roles

@@ -3,6 +3,7 @@
 use crate::admin::exposition::MetricsPage;
 use kernel::Instant;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,28 +16,29 @@ const BOUNDS_US: [u64; 16] = [
 /// What is measured: a service, and an operation of its.
 pub type MeasuredOperation = (&'static str, &'static str);
 
-#[derive(Clone, Copy, Default, Debug)]
+/// Written by the host's reactor for each answer, read by scrapes: without a lock, and not quite of one moment.
+#[derive(Default, Debug)]
 struct Histogram {
     /// How many took at most each bound and more than the one before.
-    buckets: [u64; BOUNDS_US.len()],
-    count: u64,
-    sum_us: u64,
+    buckets: [AtomicU64; BOUNDS_US.len()],
+    count: AtomicU64,
+    sum_us: AtomicU64,
 }
 
 impl Histogram {
-    fn record(&mut self, took: Duration) {
+    fn record(&self, took: Duration) {
         let micros = took.as_micros() as u64;
         if let Some(bucket) = BOUNDS_US.iter().position(|bound| micros <= *bound) {
-            self.buckets[bucket] += 1;
+            self.buckets[bucket].fetch_add(1, Relaxed);
         }
-        self.count += 1;
-        self.sum_us += micros;
+        self.count.fetch_add(1, Relaxed);
+        self.sum_us.fetch_add(micros, Relaxed);
     }
 
     fn at_most(&self) -> impl Iterator<Item = (f64, u64)> {
-        let buckets = BOUNDS_US.iter().zip(self.buckets);
+        let buckets = BOUNDS_US.iter().zip(&self.buckets);
         buckets.scan(0, |sum, (bound, count)| {
-            *sum += count;
+            *sum += count.load(Relaxed);
             Some((*bound as f64 / 1e6, *sum))
         })
     }
@@ -44,23 +46,33 @@ impl Histogram {
 
 /// What all ports of a host have measured. Cheap to clone; all clones are one.
 #[derive(Clone, Default, Debug)]
-pub struct Latencies(Arc<Mutex<BTreeMap<MeasuredOperation, Histogram>>>);
+pub struct Latencies(Arc<Mutex<BTreeMap<MeasuredOperation, Arc<Histogram>>>>);
 
 impl Latencies {
-    /// Counts one answer.
-    pub fn record(&self, operation: MeasuredOperation, took: Duration) {
+    /// Where the answers to an operation are counted.
+    fn of(&self, operation: MeasuredOperation) -> Arc<Histogram> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.entry(operation).or_default().record(took);
+        Arc::clone(all.entry(operation).or_default())
     }
 
-    /// Adds the metrics.
+    /// Counts one answer.
+    pub fn record(&self, operation: MeasuredOperation, took: Duration) {
+        self.of(operation).record(took);
+    }
+
+    /// Adds the metrics of what was answered.
     pub fn metrics(&self, page: &mut MetricsPage) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ((service, operation), histogram) in all {
             let labels = [("service", service), ("operation", operation)];
             let help = "From a call's arrival at a port of this host to its answer";
-            let all = (histogram.count, histogram.sum_us as f64 / 1e6);
-            page.histogram_of("latency_seconds", help, &labels, histogram.at_most(), all);
+            // Read first: what is answered meanwhile is in the buckets and not in the count, and never the other way round.
+            let (count, sum_us) = (histogram.count.load(Relaxed), histogram.sum_us.load(Relaxed));
+            if count == 0 {
+                continue;
+            }
+            let buckets = histogram.at_most().map(|(bound, at_most)| (bound, at_most.min(count)));
+            page.histogram_of("latency_seconds", help, &labels, buckets, (count, sum_us as f64 / 1e6));
         }
     }
 }
@@ -75,13 +87,16 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Stopwatch<K> {
     latencies: Latencies,
-    in_flight: BTreeMap<K, (Instant, MeasuredOperation)>,
+    /// The operations that this connection has asked for: a few.
+    operations: Vec<(MeasuredOperation, Arc<Histogram>)>,
+    /// When each call came, and which of the operations it is.
+    in_flight: BTreeMap<K, (Instant, usize)>,
 }
 
 impl<K: Ord> Stopwatch<K> {
     /// For a connection.
     pub fn new(latencies: Latencies) -> Self {
-        Self { latencies, in_flight: BTreeMap::new() }
+        Self { latencies, operations: Vec::new(), in_flight: BTreeMap::new() }
     }
 
     /// A call has come. One that comes again is the same call.
@@ -90,14 +105,23 @@ impl<K: Ord> Stopwatch<K> {
             self.in_flight.retain(|_, (since, _)| now.since(*since) < ANSWERED_WITHIN);
         }
         if self.in_flight.len() < CALLS_MAX {
-            self.in_flight.entry(call).or_insert((now, operation));
+            let index = self.index_of(operation);
+            self.in_flight.entry(call).or_insert((now, index));
         }
+    }
+
+    fn index_of(&mut self, operation: MeasuredOperation) -> usize {
+        if let Some(index) = self.operations.iter().position(|(known, _)| *known == operation) {
+            return index;
+        }
+        self.operations.push((operation, self.latencies.of(operation)));
+        self.operations.len() - 1
     }
 
     /// It is answered.
     pub fn stop(&mut self, call: &K, now: Instant) {
-        if let Some((since, operation)) = self.in_flight.remove(call) {
-            self.latencies.record(operation, now.since(since));
+        if let Some((since, index)) = self.in_flight.remove(call) {
+            self.operations[index].1.record(now.since(since));
         }
     }
 }

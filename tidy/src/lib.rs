@@ -9,6 +9,7 @@ mod modules;
 mod names;
 mod promises;
 mod public_types;
+mod sizes;
 mod sources;
 mod words;
 
@@ -19,7 +20,8 @@ pub use modules::circles;
 pub use names::{names, root_files};
 pub use promises::promises;
 pub use public_types::public_types;
-pub use sources::{headings, lengths, long_files, stubs, unsafe_code};
+pub use sizes::{long_files, long_functions};
+pub use sources::{headings, stubs, unsafe_code};
 pub use words::{words, words_that_are_out};
 
 use std::fmt;

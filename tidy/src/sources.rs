@@ -1,12 +1,8 @@
-//! How a source file must look: a heading, a bounded length, nothing unfinished, nothing unsafe.
+//! How a source file must look: a heading, nothing unfinished, nothing unsafe.
 
 use crate::manifests::{folder, manifests};
 use crate::{File, Finding};
 
-/// Lines of a file.
-const LINES_MAX: usize = 700;
-/// From here on a file should be split.
-const LINES_WANTED: usize = 500;
 /// The one crate that talks to the system directly.
 const UNSAFE_ALLOWED: &str = "drivers/runtime/";
 
@@ -19,24 +15,6 @@ pub fn headings(files: &[File]) -> Vec<Finding> {
     sources(files)
         .filter(|file| !file.text.starts_with("//!"))
         .map(|file| file.finding(1, "begins without //! and what the file is for"))
-        .collect()
-}
-
-/// No file is longer than can be read at once.
-pub fn lengths(files: &[File]) -> Vec<Finding> {
-    longer_than(files, LINES_MAX)
-}
-
-/// Files that should be split before they grow.
-pub fn long_files(files: &[File]) -> Vec<Finding> {
-    longer_than(files, LINES_WANTED)
-}
-
-fn longer_than(files: &[File], max: usize) -> Vec<Finding> {
-    sources(files)
-        .map(|file| (file, file.text.lines().count()))
-        .filter(|(_, lines)| *lines > max)
-        .map(|(file, lines)| file.finding(lines, format!("{lines} lines, more than {max}")))
         .collect()
 }
 
@@ -93,15 +71,6 @@ mod tests {
     fn a_file_without_heading_is_found() {
         let files = crooked(&[("a.rs", "// x\n"), ("b.rs", "//! x\n"), ("c.md", "x\n")]);
         assert_eq!(places(&headings(&files)), ["a.rs:1"]);
-    }
-
-    // A bound that is off by one, or counts bytes, would refuse or admit the wrong files.
-    #[test]
-    fn long_files_are_found() {
-        let (fits, exceeds) = ("x\n".repeat(700), "x\n".repeat(701));
-        let files = crooked(&[("a.rs", &fits), ("b.rs", &exceeds), ("c.txt", &exceeds)]);
-        assert_eq!(places(&lengths(&files)), ["b.rs:701"]);
-        assert_eq!(places(&long_files(&files)), ["a.rs:700", "b.rs:701"]);
     }
 
     // A stub that compiles looks like a feature.

@@ -356,6 +356,7 @@ fn calls_of_the_sequence() {
 }
 
 // Log calls that another client would write or read otherwise.
+// Table: of calls and replies.
 #[test]
 fn calls_of_the_log() {
     use shared_log::native::{Call, Native, Reply};

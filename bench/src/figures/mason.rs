@@ -269,6 +269,17 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
     let answered = load.answered.unwrap_or_default();
     let gaps = answered.first().map_or(0, |numbers| spaces[0].reached.saturating_sub(numbers.len() as u64));
     let together = spaces.iter().filter(|space| space.reached.abs_diff(spaces[0].reached) <= 64).count();
+    let reached = spaces[0].reached as f64;
+    Ok(failures_drawn(lines, reached, (proxies, sequencer), gaps, together))
+}
+
+fn failures_drawn(
+    lines: Vec<Vec<Point>>,
+    reached: f64,
+    (proxies, sequencer): (f64, f64),
+    gaps: u64,
+    together: usize,
+) -> Drawing {
     let series = lines
         .into_iter()
         .enumerate()
@@ -282,7 +293,6 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
         bars: Vec::new(),
     };
     let expected = ASKS_PER_SECOND * ENDS.as_secs_f64() + 2.0 * RUSH_PER_SECOND * RUSH.as_secs_f64();
-    let reached = spaces[0].reached as f64;
     let claims = vec![
         PaperClaim::seconds("no progress after proxies stop", 3.06, proxies)
             .because("both wait 1 to 2 s at random for an election; ours has no more to wait for"),
@@ -298,5 +308,5 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
     ];
     let title = "A contiguous sequence over two failures".into();
     let subtitle = format!("{TESTBED}; {ASKS_PER_SECOND:.0} operations a second on {SPACES} spaces");
-    Ok(Drawing { title, subtitle, panels: vec![panel], claims, tables: Vec::new() })
+    Drawing { title, subtitle, panels: vec![panel], claims, tables: Vec::new() }
 }

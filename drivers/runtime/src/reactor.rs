@@ -1,6 +1,8 @@
 //! The one thread of a host: waits for events, reads what is there, lets the nodes work, writes what came of it.
 
 mod hosts;
+mod opening;
+mod reporting;
 
 use crate::alarm::Alarm;
 use crate::answer::Promise;
@@ -13,12 +15,10 @@ use crate::error::HostError;
 use crate::event::{EventSink, HostEvent};
 use crate::front_end::FrontEndConfig;
 use crate::handle::{Command, HostView, Inlet};
-use crate::handshake::{Hello, PROTOCOL};
-use crate::inbound::{self, Admission, Inbounds};
+use crate::inbound::{self, Inbounds};
 use crate::journal::{CommitNumber, Journal};
-use crate::link::{Link, LinkSettings};
-use crate::marks::{Marks, RunStart};
-use crate::metrics::Metrics;
+use crate::link::Link;
+use crate::marks::RunStart;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
 use crate::router::Router;
@@ -46,9 +46,6 @@ const CLIENT_BYTES_PER_BURST: usize = 1 << 20;
 /// An empty batch vouches for the last one after so much quiet.
 const WITNESS_AFTER: Duration = Duration::from_millis(20);
 const DISK_RETRY_EVERY: Duration = Duration::from_millis(250);
-const TELL_SHORT_EVERY: Duration = Duration::from_secs(60);
-/// A disk on which a blob found no room counts as full for this long after the last try.
-const BLOBS_FULL_FOR: Duration = Duration::from_secs(1);
 /// Records waiting for the disk beyond which nothing is read from other hosts either.
 const STAGED_BYTES_MAX: usize = 64 << 20;
 
@@ -119,7 +116,7 @@ pub(crate) struct Reactor<N: Node> {
 
 impl<N: Node + 'static> Reactor<N> {
     pub(crate) fn new(
-        config: HostConfig,
+        mut config: HostConfig,
         storage: OpenStorage,
         nodes: Vec<(HostSlot, N)>,
         front_ends: Vec<FrontEndConfig<N::Family>>,
@@ -132,62 +129,17 @@ impl<N: Node + 'static> Reactor<N> {
         let notify = notifier(Arc::clone(&waker));
         let clock = Clock::new(&config.clock, Arc::clone(&notify))?;
         let alarm = Alarm::new(poll.registry(), ALARM).map_err(io("make a timer"))?;
-        let blobs = Blobs::open(storage.blobs, config.archive, Arc::clone(&notify))?;
+        let blobs = Blobs::open(storage.blobs, config.archive.take(), Arc::clone(&notify))?;
         let mut directory = storage.directory;
         let journal = match storage.journal {
-            Some((disk, options)) => {
-                let notify = Arc::clone(&notify);
-                if let Some(directory) = &directory {
-                    directory.check_journal(&*disk)?;
-                }
-                let journal = Journal::open(disk, options, storage.incarnation.0, notify)?;
-                // A full disk has no room for the line; the next start adds it.
-                if let Some(directory) = directory.as_mut().filter(|_| journal.extent_is_retained())
-                    && let Err(error) = directory.note_journal()
-                    && !error.is_shortage()
-                {
-                    return Err(error.into());
-                }
-                Some(journal)
+            Some(disk) => {
+                Some(opening::journal(disk, storage.incarnation, &mut directory, Arc::clone(&notify))?)
             }
             None => None,
         };
-        // A disk without a data directory is a test's; nobody else keeps two under one name.
-        let folder = directory.as_ref().map(DataDirectory::path);
-        let run_start = journal
-            .as_ref()
-            .filter(|_| folder.is_some())
-            .map(|journal| RunStart { run: storage.drawn, found: journal.batches_found() });
-        let marks = folder.map_or_else(Marks::default, |folder| Marks::open(folder.to_owned()));
-        let hello = Hello {
-            protocol: PROTOCOL,
-            cluster: config.cluster.0.clone(),
-            from: config.name.clone(),
-            to: String::new(),
-            incarnation: storage.incarnation,
-            message_version: config.message_version,
-            message_version_min: config.message_version_min,
-            agreement: config.agreement.values(),
-            run_start,
-        };
-        let settings = LinkSettings {
-            hello: hello.clone(),
-            tls: config.tls.clone(),
-            queue_bytes_max: config.queue_bytes_max,
-            queue_bytes_max_down: config.queue_bytes_max_down,
-            frame_body_max: config.frame_body_max,
-        };
-        let default = if journal.is_some() { Admission::FirstSeen } else { Admission::Any };
-        let admission = config.admission.unwrap_or(default);
-        let inbounds = Inbounds::new(
-            hello,
-            config.tls,
-            admission,
-            config.joining_max,
-            marks,
-            config.frame_body_max,
-            INBOUNDS,
-        );
+        let (run_start, marks) = opening::marks(directory.as_ref(), journal.as_ref(), storage.drawn);
+        let (settings, inbounds) =
+            opening::dealings(&mut config, storage.incarnation, run_start, marks, journal.is_some());
         let first_slot = (storage.drawn >> 32) as u32;
         let mut reactor = Self {
             inlet: Arc::new(Inlet::new(waker)),
@@ -227,18 +179,7 @@ impl<N: Node + 'static> Reactor<N> {
             poll,
         };
         reactor.place_nodes(nodes, &config.forget, me, config.tracing, &mut rng)?;
-        if let Some(listener) = config.listen {
-            reactor
-                .inbounds
-                .listen(listener, PEER_LISTENER, reactor.poll.registry())
-                .map_err(io("listen for hosts"))?;
-        }
-        for front_end in front_ends {
-            reactor
-                .clients
-                .listen(front_end, PORTS, reactor.poll.registry(), reactor.clock.now())
-                .map_err(io("listen for clients"))?;
-        }
+        reactor.listen(config.listen, front_ends)?;
         reactor.set_peers(config.peers);
         Ok(reactor)
     }
@@ -498,47 +439,6 @@ impl<N: Node + 'static> Reactor<N> {
         Ok(())
     }
 
-    /// What is short again and again is reported once a minute.
-    fn notify_of_shortage(&mut self) {
-        let now = self.nodes.now;
-        if self.blobs.shortage() == Some(Shortage::Space) {
-            self.blobs_full_at = Some(now);
-        }
-        let reported_lately = self.short_reported_at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
-        match self.shortage {
-            Some(of) if !reported_lately => {
-                (self.short_reported_at, self.over_unreported) = (Some(now), Some(of));
-                let space = of == Shortage::Space;
-                self.events_out.push(if space { HostEvent::DiskFull } else { HostEvent::Short { of } });
-            }
-            Some(_) => {}
-            None => match self.over_unreported.take() {
-                Some(Shortage::Space) => self.events_out.push(HostEvent::DiskBack),
-                Some(_) => self.events_out.push(HostEvent::NoLongerShort),
-                None => {}
-            },
-        }
-    }
-
-    /// A clock that comes and goes is reported once a minute.
-    fn notify_of_clock(&mut self) {
-        let (now, trouble) = (self.nodes.now, self.clock.trouble());
-        let (said, at) = self.clock_said;
-        let said_lately = at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
-        match trouble {
-            Some(trouble) if self.clock_required && said.is_none() && !said_lately => {
-                let complaint = self.clock.state().complaint;
-                self.clock_said = (Some(trouble), Some(now));
-                self.events_out.push(HostEvent::ClockUnusable { trouble, complaint });
-            }
-            None if said.is_some() => {
-                self.clock_said = (None, at);
-                self.events_out.push(HostEvent::ClockBack);
-            }
-            Some(_) | None => {}
-        }
-    }
-
     /// Tells the nodes what became of their blobs.
     fn hear_of_blobs(&mut self) -> Result<(), HostError> {
         self.blobs.retry(self.nodes.now);
@@ -568,42 +468,6 @@ impl<N: Node + 'static> Reactor<N> {
         self.release();
         self.flush();
         Ok(())
-    }
-
-    fn report(&mut self, sink: &mut Option<EventSink>) {
-        self.events_out.append(&mut self.clients.events);
-        self.events_out.append(&mut self.inbounds.events);
-        for event in self.events_out.drain(..) {
-            if let Some(sink) = sink {
-                sink(&event);
-            }
-        }
-    }
-
-    fn metrics(&mut self) -> Metrics {
-        let mut metrics = self.router.metrics.clone();
-        metrics.clients = self.clients.count() as u64;
-        metrics.descriptors = self.clients.descriptors();
-        metrics.clients_max = self.clients.connections_max() as u64;
-        metrics.links_up = self.router.links.iter().filter(|link| link.is_up()).count() as u64;
-        let queued: usize = self.router.links.iter_mut().map(Link::queued_bytes).sum();
-        metrics.buffered_bytes = (queued + self.clients.held_bytes()) as u64;
-        if let Some(journal) = &self.journal {
-            let (latency, syncs) = journal.sync_latency();
-            metrics.fsync_latency = latency.clone();
-            metrics.fsyncs = syncs;
-            metrics.fsync_inline = journal.is_inline();
-            metrics.staged_bytes = journal.staged_bytes() as u64;
-            metrics.journal_bytes = journal.disk_bytes();
-        }
-        metrics.clock = self.clock.state();
-        metrics.blobs = self.blobs.counts();
-        metrics.archive = self.blobs.archive_counts();
-        metrics.shortage = self.shortage.or(self.blobs.shortage());
-        // Between two tries nothing waits.
-        let blobs_wait = self.blobs_full_at.is_some_and(|at| self.nodes.now.since(at) < BLOBS_FULL_FOR);
-        metrics.disk_full = metrics.shortage == Some(Shortage::Space) || blobs_wait;
-        metrics
     }
 
     fn inbound_parts(&mut self) -> (&mut Inbounds, inbound::Outside<'_>) {

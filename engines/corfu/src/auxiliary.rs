@@ -326,6 +326,8 @@ impl Auxiliary {
             self.state.promised = ballot;
             self.keep(cx);
         }
+        let voted = self.state.accepted.as_ref().map(|vote| vote.ballot);
+        kernel::invariant!(AGREE, voted <= Some(ballot), "promises {ballot:?} after a vote in {voted:?}");
         let (accepted, journal) = (self.state.accepted.clone(), self.state.journal);
         cx.send_durable(from, Promise { epoch, ballot, accepted, journal });
     }

@@ -229,7 +229,14 @@ impl StorageServer {
         // What is not written yet cannot be gone.
         let before = if planted!(trim_beyond_end) { before } else { before.min(self.next()) };
         if before > self.first {
+            let next = self.next();
             self.drop_below(before);
+            kernel::invariant!(
+                DUR,
+                self.first <= next || planted!(trim_beyond_end),
+                "drops positions below {}, and {next} is to be written next",
+                self.first
+            );
             self.forget(cx);
         }
         cx.send_durable(client, Trimmed { id, epoch });
@@ -334,6 +341,12 @@ impl StorageServer {
             self.seal(epoch, cx);
             self.copy_from(projection, *chain, cx);
         }
+        let (opened, sealed) = (self.opened, self.epoch);
+        kernel::invariant!(
+            AGREE,
+            opened <= sealed || planted!(lost_disk_not_fenced),
+            "serves {opened:?}, sealed for {sealed:?}"
+        );
         self.reported = epoch;
     }
 }

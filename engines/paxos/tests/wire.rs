@@ -67,6 +67,7 @@ fn batch() -> Value {
 }
 
 /// One of every message, in the order of their tags.
+/// Table: of messages.
 fn messages() -> Vec<Message> {
     let (session, id, slot, ballot) = (SessionId(8), 6, Slot(9), ballot());
     let wanted = || Arc::new(configuration());

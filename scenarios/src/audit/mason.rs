@@ -2,9 +2,9 @@
 
 use super::log::{self, Journal, LogAudit};
 use super::shards::ShardAudit;
-use ::mason::proxy::ProxyIn;
 use ::mason::proxy::entry::Claim;
 use ::mason::proxy::machine::ProxyMachine;
+use ::mason::proxy::{FromGateway, FromShard, ProxyIn};
 use ::mason::{GatewayRole, Group, LogRole, MasonMember, MasonMessage, Part, Post, Shard, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
 use parts::Incarnation;
@@ -27,7 +27,11 @@ pub(crate) fn is_claim(message: &MasonMessage) -> bool {
     match message {
         MasonMessage::Log(message) => log::is_claim(message),
         MasonMessage::Proxy(message) => {
-            matches!(message, ProxyIn::ShardDurable(_) | ProxyIn::SubmitOperations(_))
+            matches!(
+                message,
+                ProxyIn::Shard(FromShard::ShardDurable(_))
+                    | ProxyIn::Gateway(FromGateway::SubmitOperations(_))
+            )
         }
         MasonMessage::Sequencer(_)
         | MasonMessage::Shard(_)
@@ -86,10 +90,10 @@ impl MasonAudit {
                     self.logs.entry(group).or_default().on_report(from, message);
                 }
             }
-            MasonMessage::Proxy(ProxyIn::ShardDurable(durable)) => {
+            MasonMessage::Proxy(ProxyIn::Shard(FromShard::ShardDurable(durable))) => {
                 self.shards.on_report(from, &durable.below)
             }
-            MasonMessage::Proxy(ProxyIn::SubmitOperations(submit)) => {
+            MasonMessage::Proxy(ProxyIn::Gateway(FromGateway::SubmitOperations(submit))) => {
                 let durable = self.lives.get(&from).copied();
                 for operation in submit.operations.iter().filter(|operation| operation.origin == from) {
                     invariant!(

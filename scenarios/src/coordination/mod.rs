@@ -2,6 +2,7 @@
 
 mod asking;
 mod checks;
+mod connections;
 mod ephemerals;
 mod expiring;
 mod handing;
@@ -47,8 +48,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use striking::Cutting;
-use user::{Awaited, News, User};
-use words::Ask;
+use user::User;
 
 /// One cluster with its users, drawn from a seed.
 pub struct CoordinationScenario {
@@ -116,7 +116,6 @@ fn nanos(duration: Duration) -> u64 {
 impl CoordinationScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
-        let ms = Duration::from_millis;
         let entries: Vec<paxos::HostEntry> = (0..3).map(membership::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let alone = rng.chance(0.2);
@@ -125,29 +124,7 @@ impl CoordinationScenario {
         let shards = rng.between(1, 4) as u16;
         let fixed = alone || rng.chance(0.4);
         let shards_room = if fixed { shards } else { rng.between(u64::from(shards), 5) as u16 };
-        let parameters = MasonParameters {
-            tick: ms(rng.between(10, 40)),
-            resend_after: ms(rng.between(30, 120)),
-            suspect_after: ms(rng.between(80, 400)),
-            clock_every: ms(rng.between(100, 300)),
-            collect_every: ms(rng.between(100, 1_000)),
-            collect_interval: rng.between(4, 64),
-            ask_after: ms(rng.between(20, 80)),
-            snapshot_every_bytes: 2_000 << rng.below(6),
-            snapshot_chunk_bytes: 256 << rng.below(4),
-            page_bytes: 512 << rng.below(5),
-            ..MasonParameters::default()
-        };
-        let log = paxos::Parameters {
-            election_timeout: ms(rng.between(150, 400)),
-            heartbeat_every: ms(rng.between(25, 60)),
-            resend_after: ms(rng.between(50, 150)),
-            window: 32 << rng.below(4),
-            snapshot_every_bytes: 4_000 << rng.below(6),
-            retained_bytes_max: 8_000 << rng.below(6),
-            ..paxos::Parameters::default()
-        };
-        let (parameters, log) = limits::fit(parameters, log);
+        let (parameters, log) = draw_parameters(rng);
         let sequencers = if alone { 0 } else { 3 };
         let placement = Placement::new(shards).resharding(rng.below(3) as u16);
         let sessions = SessionSettings::new(placement, [7; 32]);
@@ -233,129 +210,31 @@ impl CoordinationScenario {
     }
 }
 
-/// Connections.
-impl CoordinationScenario {
-    fn connect(&mut self, number: usize, control: &mut Control<'_, Seat>) {
-        let now = control.cluster.now();
-        // One that has left may still be in somebody's list.
-        let within = match self.healed_at {
-            Some(_) => self.core.clone(),
-            None if self.rng.chance(0.125) => self.changes.ever(),
-            None => self.changes.members(),
-        };
-        let Some(&host) = self.rng.pick(&within) else { return };
-        let user = &mut self.users[number];
-        let attempts = user.attempts.entry(host).or_insert(0);
-        *attempts += 1;
-        let turn = *attempts % SOCKETS_PER_USER;
-        let socket = NodeId::new(host, HostSlot(SOCKETS + number as u32 * SOCKETS_PER_USER + turn));
-        control.request(socket, Bytes::from_static(&[node::CONNECT]));
-        send(socket, node::INPUT, &user.greeting(), control);
-        let poll = control.request(socket, Bytes::from_static(&[node::POLL]));
-        user.connected(host, socket, poll, now);
-    }
-
-    /// The connection is broken, by the user or by somebody else.
-    fn disconnect(&mut self, number: usize, now: u64, control: Option<&mut Control<'_, Seat>>) {
-        self.quiet.take_if(|quiet| quiet.is_of(number));
-        self.forget_expiring(number);
-        let user = &mut self.users[number];
-        if let (Some(link), Some(control)) = (&user.link, control) {
-            send(link.socket, node::DISCONNECT, &[], control);
-        }
-        user.retry_at = now + nanos(self.rng.duration(Duration::from_millis(20), Duration::from_millis(600)));
-        self.check_watches(number);
-        for awaited in self.users[number].disconnected() {
-            self.lose(number, &awaited, now);
-        }
-    }
-
-    fn lose(&mut self, number: usize, awaited: &Awaited, now: u64) {
-        let session = self.users[number].session.as_ref().map_or(0, |session| session.id);
-        self.checks.unknown(awaited, session, now);
-        let healed = self.healed_at.is_some();
-        let user = &mut self.users[number];
-        if let (Ask::Delete { path, .. }, Some(place)) = (&awaited.ask, &mut user.place)
-            && place.path == *path
-        {
-            place.leaving = true;
-        }
-        if let Some(task) = user.task.as_mut().filter(|_| awaited.of_task) {
-            // Who asks again is not notified twice; but after the heal only an answer counts.
-            task.asks.clear();
-            if healed {
-                task.asks.push_back(Ask::Exists { path: "/".to_owned(), watch: false });
-            }
-        }
-    }
-
-    fn hear(&mut self, number: usize, answer: &[u8], control: &mut Control<'_, Seat>) {
-        let now = control.cluster.now();
-        match answer.split_first() {
-            Some((&node::OUTPUT, bytes)) => {
-                if let Some(link) = &mut self.users[number].link {
-                    link.poll = control.request(link.socket, Bytes::from_static(&[node::POLL]));
-                }
-                self.users[number].feed(bytes);
-                while !self.is_cut_off(number, control)
-                    && let Some(news) = self.users[number].hear(now)
-                {
-                    self.on_news(number, news, control);
-                }
-            }
-            Some((&node::CLOSED, reason)) => {
-                self.check_cut_off(number, reason);
-                self.disconnect(number, now, Some(control));
-            }
-            Some(_) | None => {}
-        }
-        self.pump(number, control);
-    }
-
-    fn on_news(&mut self, number: usize, news: News, control: &mut Control<'_, Seat>) {
-        match news {
-            News::Attached => {
-                let user = &self.users[number];
-                if let (Some(session), Some(link)) = (&user.session, &user.link) {
-                    self.living.acted(session.id, link.began_at);
-                }
-                if let Some(ask) = self.users[number].set_watches() {
-                    control.mark("coordination.set_watches_again");
-                    self.say(number, ask, false, control);
-                }
-            }
-            News::Refused(session) => {
-                if let Some(session) = session {
-                    control.mark("coordination.lost_a_session");
-                    self.check_refusal(number, &session, control.cluster.now());
-                }
-                self.session_is_over(number);
-            }
-            News::Pong { pinged_at } => self.check_pong(number, pinged_at),
-            News::Event { kind, path, zxid, armed } => {
-                control.mark(if zxid > 0 {
-                    "coordination.heard_an_event"
-                } else {
-                    "coordination.heard_of_a_missed_event"
-                });
-                if self.users[number].lasting.reports_from_above(&path) {
-                    control.mark("coordination.heard_from_below");
-                }
-                self.checks.on_event(&path, kind, zxid, &armed);
-            }
-            News::Answer { awaited, zxid, error, body } => {
-                self.on_answer(number, &awaited, (zxid, error), &body, control);
-            }
-        }
-    }
-
-    fn session_is_over(&mut self, number: usize) {
-        self.check_watches(number);
-        let user = &mut self.users[number];
-        (user.session, user.place, user.last_zxid) = (None, None, 0);
-        user.watches.clear();
-        user.lasting.forget_session();
-    }
+fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
+    let ms = Duration::from_millis;
+    let parameters = MasonParameters {
+        tick: ms(rng.between(10, 40)),
+        resend_after: ms(rng.between(30, 120)),
+        suspect_after: ms(rng.between(80, 400)),
+        clock_every: ms(rng.between(100, 300)),
+        collect_every: ms(rng.between(100, 1_000)),
+        collect_interval: rng.between(4, 64),
+        ask_after: ms(rng.between(20, 80)),
+        snapshot_every_bytes: 2_000 << rng.below(6),
+        snapshot_chunk_bytes: 256 << rng.below(4),
+        page_bytes: 512 << rng.below(5),
+        ..MasonParameters::default()
+    };
+    let log = paxos::Parameters {
+        election_timeout: ms(rng.between(150, 400)),
+        heartbeat_every: ms(rng.between(25, 60)),
+        resend_after: ms(rng.between(50, 150)),
+        window: 32 << rng.below(4),
+        snapshot_every_bytes: 4_000 << rng.below(6),
+        retained_bytes_max: 8_000 << rng.below(6),
+        ..paxos::Parameters::default()
+    };
+    limits::fit(parameters, log)
 }
 
 fn is_bad(lost: &BTreeSet<HostId>, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {

@@ -4,7 +4,7 @@ use super::scratch::SCRATCH;
 use super::{Node, RETAINED};
 use ::mason::Number;
 use kernel::{HostId, NodeId, RequestId, invariant};
-use shared_log::{Answer, Produce, RETAIN_BYTES_MIN, Request, Rows, Why};
+use shared_log::{Answer, Append, Produce, RETAIN_BYTES_MIN, Request, Rows, Why};
 use sim::Cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -101,6 +101,17 @@ impl History {
         }
     }
 
+    fn appended(&mut self, id: RequestId, append: &Append, firsts: &[u64]) {
+        invariant!(UNIQ, firsts.len() == append.parts.len(), "{}: {firsts:?}", id.0);
+        for (part, &first) in append.parts.iter().zip(firsts) {
+            invariant!(UNIQ, part.expect.is_none_or(|at| at == first), "{}: not at {first}", id.0);
+            for (position, entry) in (first..).zip(Rows::iter(&part.entries)) {
+                self.is_at(&part.name, position, entry, &id.0);
+                self.has_tail(&part.name, position + 1);
+            }
+        }
+    }
+
     pub(super) fn answered(&mut self, id: RequestId, answer: Answer, now: u64) {
         let Some(asked) = self.calls.get_mut(&id) else { return };
         asked.answered = Some((now, answer.clone()));
@@ -117,15 +128,8 @@ impl History {
         };
         match (request, answer) {
             (Request::Append(append), Answer::Appended(firsts)) => {
-                invariant!(UNIQ, firsts.len() == append.parts.len(), "{}: {firsts:?}", id.0);
-                for (part, first) in append.parts.iter().zip(firsts) {
-                    recent(&part.name, first);
-                    invariant!(UNIQ, part.expect.is_none_or(|at| at == first), "{}: not at {first}", id.0);
-                    for (position, entry) in (first..).zip(Rows::iter(&part.entries)) {
-                        self.is_at(&part.name, position, entry, &id.0);
-                        self.has_tail(&part.name, position + 1);
-                    }
-                }
+                append.parts.iter().zip(&firsts).for_each(|(part, &first)| recent(&part.name, first));
+                self.appended(id, &append, &firsts);
             }
             (Request::Produce(produce), Answer::Appended(firsts)) => self.produced(id, &produce, &firsts),
             (Request::Read(read) | Request::Recall(read), Answer::Entries(entries)) => {

@@ -6,6 +6,7 @@ use crate::status::HostStatus;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use runtime::Metrics;
 use std::sync::Arc;
 
 /// Answers a scrape.
@@ -23,6 +24,35 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
         let labels = [("service", service.listed().name), ("engine", service.engine().name())];
         page.info("service", "The services that are on, and what orders them", &labels);
     }
+    counters(&mut page, &metrics);
+    counters_by(&mut page, "rejects", "reason", "Messages turned away", metrics.rejects.iter());
+    counters_by(&mut page, "drops", "reason", "Messages dropped", metrics.drops.iter());
+    let closes = admin.counts.by_reason();
+    counters_by(&mut page, "admin_closes", "reason", "Refusals at this port", closes.iter());
+    counters_by(&mut page, "client_closes", "reason", "Client connections closed", metrics.closes.iter());
+    gauges(&mut page, &admin, &status, &metrics);
+    for (host, link) in &status.links {
+        let (name, help) = ("link_up", "1 while messages can leave for the other host");
+        page.gauge_of(name, help, &[("peer", host)], f64::from(u8::from(link.up)));
+    }
+    status.services.iter().for_each(|service| service.metrics(&mut page));
+    admin.latencies.metrics(&mut page);
+    let process = std::process::id();
+    if let Some(cpu) = crate::process::cpu_time(process) {
+        let help = "Processor time that the process has used";
+        page.named_by_others("process_cpu_seconds", MetricKind::Counter, help, cpu.as_secs_f64());
+    }
+    if let Some(bytes) = crate::process::resident_bytes(process) {
+        let help = "Memory that the process has in use";
+        page.named_by_others("process_resident_memory_bytes", MetricKind::Gauge, help, bytes as f64);
+    }
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let format = Format::wanted(accept);
+    ([(header::CONTENT_TYPE, format.content_type())], page.written(format)).into_response()
+}
+
+/// The counters without labels.
+fn counters(page: &mut MetricsPage, metrics: &Metrics) {
     let counters = [
         ("messages_in", "Messages from other hosts and clients", metrics.messages_in),
         ("messages_out", "Messages to other hosts and clients", metrics.messages_out),
@@ -42,11 +72,10 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     for (name, help, value) in counters {
         page.counter(name, help, value);
     }
-    counters_by(&mut page, "rejects", "reason", "Messages turned away", metrics.rejects.iter());
-    counters_by(&mut page, "drops", "reason", "Messages dropped", metrics.drops.iter());
-    let closes = admin.counts.by_reason();
-    counters_by(&mut page, "admin_closes", "reason", "Refusals at this port", closes.iter());
-    counters_by(&mut page, "client_closes", "reason", "Client connections closed", metrics.closes.iter());
+}
+
+/// The gauges without labels.
+fn gauges(page: &mut MetricsPage, admin: &Admin, status: &HostStatus, metrics: &Metrics) {
     let gauges = [
         ("clients", "Client connections", metrics.clients as f64),
         ("clients_max", "Client connections that may be open at once", metrics.clients_max as f64),
@@ -96,24 +125,6 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
     }
-    for (host, link) in &status.links {
-        let (name, help) = ("link_up", "1 while messages can leave for the other host");
-        page.gauge_of(name, help, &[("peer", host)], f64::from(u8::from(link.up)));
-    }
-    status.services.iter().for_each(|service| service.metrics(&mut page));
-    admin.latencies.metrics(&mut page);
-    let process = std::process::id();
-    if let Some(cpu) = crate::process::cpu_time(process) {
-        let help = "Processor time that the process has used";
-        page.named_by_others("process_cpu_seconds", MetricKind::Counter, help, cpu.as_secs_f64());
-    }
-    if let Some(bytes) = crate::process::resident_bytes(process) {
-        let help = "Memory that the process has in use";
-        page.named_by_others("process_resident_memory_bytes", MetricKind::Gauge, help, bytes as f64);
-    }
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-    let format = Format::wanted(accept);
-    ([(header::CONTENT_TYPE, format.content_type())], page.written(format)).into_response()
 }
 
 fn counters_by<'a>(

@@ -137,6 +137,30 @@ fn role_named(name: &str, line: usize) -> Result<RoleName, FileError> {
     })
 }
 
+/// The hosts that play a role, and the line that says so; every host without one.
+fn placed<'a>(
+    hosts: &[HostLine],
+    places: &'a [PlacedRole],
+    role: RoleName,
+) -> Result<(Vec<String>, Option<&'a PlacedRole>), FileError> {
+    let mut placed = places.iter().filter(|place| place.role == role);
+    let Some(place) = placed.next() else {
+        return Ok((hosts.iter().map(|host| host.name.clone()).collect(), None));
+    };
+    if let Some(second) = placed.next() {
+        return Err(FileError::new(second.line, format!("{role} is placed twice"), "join the two places"));
+    }
+    for name in &place.on {
+        if !hosts.iter().any(|host| host.name == *name) {
+            let known = hosts.iter().map(|host| host.name.as_str());
+            let help = keys::nearest(name, known)
+                .map_or_else(|| "add it to [hosts]".to_owned(), |near| format!("did you mean {near}?"));
+            return Err(FileError::new(place.line, format!("{role} is placed on unknown host {name}"), help));
+        }
+    }
+    Ok((place.on.clone(), Some(place)))
+}
+
 /// Who plays which role at the cluster's bootstrap.
 #[derive(Clone, Debug)]
 pub struct BootstrapPlacement {
@@ -146,34 +170,7 @@ pub struct BootstrapPlacement {
 impl BootstrapPlacement {
     /// Without places, every host plays every role, and any majority of an odd number of them decides.
     pub fn new(hosts: &[HostLine], places: &[PlacedRole], faults: Option<u64>) -> Result<Self, FileError> {
-        let of = |role: RoleName| -> Result<(Vec<String>, Option<&PlacedRole>), FileError> {
-            let mut placed = places.iter().filter(|place| place.role == role);
-            let Some(place) = placed.next() else {
-                return Ok((hosts.iter().map(|host| host.name.clone()).collect(), None));
-            };
-            if let Some(second) = placed.next() {
-                return Err(FileError::new(
-                    second.line,
-                    format!("{role} is placed twice"),
-                    "join the two places",
-                ));
-            }
-            for name in &place.on {
-                if !hosts.iter().any(|host| host.name == *name) {
-                    let known = hosts.iter().map(|host| host.name.as_str());
-                    let help = keys::nearest(name, known).map_or_else(
-                        || "add it to [hosts]".to_owned(),
-                        |near| format!("did you mean {near}?"),
-                    );
-                    return Err(FileError::new(
-                        place.line,
-                        format!("{role} is placed on unknown host {name}"),
-                        help,
-                    ));
-                }
-            }
-            Ok((place.on.clone(), Some(place)))
-        };
+        let of = |role| placed(hosts, places, role);
         let nodes = |role: RoleName| -> Result<Vec<NodeId>, FileError> {
             Ok(of(role)?.0.iter().map(|host| role.on(host)).collect())
         };

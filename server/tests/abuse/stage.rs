@@ -129,8 +129,7 @@ impl Stage {
         for (_, strike) in strikes {
             strike.join().expect("a troublemaker does not panic");
         }
-        let names = kinds.iter().map(|kind| kind.name).collect::<Vec<_>>().join(" + ");
-        let name = if kinds.is_empty() { "nothing".to_owned() } else { names };
+        let name = name_of(kinds);
         let grown: Vec<u64> =
             (0..3).map(|host| most[host].saturating_sub(self.idle_bytes[host]) >> 20).collect();
         let elsewhere = grown[1].max(grown[2]);
@@ -249,4 +248,9 @@ fn prepare(cluster: &Cluster, zookeeper: SocketAddr, kafka: SocketAddr) {
 /// This process has a socket at the other end of each connection.
 fn raise_descriptors() {
     runtime::descriptors::raise_limit().expect("no right is needed");
+}
+
+fn name_of(kinds: &[&Kind]) -> String {
+    let names = kinds.iter().map(|kind| kind.name).collect::<Vec<_>>().join(" + ");
+    if kinds.is_empty() { "nothing".to_owned() } else { names }
 }

@@ -116,6 +116,40 @@ fn waiting(cluster: &Cluster, host: usize) -> Option<u64> {
     cluster.status(host)?["log"]["archive"]["waiting"].as_u64()
 }
 
+/// The archive alone has what was archived, whole; damage to it is found and named.
+async fn read_without_hosts(cluster: &mut Cluster, archive: &Archive, out: &str) {
+    cluster.kill_all();
+    let url = archive.url();
+    let offline = cluster.ordinate(&["log", "archive", "read", "jobs", "--archive", &url]).await;
+    let (alone, err) = said(&offline);
+    assert!(offline.status.success() && out.starts_with(&alone) && !alone.is_empty(), "{err}");
+    let list = cluster.ordinate(&["log", "archive", "list", "--archive", &url, "-o", "json"]).await;
+    let listed: serde_json::Value = serde_json::from_slice(&list.stdout).expect("one log");
+    let counted = alone.lines().count() as u64;
+    assert_eq!(
+        (&listed["log"], listed["next"].as_u64(), listed["missing"].as_u64()),
+        (&"jobs".into(), Some(counted), Some(0))
+    );
+    assert_eq!(listed["segments"].as_u64(), Some(archive.files().len() as u64));
+    // Damage is found, and named.
+    let file = &archive.files()[1];
+    let whole = std::fs::read(file).expect("it is there");
+    let inspected = cluster.ordinate(&["inspect", &file.display().to_string()]).await;
+    assert!(said(&inspected).0.contains("log jobs of cluster"), "{inspected:?}");
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(file, &damaged).expect("it can be written");
+    let refused = cluster.ordinate(&["log", "archive", "read", "jobs", "--archive", &url]).await;
+    assert!(said(&refused).1.starts_with("error[O1021]") && refused.status.code() == Some(1), "{refused:?}");
+    let refused = cluster.ordinate(&["inspect", &file.display().to_string()]).await;
+    assert!(said(&refused).1.starts_with("error[O2110]"), "{refused:?}");
+    std::fs::remove_file(file).expect("our own file");
+    let refused = cluster.ordinate(&["log", "archive", "read", "jobs", "--archive", &url]).await;
+    assert!(said(&refused).1.starts_with("error[O1022]"), "{refused:?}");
+    let list = cluster.ordinate(&["log", "archive", "list", "--archive", &url]).await;
+    assert!(said(&list).0.contains("MISSING"), "{list:?}");
+}
+
 // A segment that goes with the host that was to archive it, or that each host believes another has archived.
 #[test]
 fn what_is_trimmed_while_hosts_die_is_read_from_the_archive() {
@@ -167,39 +201,7 @@ fn what_is_trimmed_while_hosts_die_is_read_from_the_archive() {
             lines.len()
         );
         assert!(archived >= 10 && stat.first > 0, "{archived} segments, {stat:?}");
-        // Without the hosts.
-        cluster.kill_all();
-        let offline = cluster.ordinate(&["log", "archive", "read", "jobs", "--archive", &url]).await;
-        let (alone, err) = said(&offline);
-        assert!(offline.status.success() && out.starts_with(&alone) && !alone.is_empty(), "{err}");
-        let list = cluster.ordinate(&["log", "archive", "list", "--archive", &url, "-o", "json"]).await;
-        let listed: serde_json::Value = serde_json::from_slice(&list.stdout).expect("one log");
-        let counted = alone.lines().count() as u64;
-        assert_eq!(
-            (&listed["log"], listed["next"].as_u64(), listed["missing"].as_u64()),
-            (&"jobs".into(), Some(counted), Some(0))
-        );
-        assert_eq!(listed["segments"].as_u64(), Some(archived as u64));
-        // Damage is found, and named.
-        let file = &archive.files()[1];
-        let whole = std::fs::read(file).expect("it is there");
-        let inspected = cluster.ordinate(&["inspect", &file.display().to_string()]).await;
-        assert!(said(&inspected).0.contains("log jobs of cluster"), "{inspected:?}");
-        let mut damaged = whole.clone();
-        damaged[whole.len() / 2] ^= 1;
-        std::fs::write(file, &damaged).expect("it can be written");
-        let refused = cluster.ordinate(&["log", "archive", "read", "jobs", "--archive", &url]).await;
-        assert!(
-            said(&refused).1.starts_with("error[O1021]") && refused.status.code() == Some(1),
-            "{refused:?}"
-        );
-        let refused = cluster.ordinate(&["inspect", &file.display().to_string()]).await;
-        assert!(said(&refused).1.starts_with("error[O2110]"), "{refused:?}");
-        std::fs::remove_file(file).expect("our own file");
-        let refused = cluster.ordinate(&["log", "archive", "read", "jobs", "--archive", &url]).await;
-        assert!(said(&refused).1.starts_with("error[O1022]"), "{refused:?}");
-        let list = cluster.ordinate(&["log", "archive", "list", "--archive", &url]).await;
-        assert!(said(&list).0.contains("MISSING"), "{list:?}");
+        read_without_hosts(&mut cluster, &archive, &out).await;
     });
 }
 
@@ -207,6 +209,31 @@ fn lock(path: &Path, locked: bool) {
     // A directory that root may not write either.
     let flag = if locked { "+i" } else { "-i" };
     let _ = Command::new("chattr").arg(flag).arg(path).output();
+}
+
+/// An archive that may only be read is as far away.
+async fn trim_into_a_folder_that_may_only_be_read(cluster: &mut Cluster, archive: &Archive, log: &Log) {
+    let cluster_of = archive.files()[0].ancestors().nth(3).expect("three parts are ours").to_owned();
+    lock(&cluster_of, true);
+    let writable = std::fs::write(cluster_of.join("probe"), b"x").is_ok();
+    if writable {
+        println!("SKIPPED: a folder that root may not write");
+        let _ = std::fs::remove_file(cluster_of.join("probe"));
+    } else {
+        log.create("other", 4 << 20, None).await.expect("a log is made");
+        let mut rows = Rows::default();
+        (0..100).for_each(|number| rows.push(entry(number).as_bytes()));
+        log.append("other", rows).await.expect("below the bound");
+        log.trim("other", 100).await.expect("it is trimmed");
+        let reports = |cluster: &Cluster| {
+            let error = cluster.status(0).map(|status| status["log"]["archive"]["error"].clone());
+            error.is_some_and(|error| error.is_string())
+        };
+        cluster.until("a host says that it may not write", PATIENCE, reports).await;
+        lock(&cluster_of, false);
+        let idle = |cluster: &Cluster| (0..3).all(|host| waiting(cluster, host) == Some(0));
+        cluster.until("nothing waits for the archive", PATIENCE, idle).await;
+    }
 }
 
 // An archive that is away must stop neither hosts nor, below the bound, writers; beyond it nothing may be lost or taken silently.
@@ -271,26 +298,6 @@ fn an_archive_that_is_away_makes_appends_wait_at_their_callers() {
             "archive away: {appended} entries taken until {waiting_bytes} bytes waited; all hosts killed; {caught_up:?} after it \
              was back nothing waited"
         );
-        // One that may only be read is as far away.
-        let cluster_of = archive.files()[0].ancestors().nth(3).expect("three parts are ours").to_owned();
-        lock(&cluster_of, true);
-        let writable = std::fs::write(cluster_of.join("probe"), b"x").is_ok();
-        if writable {
-            println!("SKIPPED: a folder that root may not write");
-            let _ = std::fs::remove_file(cluster_of.join("probe"));
-        } else {
-            log.create("other", 4 << 20, None).await.expect("a log is made");
-            let mut rows = Rows::default();
-            (0..100).for_each(|number| rows.push(entry(number).as_bytes()));
-            log.append("other", rows).await.expect("below the bound");
-            log.trim("other", 100).await.expect("it is trimmed");
-            let reports = |cluster: &Cluster| {
-                let error = cluster.status(0).map(|status| status["log"]["archive"]["error"].clone());
-                error.is_some_and(|error| error.is_string())
-            };
-            cluster.until("a host says that it may not write", PATIENCE, reports).await;
-            lock(&cluster_of, false);
-            cluster.until("nothing waits for the archive", PATIENCE, idle).await;
-        }
+        trim_into_a_folder_that_may_only_be_read(&mut cluster, &archive, &log).await;
     });
 }

@@ -139,6 +139,22 @@ fn until_two_say_full<'a>(scope: &'a Scope<'a, '_>, admins: &[SocketAddr], clust
     }
 }
 
+/// How long it takes from now on until every write is taken by every host again.
+fn until_all_writes_are_back(admins: &[SocketAddr], cluster: &Cluster) -> Duration {
+    let room_at = Instant::now();
+    let mut back = Duration::ZERO;
+    for &admin in admins {
+        for (method, path, body) in WRITES {
+            while timed(admin, method, path, body).0.code != 200 {
+                assert!(room_at.elapsed() < PATIENCE, "{path} does not come back\n{}", cluster.logs());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            back = back.max(room_at.elapsed());
+        }
+    }
+    back
+}
+
 // Clients that wait ten seconds for each write, or cannot read what is there, are no better off than without a cluster.
 #[test]
 fn full_disks_refuse_writes_at_once_and_answer_reads() {
@@ -186,21 +202,7 @@ fn full_disks_refuse_writes_at_once_and_answer_reads() {
             for filler in &fillers {
                 std::fs::remove_file(filler).expect("it was written");
             }
-            let room_at = Instant::now();
-            let mut back = Duration::ZERO;
-            for &admin in &admins {
-                for (method, path, body) in WRITES {
-                    while timed(admin, method, path, body).0.code != 200 {
-                        assert!(
-                            room_at.elapsed() < PATIENCE,
-                            "{path} does not come back\n{}",
-                            cluster.logs()
-                        );
-                        std::thread::sleep(Duration::from_millis(10));
-                    }
-                    back = back.max(room_at.elapsed());
-                }
-            }
+            let back = until_all_writes_are_back(&admins, &cluster);
             println!(
                 "two of three disks full for 4 s: writes of three services refused on all hosts, the slowest in \
                  {longest_write:?}; reads answered, the slowest in {longest_read:?}; disk_full 1 in {steady} of \

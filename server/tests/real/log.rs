@@ -219,6 +219,63 @@ fn spaces(cluster: &Cluster) -> Vec<serde_json::Value> {
     (0..3).filter_map(|host| Some(cluster.status(host)?["log"]["storage"]["0"].clone())).collect()
 }
 
+/// Reads all of the log from one host, and a part of it from each other one.
+async fn read_back(cluster: &Cluster, next: u64) {
+    for host in 0..3 {
+        let log =
+            Log::connect([cluster.hosts[host].native.to_string()]).with_timeout(Duration::from_secs(60));
+        let mut at = if host == 0 { 0 } else { next * 3 / 4 };
+        while at < next {
+            let page = log.read("long", at, 1_000, Duration::ZERO).await.expect("it can be read");
+            assert!(
+                page.first == at && page.tail == next && !page.entries.is_empty(),
+                "{at}: {}",
+                page.first
+            );
+            for entry in &page.entries {
+                assert!(entry[..] == entry_at(at)[..], "position {at} holds something else");
+                at += 1;
+            }
+        }
+    }
+}
+
+/// What rots on one host's disk, or is gone, comes back from the others.
+async fn rot_and_fetch(cluster: &mut Cluster, next: u64) {
+    cluster.kill(0);
+    let segments = cluster.data_of(0).join("segments");
+    let mut names: Vec<_> = std::fs::read_dir(&segments)
+        .expect("the directory is there")
+        .map(|entry| entry.expect("it can be read").path())
+        .collect();
+    names.sort();
+    let mut bytes = std::fs::read(&names[0]).expect("a segment");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&names[0], bytes).expect("our own file");
+    std::fs::remove_file(&names[1]).expect("our own file");
+    let path = cluster.data_of(0).display().to_string();
+    let looked = cluster.ordinate(&["inspect", &path]).await;
+    let (reported, said) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
+    assert!(
+        reported.contains("positions 0 to ") || reported.contains("DAMAGED: it is damaged: the checksum"),
+        "{reported}"
+    );
+    assert!(said.starts_with("error[O2110]"), "{said}");
+    cluster.launch(0);
+    cluster.until("the host is back", PATIENCE, |cluster| cluster.is_ready(0)).await;
+    let log = Log::connect([cluster.hosts[0].native.to_string()]).with_timeout(Duration::from_secs(60));
+    let mut at = 0;
+    while at < 1_024.min(next) {
+        let page =
+            log.read("long", at, 1_000, Duration::ZERO).await.expect("it is fetched from another host");
+        assert!(page.entries.iter().all(|entry| {
+            at += 1;
+            entry[..] == entry_at(at - 1)[..]
+        }));
+    }
+}
+
 // Memory that grows with a log that nobody reads ends the host; a segment that was let go and is not on the disk, or is read back as another's
 // bytes, loses entries. `ORDINATE_LOG_MIB` sets how much is appended.
 #[test]
@@ -265,61 +322,11 @@ fn a_log_that_nobody_reads_is_on_the_disk_and_reads_back_after_all_hosts_died() 
         cluster.kill_all();
         cluster.launch_all();
         cluster.until_ready().await;
-        for host in 0..3 {
-            let log =
-                Log::connect([cluster.hosts[host].native.to_string()]).with_timeout(Duration::from_secs(60));
-            // All of it from one host, a part from the others.
-            let mut at = if host == 0 { 0 } else { next * 3 / 4 };
-            while at < next {
-                let page = log.read("long", at, 1_000, Duration::ZERO).await.expect("it can be read");
-                assert!(
-                    page.first == at && page.tail == next && !page.entries.is_empty(),
-                    "{at}: {}",
-                    page.first
-                );
-                for entry in &page.entries {
-                    assert!(entry[..] == entry_at(at)[..], "position {at} holds something else");
-                    at += 1;
-                }
-            }
-        }
+        read_back(&cluster, next).await;
         let loads: Vec<u64> =
             spaces(&cluster).iter().filter_map(|space| space["page_loads"].as_u64()).collect();
         assert!(loads.len() == 3 && loads.iter().all(|&loads| loads > 0), "read from the disk: {loads:?}");
-        // What rots on one host's disk, or is gone, comes back from the others.
-        cluster.kill(0);
-        let segments = cluster.data_of(0).join("segments");
-        let mut names: Vec<_> = std::fs::read_dir(&segments)
-            .expect("the directory is there")
-            .map(|entry| entry.expect("it can be read").path())
-            .collect();
-        names.sort();
-        let mut bytes = std::fs::read(&names[0]).expect("a segment");
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
-        std::fs::write(&names[0], bytes).expect("our own file");
-        std::fs::remove_file(&names[1]).expect("our own file");
-        let path = cluster.data_of(0).display().to_string();
-        let looked = cluster.ordinate(&["inspect", &path]).await;
-        let (reported, said) =
-            (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
-        assert!(
-            reported.contains("positions 0 to ") || reported.contains("DAMAGED: it is damaged: the checksum"),
-            "{reported}"
-        );
-        assert!(said.starts_with("error[O2110]"), "{said}");
-        cluster.launch(0);
-        cluster.until("the host is back", PATIENCE, |cluster| cluster.is_ready(0)).await;
-        let log = Log::connect([cluster.hosts[0].native.to_string()]).with_timeout(Duration::from_secs(60));
-        let mut at = 0;
-        while at < 1_024.min(next) {
-            let page =
-                log.read("long", at, 1_000, Duration::ZERO).await.expect("it is fetched from another host");
-            assert!(page.entries.iter().all(|entry| {
-                at += 1;
-                entry[..] == entry_at(at - 1)[..]
-            }));
-        }
+        rot_and_fetch(&mut cluster, next).await;
     });
 }
 

@@ -107,6 +107,26 @@ async fn start() -> Cluster {
     Cluster::start(3, settings, "").await
 }
 
+/// Now that all is quiet, numbers follow one another without a gap, whichever host is asked.
+async fn numbers_follow_one_another(cluster: &Cluster, highest: &[u64]) {
+    for (turn, host) in [0, 1, 2, 0, 1, 2].into_iter().enumerate() {
+        let body = "{\"spaces\": [\"parcels\", \"orders\"], \"label\": \"quiet\"}";
+        let answer = post(cluster, host, body).expect("it answers");
+        assert_eq!(answer.code, 200, "{}", String::from_utf8_lossy(&answer.body));
+        let place: Value = answer.json();
+        let numbers = &place["places"][0]["numbers"];
+        let orders = numbers["orders"].as_u64().expect("a number");
+        let parcels = numbers["parcels"].as_u64().expect("a number");
+        if turn == 0 {
+            assert!(orders > highest[0] && parcels > highest[2], "{place} after {highest:?}");
+        }
+        let done = cluster.ordinate(&["sequence", "next", "--spaces", "parcels,orders", "-o", "json"]).await;
+        let next: Value = serde_json::from_slice(&done.stdout).expect("a line is JSON");
+        assert_eq!(next["numbers"]["orders"].as_u64(), Some(orders + 1), "{next} after {place}");
+        assert_eq!(next["numbers"]["parcels"].as_u64(), Some(parcels + 1), "{next} after {place}");
+    }
+}
+
 // A number given twice, or a hole that nobody fills, breaks a log that is built on it; a sequence that stops with a host stops all
 // of them.
 #[test]
@@ -162,24 +182,7 @@ fn numbers_are_unique_and_contiguous_while_hosts_die() {
                 "{name}: {numbers} places were answered, {lost} calls were not, {executed} were given"
             );
         }
-        // Now that all is quiet, numbers follow one another without a gap, whichever host is asked.
-        for (turn, host) in [0, 1, 2, 0, 1, 2].into_iter().enumerate() {
-            let body = "{\"spaces\": [\"parcels\", \"orders\"], \"label\": \"quiet\"}";
-            let answer = post(&cluster, host, body).expect("it answers");
-            assert_eq!(answer.code, 200, "{}", String::from_utf8_lossy(&answer.body));
-            let place: Value = answer.json();
-            let numbers = &place["places"][0]["numbers"];
-            let orders = numbers["orders"].as_u64().expect("a number");
-            let parcels = numbers["parcels"].as_u64().expect("a number");
-            if turn == 0 {
-                assert!(orders > highest[0] && parcels > highest[2], "{place} after {highest:?}");
-            }
-            let done =
-                cluster.ordinate(&["sequence", "next", "--spaces", "parcels,orders", "-o", "json"]).await;
-            let next: Value = serde_json::from_slice(&done.stdout).expect("a line is JSON");
-            assert_eq!(next["numbers"]["orders"].as_u64(), Some(orders + 1), "{next} after {place}");
-            assert_eq!(next["numbers"]["parcels"].as_u64(), Some(parcels + 1), "{next} after {place}");
-        }
+        numbers_follow_one_another(&cluster, &highest).await;
         let many = cluster.ordinate(&["sequence", "next", "--spaces", "payments", "--count", "2500"]).await;
         let lines = String::from_utf8_lossy(&many.stdout).lines().map(str::to_owned).collect::<Vec<_>>();
         let mut numbers: Vec<u64> = lines

@@ -4,6 +4,40 @@ use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http::{Answer, ask};
 use serde_json::json;
+use std::net::SocketAddr;
+
+/// What this call is answered, which has this code.
+fn expect_of(admin: SocketAddr, method: &str, path: &str, body: &str, code: u16) -> Answer {
+    let answer =
+        ask(admin, method, path, body.as_bytes()).unwrap_or_else(|| panic!("{method} {path}: no answer"));
+    assert_eq!(answer.code, code, "{method} {path}: {}", answer.text());
+    answer
+}
+
+fn batches_and_scans(admin: SocketAddr) {
+    let expect = |method: &str, path: &str, body: &str, code| expect_of(admin, method, path, body, code);
+    // Batches are executed whole or not at all.
+    let batch = r#"[{"op":"put","key":"s/a","value":"1"},{"op":"increment","key":"s/b","by":2}]"#;
+    assert_eq!(expect("POST", "/v1/kv", batch, 200).json()["executed"], 2);
+    let broken =
+        r#"[{"op":"put","key":"s/c","value":"1"},{"op":"check","key":"s/a","version":999999,"value":"2"}]"#;
+    assert_eq!(expect("POST", "/v1/kv", broken, 409).json()["index"], 1);
+    expect("GET", "/v1/kv/s/c", "", 404);
+    expect("POST", "/v1/kv", "not json", 400);
+    expect("POST", "/v1/kv", r#"[{"op":"push","key":"x"}]"#, 400);
+
+    // Scans.
+    let page = expect("GET", "/v1/kv?start=s/&end=s0&limit=1", "", 200).json();
+    assert_eq!((page["items"].as_array().map(Vec::len), page["next"].is_null()), (Some(1), false), "{page}");
+    let rest = expect("GET", "/v1/kv?start=s/&end=s0", "", 200).json();
+    assert_eq!(rest["items"][1]["value"], "2", "{rest}");
+    assert!(rest["next"].is_null(), "{rest}");
+    expect("GET", "/v1/kv?limit=many", "", 400);
+    expect("GET", "/v1/kv/n?consistency=wishful", "", 400);
+    let binary = ask(admin, "PUT", "/v1/kv/binary", &[0xff, 0xfe]).expect("an answer");
+    assert_eq!(binary.code, 200);
+    assert_eq!(expect("GET", "/v1/kv/binary", "", 200).json()["value_base64"], "//4=");
+}
 
 // A status code that says "not executed" of a write that was, or JSON that a client library cannot read.
 #[test]
@@ -11,14 +45,7 @@ fn the_http_api_answers_as_documented() {
     alone(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let admin = cluster.hosts[0].admin;
-        let call = |method: &str, path: &str, body: &str| -> Answer {
-            ask(admin, method, path, body.as_bytes()).unwrap_or_else(|| panic!("{method} {path}: no answer"))
-        };
-        let expect = |method: &str, path: &str, body: &str, code: u16| {
-            let answer = call(method, path, body);
-            assert_eq!(answer.code, code, "{method} {path}: {}", answer.text());
-            answer
-        };
+        let expect = |method: &str, path: &str, body: &str, code| expect_of(admin, method, path, body, code);
         let missing = expect("GET", "/v1/kv/city", "", 404).json();
         assert_eq!(missing["error"], "no such key");
         let version =
@@ -48,30 +75,7 @@ fn the_http_api_answers_as_documented() {
         expect("POST", "/v1/kv/n", "", 400);
         expect("POST", "/v1/kv/n?increment=lots", "", 400);
 
-        // Batches are executed whole or not at all.
-        let batch = r#"[{"op":"put","key":"s/a","value":"1"},{"op":"increment","key":"s/b","by":2}]"#;
-        assert_eq!(expect("POST", "/v1/kv", batch, 200).json()["executed"], 2);
-        let broken = r#"[{"op":"put","key":"s/c","value":"1"},{"op":"check","key":"s/a","version":999999,"value":"2"}]"#;
-        assert_eq!(expect("POST", "/v1/kv", broken, 409).json()["index"], 1);
-        expect("GET", "/v1/kv/s/c", "", 404);
-        expect("POST", "/v1/kv", "not json", 400);
-        expect("POST", "/v1/kv", r#"[{"op":"push","key":"x"}]"#, 400);
-
-        // Scans.
-        let page = expect("GET", "/v1/kv?start=s/&end=s0&limit=1", "", 200).json();
-        assert_eq!(
-            (page["items"].as_array().map(Vec::len), page["next"].is_null()),
-            (Some(1), false),
-            "{page}"
-        );
-        let rest = expect("GET", "/v1/kv?start=s/&end=s0", "", 200).json();
-        assert_eq!(rest["items"][1]["value"], "2", "{rest}");
-        assert!(rest["next"].is_null(), "{rest}");
-        expect("GET", "/v1/kv?limit=many", "", 400);
-        expect("GET", "/v1/kv/n?consistency=wishful", "", 400);
-        let binary = ask(admin, "PUT", "/v1/kv/binary", &[0xff, 0xfe]).expect("an answer");
-        assert_eq!(binary.code, 200);
-        assert_eq!(expect("GET", "/v1/kv/binary", "", 200).json()["value_base64"], "//4=");
+        batches_and_scans(admin);
 
         // Too large for a batch, and too large for HTTP.
         expect("PUT", "/v1/kv/large", &"x".repeat(300 << 10), 413);

@@ -47,7 +47,9 @@ impl Store {
     fn put(&mut self, key: &[u8], value: &[u8]) -> (u64, u64) {
         self.keep_for_snapshot(key);
         self.revision += 1;
-        (self.revision, self.table.put(key, value, self.revision))
+        let (version, previous) = (self.revision, self.table.put(key, value, self.revision));
+        kernel::invariant!(LIN, previous < version, "version {version} follows {previous}");
+        (version, previous)
     }
 
     /// The revision of the deletion, 0 if there was nothing, and the version before.
@@ -57,7 +59,9 @@ impl Store {
         }
         self.keep_for_snapshot(key);
         self.revision += 1;
-        (self.revision, self.table.remove(key))
+        let (version, previous) = (self.revision, self.table.remove(key));
+        kernel::invariant!(LIN, previous < version, "version {version} deletes {previous}");
+        (version, previous)
     }
 
     fn execute(&mut self, command: &Command<'_>, reply: &mut Reply<'_>) {

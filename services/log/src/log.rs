@@ -89,6 +89,8 @@ impl Log {
         }
         self.next += count as u64;
         self.bytes += bytes as u64;
+        let (end, next) = (self.parts.back().map(Part::next), self.next);
+        kernel::invariant!(CONTIG, end == Some(next), "the last segment ends at {end:?}, the log at {next}");
         self.retain(now, storage);
         bytes
     }
@@ -117,7 +119,9 @@ impl Log {
 
     fn drop_oldest(&mut self, storage: &mut Storage) {
         if let Some(oldest) = self.parts.pop_front() {
-            self.bytes -= oldest.bytes() as u64;
+            let (bytes, all) = (oldest.bytes() as u64, self.bytes);
+            kernel::invariant!(BOUND, bytes <= all, "drops a segment of {bytes} bytes of {all}");
+            self.bytes = all - bytes;
             self.first = self.first.max(oldest.next());
             self.open &= !self.parts.is_empty();
             storage.dropped(self.blob_id(oldest.first()), &self.origin, oldest);

@@ -1,17 +1,17 @@
 //! The logs of one space.
 
+mod install;
+
 use crate::Rows;
 use crate::groups::Groups;
 use crate::log::{FITS, Log};
-use crate::producers::{Judged, Known, Producers, Taken};
+use crate::producers::{Judged, Producers, Taken};
 use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
-use crate::snapshot::{Born, Head, Item, Numbered, SavedOrigin, SavedSegment, SavedStored};
+use crate::snapshot::{Born, Head, Item, Numbered};
 use crate::space_of;
 use crate::storage::{SpaceBounds, Storage, StorageStat};
-use crate::wire::{
-    Answer, Append, Create, GroupState, LOGS_MAX, LogIdentity, LogStat, Produce, Rejected, Request, Trim, Why,
-};
+use crate::wire::{Answer, Append, Create, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim, Why};
 use kernel::{
     ArchiveObject, BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep,
 };
@@ -351,30 +351,6 @@ fn stored_in(part: &Part) -> Option<BlobRef> {
     }
 }
 
-impl Logs {
-    /// The log whose parts are being installed.
-    fn installing(&mut self) -> Result<&mut Log, DecodeError> {
-        let name = self.installing.as_ref();
-        name.and_then(|name| self.logs.get_mut(name)).ok_or(DecodeError::Invalid("part of no log"))
-    }
-
-    /// Adds the next part of the log whose parts are being installed.
-    fn install_part(&mut self, part: Option<Part>) -> Result<(), DecodeError> {
-        let part = part.ok_or(DecodeError::Invalid("segment"))?;
-        let name = self.installing.as_ref();
-        let log = name.and_then(|name| self.logs.get_mut(name));
-        let log = log.ok_or(DecodeError::Invalid("part of no log"))?;
-        log.bytes += part.bytes() as u64;
-        // Of a log with an open segment that is the last part, which shows when no other follows.
-        let ended = if log.open { log.parts.back() } else { Some(&part) };
-        if let Some(Part::InMemory(segment)) = ended {
-            self.storage.ended(log.blob_id(segment.first), segment.bytes());
-        }
-        log.parts.push_back(part);
-        Ok(())
-    }
-}
-
 impl Shard for Logs {
     fn inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
         let request = Request::decoded(&Bytes::copy_from_slice(body));
@@ -494,62 +470,7 @@ impl Shard for Logs {
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
         let mut input = Reader::new(Bytes::copy_from_slice(chunk));
         while input.remaining() > 0 {
-            match u8::decode(&mut input)? {
-                1 => self.digest = Head::decode(&mut input)?.digest,
-                2 => {
-                    let stat = LogStat::decode(&mut input)?;
-                    let LogStat { name, first, next, retain_bytes, retain_ms, sealed, .. } = stat;
-                    self.installing = Some(name.clone());
-                    self.reserved += retain_bytes;
-                    // What was written before logs had numbers has none here either: they get them in the order of their names.
-                    self.created += 1;
-                    let (number, open, parts) = (self.created, !sealed, VecDeque::new());
-                    let origin = Arc::new(Origin { name: name.clone(), number, created_ms: 0 });
-                    let log =
-                        Log { origin, first, next, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
-                    self.numbers.insert(number, name.clone());
-                    self.logs.insert(name, log);
-                }
-                3 => {
-                    let part = SavedSegment::decode(&mut input)?.part();
-                    self.install_part(part)?;
-                }
-                4 => self.producers.install(Known::decode(&mut input)?),
-                5 => self.groups.install(GroupState::decode(&mut input)?),
-                6 => self.created = u64::decode(&mut input)?,
-                7 => {
-                    let Numbered { number, open } = Numbered::decode(&mut input)?;
-                    // The number that it got when its name was read is given back.
-                    self.created -= 1;
-                    let log = self.installing()?;
-                    let (before, name) = (log.origin.number, log.origin.name.clone());
-                    (Arc::make_mut(&mut log.origin).number, log.open) = (number, open);
-                    self.numbers.remove(&before);
-                    self.numbers.insert(number, name);
-                }
-                8 => {
-                    let saved = SavedStored::decode(&mut input)?;
-                    let series = self.installing()?.origin.number;
-                    self.install_part(saved.part(series))?;
-                }
-                9 => {
-                    let Born { created_ms } = Born::decode(&mut input)?;
-                    Arc::make_mut(&mut self.installing()?.origin).created_ms = created_ms;
-                }
-                10 => {
-                    let SavedOrigin { name, number, created_ms } = SavedOrigin::decode(&mut input)?;
-                    let origin = Arc::new(Origin { name, number, created_ms });
-                    let part = match u8::decode(&mut input)? {
-                        3 => SavedSegment::decode(&mut input)?.part(),
-                        8 => SavedStored::decode(&mut input)?.part(number),
-                        tag => return Err(DecodeError::UnknownTag("segment that waits", tag)),
-                    };
-                    let part = part.ok_or(DecodeError::Invalid("segment"))?;
-                    let id = BlobId { series: number, first: part.first() };
-                    self.storage.dropped(id, &origin, part);
-                }
-                tag => return Err(DecodeError::UnknownTag("snapshot item", tag)),
-            }
+            self.install_item(&mut input)?;
         }
         self.open_bytes = self.logs.values().map(Log::open_bytes).sum();
         Ok(())

@@ -65,6 +65,8 @@ impl Shard for Labels {
         if self.latest.len() >= LATEST_MAX {
             self.latest.pop_front();
         }
+        let last = self.latest.back().map(|given| given.gsn);
+        kernel::invariant!(UNIQ, last < Some(order.gsn), "{} is given after {last:?}", order.gsn);
         self.latest.push_back(Given { gsn: order.gsn, label });
         order.encode(out.answer());
     }

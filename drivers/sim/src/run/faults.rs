@@ -98,22 +98,46 @@ impl<S: Scenario> Run<S> {
                 let it = &mut self.hosts[usize::from(host)];
                 it.disk_full_until = it.disk_full_until.max(now + lasts);
             }
-            Blow::ClockSkew { host, millionths } | Blow::ClockJump { host, millionths } => {
-                self.hosts[usize::from(host)].clock.set_offset(f64::from(millionths) / 1e6);
-            }
-            Blow::ClockDrift { host, per_billion } => {
-                self.hosts[usize::from(host)].clock.set_drift(now, per_billion);
-            }
-            Blow::ClockLie { host, nanoseconds } => {
-                self.hosts[usize::from(host)].clock.set_lie(nanoseconds);
-            }
-            Blow::ClockLoss { host } => self.hosts[usize::from(host)].clock.set_lost(now, true),
-            Blow::ClockStep { host, nanoseconds } => {
-                self.hosts[usize::from(host)].clock.set_step(now, nanoseconds);
-            }
+            Blow::ClockSkew { host, .. }
+            | Blow::ClockJump { host, .. }
+            | Blow::ClockDrift { host, .. }
+            | Blow::ClockLie { host, .. }
+            | Blow::ClockLoss { host }
+            | Blow::ClockStep { host, .. } => self.turn_clock(usize::from(host), blow),
         }
         self.out.injections.count(class);
         self.out.queue.push(now + lasts, Event::FaultEnd { fault: number });
+    }
+
+    fn turn_clock(&mut self, host: usize, blow: Blow) {
+        let (now, clock) = (self.out.now, &mut self.hosts[host].clock);
+        match blow {
+            Blow::ClockSkew { millionths, .. } | Blow::ClockJump { millionths, .. } => {
+                clock.set_offset(f64::from(millionths) / 1e6);
+            }
+            Blow::ClockDrift { per_billion, .. } => {
+                clock.set_drift(now, per_billion);
+            }
+            Blow::ClockLie { nanoseconds, .. } => {
+                clock.set_lie(nanoseconds);
+            }
+            Blow::ClockLoss { .. } => clock.set_lost(now, true),
+            Blow::ClockStep { nanoseconds, .. } => {
+                clock.set_step(now, nanoseconds);
+            }
+            Blow::Crash { .. }
+            | Blow::WriteError { .. }
+            | Blow::BitRot { .. }
+            | Blow::MisdirectedWrite { .. }
+            | Blow::DiskLost { .. }
+            | Blow::Strike { .. }
+            | Blow::Partition { .. }
+            | Blow::Clog { .. }
+            | Blow::Pause { .. }
+            | Blow::SlowNode { .. }
+            | Blow::SlowDisk { .. }
+            | Blow::DiskFull { .. } => {}
+        }
     }
 
     /// A fault that lasted is over.

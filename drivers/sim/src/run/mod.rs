@@ -37,10 +37,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let strikes = scenario.strikes();
     let mut applicable = scenario.classes().and(options.classes);
     if tuning.clock_error_max.is_none() {
-        applicable = Class::ALL
-            .iter()
-            .filter(|class| class.needs_clock())
-            .fold(applicable, |all, it| all.without(*it));
+        applicable = without_clocks(applicable);
     }
     let mut swarm = Swarm::draw(seed, applicable, &tuning);
     let heal_at = options.plan.as_ref().and_then(|plan| plan.heal_at);
@@ -95,15 +92,14 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         run.out.current = None;
         scenario.finish(&Cluster { hosts: &run.hosts, archive: &run.out.archive, now: run.out.now });
     });
-    let violation = caught.err().map(|panic| Violation {
-        invariant: panic.invariant(),
-        what: panic.what(),
-        step: run.out.trace.step,
-        at: run.out.now,
-        host: run.out.current,
-    });
+    let violation = caught.err().map(|panic| run.violation(panic.invariant(), panic.what()));
     kernel::plant(None);
     run.outcome(S::FAMILY, applicable, violation, &scenario)
+}
+
+/// Those that need no clock with a known error.
+fn without_clocks(classes: Classes) -> Classes {
+    Class::ALL.iter().filter(|class| class.needs_clock()).fold(classes, |all, it| all.without(*it))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -433,6 +429,12 @@ impl<S: Scenario> Run<S> {
             }
             Command::Mark { name } => *self.out.marks.entry(name).or_default() += 1,
         }
+    }
+
+    /// The invariant broke in the step that is being made.
+    fn violation(&self, invariant: String, what: String) -> Violation {
+        let (step, at, host) = (self.out.trace.step, self.out.now, self.out.current);
+        Violation { invariant, what, step, at, host }
     }
 
     fn outcome(

@@ -232,6 +232,8 @@ impl Auxiliary {
             true => lowest,
             false => Ballot { round: lowest.round + cx.rng().below(1 << 40), ..lowest },
         };
+        let promised = self.state.promised;
+        kernel::invariant!(AGREE, ballot > promised, "asks for promises in {ballot:?} after {promised:?}");
         self.state.promised = ballot;
         self.keep(cx);
         for learner in learners.iter().filter(|learner| !learner.is_whole) {

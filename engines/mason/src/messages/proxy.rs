@@ -10,10 +10,28 @@ use kernel::{Bytes, NodeId};
 use parts::Ballot;
 use paxos::Members;
 
+kernel::inbox! {
+    /// Everything a proxy can be sent, by who sends it.
+    pub enum ProxyIn {
+        /// From a gateway.
+        Gateway(FromGateway),
+        /// From a sequencer.
+        Sequencer(FromSequencer),
+        /// From a shard's server.
+        Shard(FromShard),
+        /// From another proxy.
+        Proxy(FromProxy),
+        /// From this host's replica of the group.
+        Replica(FromReplica),
+        /// From this host's replica of any group.
+        AnyReplica(FromAnyReplica),
+    }
+}
+
 kernel::messages! {
-    /// Everything a proxy can be sent.
-    pub enum ProxyIn in MasonMessage::Proxy {
-        /// From a gateway: have these ordered. Their tags follow one another. Sent again, from the first without an answer on,
+    /// What a gateway sends a proxy.
+    pub enum FromGateway of ProxyIn::Gateway in MasonMessage::Proxy {
+        /// Have these ordered. Their tags follow one another. Sent again, from the first without an answer on,
         /// when answers take long.
         1 => SubmitOperations {
             /// The operations.
@@ -24,6 +42,12 @@ kernel::messages! {
             /// Names the question.
             id: u64,
         },
+    }
+}
+
+kernel::messages! {
+    /// What the sequencer in force, a standby that takes over, and a node that is neither send a proxy.
+    pub enum FromSequencer of ProxyIn::Sequencer in MasonMessage::Proxy {
         /// From the sequencer: the numbers of a request.
         3 => Allocated {
             /// The sequencer.
@@ -54,6 +78,13 @@ kernel::messages! {
             /// It is about to be.
             recovering: bool,
         },
+        /// From the sequencer: your spaces were chosen by another shard map than the one in force.
+        17 => OtherShardMap {
+            /// The sequencer.
+            epoch: u64,
+            /// The one in force.
+            shard_map: ShardMap,
+        },
         /// From a standby that takes over: refuse all sequencers before this one (the paper's GetMaxAndSeal).
         7 => GetMaxAndSeal {
             /// Its epoch.
@@ -68,22 +99,43 @@ kernel::messages! {
             /// The holes.
             holes: Vec<Range>,
         },
+        /// From the new sequencer, to the first group: put this into the log, before I give anything away.
+        18 => Reshard {
+            /// Its epoch.
+            epoch: u64,
+            /// The shard map.
+            shard_map: ShardMap,
+            /// A number in each space that takes part.
+            order: Order,
+        },
         /// From the new sequencer: ask me.
         9 => Active {
             /// Its epoch.
             epoch: u64,
         },
-        /// From a shard's server: hand me what you keep of this space.
+    }
+}
+
+kernel::messages! {
+    /// What a shard's server sends a proxy.
+    pub enum FromShard of ProxyIn::Shard in MasonMessage::Proxy {
+        /// Hand me what you keep of this space.
         10 => Lacking {
             /// The space, and the first number it lacks.
             from: Placed,
         },
-        /// From a shard's server: everything below is in my durable snapshot.
+        /// Everything below is in my durable snapshot.
         /// Promise: its disk has what is below.
         11 => ShardDurable {
             /// The space and the number.
             below: Placed,
         },
+    }
+}
+
+kernel::messages! {
+    /// What proxies send each other: the leaders in their ring, and those of the first group to all.
+    pub enum FromProxy of ProxyIn::Proxy in MasonMessage::Proxy {
         /// From the proxy before in the ring: how many numbers of each interval are assigned by those who were asked so far.
         12 => Collect {
             /// Names the round.
@@ -102,12 +154,28 @@ kernel::messages! {
             /// One number a space.
             low_watermarks: Vec<Placed>,
         },
-        /// From this host's replica of the group: what was asked for.
+        /// From a proxy of the first group: have origins served by so many groups.
+        15 => Arrange {
+            /// How many.
+            groups: u16,
+        },
+        /// From a proxy of the first group: have the service's state spread over so many shards.
+        16 => SetShards {
+            /// How many.
+            shards: u16,
+        },
+    }
+}
+
+kernel::messages! {
+    /// What the replica of the group's log on this host says.
+    pub enum FromReplica of ProxyIn::Replica in MasonMessage::Proxy {
+        /// What was asked for.
         14 => Viewed {
             /// The numbers assigned.
             view: View,
         },
-        /// From this host's replica of the group: a leader has begun.
+        /// A leader has begun.
         20 => Began {
             /// Counts leaders.
             epoch: u64,
@@ -134,7 +202,7 @@ kernel::messages! {
             /// The low watermarks that the log has: see [`entry::Entry::Durable`].
             durable: Option<Vec<Placed>>,
         },
-        /// From this host's replica of the group: a batch was applied.
+        /// A batch was applied.
         21 => Applied {
             /// Its leader.
             epoch: u64,
@@ -143,7 +211,7 @@ kernel::messages! {
             /// Its sequencer.
             sequencer: u64,
         },
-        /// From this host's replica of the group: sealed.
+        /// Sealed.
         22 => DidSeal {
             /// The leader in force.
             epoch: u64,
@@ -162,30 +230,41 @@ kernel::messages! {
             /// The shard map whose resharding the log has.
             handed: Option<ShardMap>,
         },
-        /// From this host's replica of the group: holes were filled.
+        /// Holes were filled.
         23 => DidFill {
             /// For this sequencer.
             sequencer: u64,
         },
-        /// From this host's replica of the group: the stub wants this ordered.
+        /// From this host's replica of the first group: the resharding stands in the log.
+        29 => DidReshard {
+            /// For this sequencer.
+            sequencer: u64,
+        },
+        /// The stub wants this ordered.
         24 => FollowUp {
             /// Its number among the group's own operations.
             id: u64,
             /// What it is.
             body: Bytes,
         },
-        /// From this host's replica of the group: the deployment's hosts are others.
+        /// The deployment's hosts are others.
         25 => DidMove {
             /// Who they are.
             members: Members,
             /// The low watermarks that the log has: those on their way to it are void.
             durable: Vec<Placed>,
         },
-        /// From this host's replica of the group: it needs no host but the members of this version.
+        /// It needs no host but the members of this version.
         28 => DidSettle {
             /// The version.
             version: u64,
         },
+    }
+}
+
+kernel::messages! {
+    /// What this host's replicas of any group's log say, of their group.
+    pub enum FromAnyReplica of ProxyIn::AnyReplica in MasonMessage::Proxy {
         /// From this host's replica of any group: where that group's log stands, since the layout is not the bootstrap's.
         26 => Standing {
             /// The group.
@@ -209,37 +288,6 @@ kernel::messages! {
         27 => Leaving {
             /// The page.
             page: StubPage,
-        },
-        /// From a proxy of the first group: have origins served by so many groups.
-        15 => Arrange {
-            /// How many.
-            groups: u16,
-        },
-        /// From a proxy of the first group: have the service's state spread over so many shards.
-        16 => SetShards {
-            /// How many.
-            shards: u16,
-        },
-        /// From the sequencer: your spaces were chosen by another shard map than the one in force.
-        17 => OtherShardMap {
-            /// The sequencer.
-            epoch: u64,
-            /// The one in force.
-            shard_map: ShardMap,
-        },
-        /// From the new sequencer, to the first group: put this into the log, before I give anything away.
-        18 => Reshard {
-            /// Its epoch.
-            epoch: u64,
-            /// The shard map.
-            shard_map: ShardMap,
-            /// A number in each space that takes part.
-            order: Order,
-        },
-        /// From this host's replica of the first group: the resharding stands in the log.
-        29 => DidReshard {
-            /// For this sequencer.
-            sequencer: u64,
         },
     }
 }

@@ -2,20 +2,19 @@
 
 mod arrangement;
 mod inspection;
+mod operations;
 mod retained;
+mod snapshot;
 
 use super::delivery::{Run, Runs};
 use super::entry::{AssignmentBatch, Claim, Entry, Item, Question};
 use super::{
     Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn, Reached, Viewed,
 };
-use crate::messages::client::{Answers, GatewayIn, GroupNotice, OperationAnswer, Skipped};
 use crate::messages::sequencer::{Moved, SequencerIn};
 use crate::messages::shard::{self, Deliver, Settled, ShardBehind, ShardIn};
-use crate::order::{
-    ConsistentCut, Group, GroupTime, Gsn, MultiNumber, Number, Operation, Order, Placed, Range, Space,
-};
-use crate::service::{Stub, StubOut, Verdict};
+use crate::order::{ConsistentCut, Group, GroupTime, Gsn, MultiNumber, Number, Order, Placed, Range, Space};
+use crate::service::{Stub, StubOut};
 use crate::topology::{Layout, Topology};
 use crate::view::View;
 use arrangement::Arrangement;
@@ -81,13 +80,6 @@ impl Default for Assigned {
     }
 }
 
-const STATE_CHUNK: u8 = 1;
-const STUB_CHUNK: u8 = 2;
-// 3 was a page of single operations.
-const RETAINED_CHUNK: u8 = 4;
-/// The beginning of what a later chunk of another kind ends.
-const PIECE_CHUNK: u8 = 5;
-
 /// The state machine of a proxy's log.
 ///
 /// Invariant: a number is assigned at most once, and only by a batch of the leader and the sequencer in force.
@@ -123,9 +115,6 @@ impl Clone for StubOut {
         Self::default()
     }
 }
-
-/// Origins whose tags are remembered; the one used least recently leaves first.
-const ORIGINS_MAX: usize = 4_096;
 
 impl<S: Stub> ProxyMachine<S> {
     /// The machine of `group`'s replica on `host`, before the first entry.
@@ -193,16 +182,6 @@ impl<S: Stub> ProxyMachine<S> {
         if let Some(proxy) = self.proxy() {
             self.notices.push((proxy, message.into().encoded().into()));
         }
-    }
-
-    /// One replica speaks to an origin: the one on its host, else one chosen by `choice`.
-    fn speaks_to(&self, origin: NodeId, choice: u64) -> bool {
-        let proxies = self.topology.proxies(self.group);
-        if origin.host() == self.host || proxies.iter().any(|proxy| proxy.host() == origin.host()) {
-            return origin.host() == self.host;
-        }
-        let chosen = &proxies[(choice % proxies.len() as u64) as usize];
-        chosen.host() == self.host
     }
 }
 
@@ -339,92 +318,12 @@ impl<S: Stub> ProxyMachine<S> {
             gsn = gsn.next();
         }
         for (row, (space, rest)) in rows.iter().zip(next) {
+            let end = row.first.plus(row.count);
+            kernel::invariant!(CONTIG, rest <= end, "operations got numbers below {rest} of {row:?}");
             for number in (rest.0..row.first.plus(row.count).0).map(Number) {
                 runs.at(&Placed { space, number }, time).push_no_op(Gsn(0));
             }
         }
-    }
-
-    /// Returns the operation if shards are to execute it.
-    fn apply_item(&mut self, item: Item, order: Option<&Order>) -> Option<Operation> {
-        let now = self.state.now;
-        let Item { follow_up, operation, .. } = item;
-        if let Some(id) = follow_up {
-            let position = self.state.follow_ups.iter().position(|pending| pending.id == id)?;
-            self.state.follow_ups.remove(position);
-            self.stub.apply_follow_up(&operation.body, order, now, &mut self.out);
-            self.carry_out(None);
-            return Some(operation);
-        }
-        if !self.admit(&operation) {
-            return None;
-        }
-        // Its leader gave it no numbers where the group was not in use yet, and by now it is.
-        let unnumbered =
-            order.is_none() && !self.stub.spaces(&operation.body, &self.layout().shard_map).is_empty();
-        if unnumbered || self.group.0 >= self.layout().serving {
-            self.turn_away(&operation);
-            return None;
-        }
-        let verdict = self.stub.apply(&operation.body, order, now, &mut self.out);
-        self.carry_out(Some(&operation));
-        (verdict == Verdict::Execute).then_some(operation)
-    }
-
-    /// An origin's operations are admitted in the order of their tags, each once.
-    fn admit(&mut self, operation: &Operation) -> bool {
-        let tags = &mut self.state.tags;
-        let position = tags.iter().position(|known| known.origin == operation.origin);
-        let mut known = match position {
-            Some(position) => tags.remove(position),
-            None => NextTag { origin: operation.origin, incarnation: operation.incarnation, next: 1 },
-        };
-        if known.incarnation < operation.incarnation && operation.tag == 1 {
-            (known.incarnation, known.next) = (operation.incarnation, 1);
-        }
-        let admitted = known.incarnation == operation.incarnation && known.next == operation.tag;
-        known.next += u64::from(admitted);
-        // The one used last stands last.
-        tags.push(known);
-        if tags.len() > ORIGINS_MAX {
-            tags.remove(0);
-        }
-        admitted
-    }
-
-    fn carry_out(&mut self, operation: Option<&Operation>) {
-        let StubOut { answer, elsewhere, tells, follow_ups } = std::mem::take(&mut self.out);
-        if let Some(operation) = operation.filter(|_| elsewhere) {
-            self.turn_away(operation);
-        }
-        if let (Some(body), Some(operation)) = (answer, operation)
-            && self.speaks_to(operation.origin, operation.tag)
-        {
-            let Operation { incarnation, tag, .. } = *operation;
-            let answer = OperationAnswer { incarnation, tag, gsn: Gsn(0), body };
-            let answers = GatewayIn::from(Answers { group: self.group, answers: vec![answer] });
-            self.notices.push((operation.origin, answers.encoded().into()));
-        }
-        for (origin, body) in tells {
-            if self.speaks_to(origin, self.state.index) {
-                let told = GatewayIn::from(GroupNotice { group: self.group, body });
-                self.notices.push((origin, told.encoded().into()));
-            }
-        }
-        for body in follow_ups {
-            let follow_up = FollowUp { id: self.state.next_follow_up, body };
-            self.state.next_follow_up += 1;
-            self.state.follow_ups.push(follow_up.clone());
-            self.tell_proxy(follow_up);
-        }
-    }
-
-    /// What this replica did not apply itself it has told nobody of, and nobody else tells this host's origins.
-    fn tell_of_skipped_answers(&mut self) {
-        let skipped: Bytes = GatewayIn::from(Skipped { space: Space(0) }).encoded().into();
-        let origins = self.state.tags.iter().map(|known| known.origin);
-        let here = origins.filter(|origin| origin.host() == self.host);
-        self.notices.extend(here.map(|origin| (origin, skipped.clone())));
     }
 
     fn assign_no_ops(&mut self, rows: &[Range], time: u64, runs: &mut Runs) {
@@ -564,27 +463,6 @@ fn take_numbers(next: &mut [(Space, Number)], spaces: &[Space]) -> Option<MultiN
     taken.collect()
 }
 
-/// Chunks of at most `piece_bytes` and one byte. A journal bounds its records, and this grows with the sessions of a service.
-fn pieces_of(kind: u8, bytes: &[u8], piece_bytes: usize) -> VecDeque<Bytes> {
-    let last = bytes.len().saturating_sub(1) / piece_bytes;
-    let piece = |index: usize| {
-        let bytes = &bytes[index * piece_bytes..bytes.len().min((index + 1) * piece_bytes)];
-        [&[if index < last { PIECE_CHUNK } else { kind }], bytes].concat().into()
-    };
-    (0..=last).map(piece).collect()
-}
-
-impl<S: Stub> ProxyMachine<S> {
-    /// A snapshot's chunks but for what is kept.
-    fn own_chunks(&self) -> VecDeque<Bytes> {
-        let mut stub = Vec::new();
-        self.stub.save(&mut stub);
-        let mut chunks = pieces_of(STATE_CHUNK, &self.state.encoded(), self.page_bytes);
-        chunks.append(&mut pieces_of(STUB_CHUNK, &stub, self.page_bytes));
-        chunks
-    }
-}
-
 impl<S: Stub> StateMachine for ProxyMachine<S> {
     fn apply(&mut self, command: &[u8], _response: &mut Vec<u8>) {
         self.apply_entry(&Bytes::copy_from_slice(command));
@@ -652,37 +530,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        let (&kind, rest) = chunk.split_first().ok_or(DecodeError::Truncated)?;
-        match kind {
-            PIECE_CHUNK => self.installing.extend_from_slice(rest),
-            STATE_CHUNK | STUB_CHUNK => {
-                self.installing.extend_from_slice(rest);
-                let whole = Bytes::from(std::mem::take(&mut self.installing));
-                if kind == STATE_CHUNK {
-                    self.state = Assigned::decoded(&whole)?;
-                    if planted!(next_operations_not_in_snapshot) {
-                        self.state.tags.clear();
-                    }
-                    if planted!(low_watermarks_not_in_snapshot) {
-                        self.state.durable.clear();
-                    }
-                    if planted!(group_operations_not_in_snapshot) {
-                        self.state.follow_ups.clear();
-                    }
-                    self.tell_of_skipped_answers();
-                } else {
-                    self.stub.load(&whole)?;
-                    self.arrange_stub();
-                }
-            }
-            RETAINED_CHUNK if planted!(retained_operations_not_in_snapshot) => {}
-            RETAINED_CHUNK => {
-                let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
-                runs.into_iter().for_each(|run| self.retained.insert(run));
-            }
-            kind => return Err(DecodeError::UnknownTag("chunk of a proxy's snapshot", kind)),
-        }
-        Ok(())
+        self.install_chunk(chunk)
     }
 
     fn digest(&self) -> u64 {

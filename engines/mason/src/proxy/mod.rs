@@ -288,75 +288,76 @@ impl Proxy {
     /// Of Mason's own nodes, and of the log where it answers in their words.
     fn on_own(&mut self, from: NodeId, message: ProxyIn, cx: &mut Cx<'_, Self>) {
         match message {
-            ProxyIn::SubmitOperations(message) => self.on_submit(from, message, cx),
-            ProxyIn::Barrier(message) => self.on_barrier(from, message, cx),
-            ProxyIn::Allocated(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_allocated(message, frame, cx))
+            ProxyIn::Gateway(message) => self.on_gateway(from, message, cx),
+            ProxyIn::Sequencer(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_sequencer(from, message, frame, cx));
             }
-            ProxyIn::Probed(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_probed(message, frame, cx))
-            }
-            ProxyIn::Pong(message) => self.leading(cx, |lead, _, cx| lead.on_pong(&message, cx)),
-            ProxyIn::NotActive(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_not_active(&message, frame, cx));
-            }
-            ProxyIn::GetMaxAndSeal(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_seal(from, &message, frame, cx))
-            }
-            ProxyIn::Fill(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_fill(from, message, frame, cx))
-            }
-            ProxyIn::Active(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_active(&message, frame, cx))
-            }
-            ProxyIn::Lacking(message) => self.on_lacking(from, message, cx),
-            ProxyIn::ShardDurable(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_shard_durable(from, message, frame, cx));
-            }
-            ProxyIn::Collect(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_collect(message, frame, cx))
-            }
-            ProxyIn::Complete(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_complete(message, frame, cx))
-            }
-            ProxyIn::Arrange(message) => self.on_arrange(from, &message, cx),
-            ProxyIn::SetShards(message) => self.on_set_shards(from, &message, cx),
-            ProxyIn::OtherShardMap(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_other_shard_map(message, frame, cx));
-            }
-            ProxyIn::Reshard(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_reshard(from, message, frame, cx));
-            }
-            // What this host's replicas of any group say; nobody else may.
-            ProxyIn::Standing(_) | ProxyIn::Leaving(_) if from.host() != cx.node().host() => {
-                cx.reject("replica's word from another host");
-            }
-            ProxyIn::Standing(message) => self.on_standing(message),
-            ProxyIn::Leaving(message) => self.on_leaving(message.page),
-            // What this host's replica of the group says.
-            message if from != self.log.replica => {
-                let _ = message;
+            ProxyIn::Shard(message) => self.on_shard(from, message, cx),
+            ProxyIn::Proxy(message) => self.on_proxy(from, message, cx),
+            ProxyIn::Replica(_) if from != self.log.replica => {
                 cx.reject("replica's word from somebody else");
             }
-            ProxyIn::Viewed(message) => self.leading(cx, |lead, _, _| lead.on_viewed(message)),
-            ProxyIn::Began(message) => self.leading(cx, |lead, frame, cx| lead.on_began(message, frame, cx)),
-            ProxyIn::Applied(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_applied(&message, frame, cx))
+            ProxyIn::Replica(message) => self.on_replica(message, cx),
+            ProxyIn::AnyReplica(_) if from.host() != cx.node().host() => {
+                cx.reject("replica's word from another host");
             }
-            ProxyIn::DidSeal(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_did_seal(message, frame, cx))
+            ProxyIn::AnyReplica(FromAnyReplica::Standing(message)) => self.on_standing(message),
+            ProxyIn::AnyReplica(FromAnyReplica::Leaving(message)) => self.on_leaving(message.page),
+        }
+    }
+
+    fn on_gateway(&mut self, from: NodeId, message: FromGateway, cx: &mut Cx<'_, Self>) {
+        match message {
+            FromGateway::SubmitOperations(message) => self.on_submit(from, message, cx),
+            FromGateway::Barrier(message) => self.on_barrier(from, message, cx),
+        }
+    }
+
+    fn on_shard(&mut self, from: NodeId, message: FromShard, cx: &mut Cx<'_, Self>) {
+        match message {
+            FromShard::Lacking(message) => self.on_lacking(from, message, cx),
+            FromShard::ShardDurable(message) => {
+                self.leading(cx, |lead, frame, _| lead.on_shard_durable(from, message, frame));
             }
-            ProxyIn::DidFill(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_did_fill(&message, frame, cx))
+        }
+    }
+
+    fn on_proxy(&mut self, from: NodeId, message: FromProxy, cx: &mut Cx<'_, Self>) {
+        match message {
+            FromProxy::Collect(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_collect(message, frame, cx));
             }
-            ProxyIn::DidReshard(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_did_reshard(&message, frame, cx));
+            FromProxy::Complete(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_complete(message, frame, cx));
             }
-            ProxyIn::FollowUp(message) => {
-                self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame))
+            FromProxy::Arrange(message) => self.on_arrange(from, &message, cx),
+            FromProxy::SetShards(message) => self.on_set_shards(from, &message, cx),
+        }
+    }
+
+    fn on_replica(&mut self, message: FromReplica, cx: &mut Cx<'_, Self>) {
+        match message {
+            FromReplica::DidMove(message) => self.on_did_move(message),
+            FromReplica::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
+            FromReplica::Viewed(message) => self.leading(cx, |lead, _, _| lead.on_viewed(message)),
+            FromReplica::Began(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_began(message, frame, cx));
             }
-            ProxyIn::DidMove(message) => self.on_did_move(message),
-            ProxyIn::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
+            FromReplica::Applied(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_applied(&message, frame, cx));
+            }
+            FromReplica::DidSeal(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_did_seal(message, frame, cx));
+            }
+            FromReplica::DidFill(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_did_fill(&message, frame, cx));
+            }
+            FromReplica::DidReshard(message) => {
+                self.leading(cx, |lead, _, cx| lead.on_did_reshard(&message, cx));
+            }
+            FromReplica::FollowUp(message) => {
+                self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame));
+            }
         }
     }
 }

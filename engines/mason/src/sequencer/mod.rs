@@ -186,6 +186,13 @@ impl Sequencer {
         if request != served.highest + 1 || served.remembered.len() >= REMEMBERED_MAX {
             return;
         }
+        let last = served.remembered.last_key_value().map(|(&last, allocation)| (last, allocation.gsn));
+        kernel::invariant!(
+            UNIQ,
+            last.is_none_or(|(last, gsn)| last < request && gsn <= counters.gsn),
+            "request {request} gets {} after {last:?}",
+            counters.gsn
+        );
         served.highest = request;
         let at_once =
             if planted!(request_numbered_in_two_steps) { counts.len().min(1) } else { counts.len() };

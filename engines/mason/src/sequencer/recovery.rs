@@ -112,6 +112,13 @@ impl Sequencer {
             if planted!(holes_of_one_space_filled) && hole.space.0 != 0 {
                 continue;
             }
+            let below = next[usize::from(hole.space.0)];
+            let end = hole.first.plus(hole.count);
+            kernel::invariant!(
+                CONTIG,
+                end <= below || planted!(recovery_at_highest_number),
+                "{hole:?} is to be filled, and {below} is given next"
+            );
             filling.entry(Group(index as u16 % groups)).or_default().push(hole);
         }
         if !filling.is_empty() {

@@ -5,7 +5,7 @@ use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::GatewayIn;
 use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, StubPage};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{GetMaxAndSeal, ProxyIn, Standing};
+use mason::proxy::{FromAnyReplica, FromReplica, FromSequencer, GetMaxAndSeal, ProxyIn, Standing};
 use mason::sequencer::{GroupSealed, Recover, Sequencer};
 use mason::view::View;
 use mason::{
@@ -116,14 +116,14 @@ fn batch(index: u64, numbered: bool) -> Entry {
 
 fn standing(notices: &[(NodeId, Bytes)], to: NodeId) -> Option<Standing> {
     notices.iter().filter(|(node, _)| *node == to).find_map(|(_, bytes)| match ProxyIn::decoded(bytes) {
-        Ok(ProxyIn::Standing(standing)) => Some(standing),
+        Ok(ProxyIn::AnyReplica(FromAnyReplica::Standing(standing))) => Some(standing),
         _ => None,
     })
 }
 
 fn pages(notices: &[(NodeId, Bytes)]) -> Vec<StubPage> {
     let page = |(_, bytes): &(NodeId, Bytes)| match ProxyIn::decoded(bytes) {
-        Ok(ProxyIn::Leaving(leaving)) => Some(leaving.page),
+        Ok(ProxyIn::AnyReplica(FromAnyReplica::Leaving(leaving))) => Some(leaving.page),
         _ => None,
     };
     notices.iter().filter_map(page).collect()
@@ -200,7 +200,7 @@ fn a_group_that_comes_back_waits_for_a_sequencer_that_knows_of_it() {
     let told = apply(&mut machine, &lays_out(back));
     let did_seal = |notices: &[(NodeId, Bytes)]| {
         notices.iter().find_map(|(_, bytes)| match ProxyIn::decoded(bytes) {
-            Ok(ProxyIn::DidSeal(did)) => Some((did.sequencer, did.claim)),
+            Ok(ProxyIn::Replica(FromReplica::DidSeal(did))) => Some((did.sequencer, did.claim)),
             _ => None,
         })
     };
@@ -274,8 +274,12 @@ fn a_standby_seals_the_groups_that_the_first_ones_log_has() {
     let mut bench = Table::new(Sequencer::new(few.into(), MasonParameters::default()), sequencer(2));
     let asked = sends(&bench.hear(proxy(1, 0), Recover { epoch: 1 }));
     assert!(asked.iter().all(|(to, _)| to.host_slot() == proxy(1, 0).host_slot()), "{asked:?}");
-    let Some((_, MasonMessage::Proxy(ProxyIn::GetMaxAndSeal(GetMaxAndSeal { attempt, .. })))) =
-        asked.into_iter().next()
+    let Some((
+        _,
+        MasonMessage::Proxy(ProxyIn::Sequencer(FromSequencer::GetMaxAndSeal(GetMaxAndSeal {
+            attempt, ..
+        }))),
+    )) = asked.into_iter().next()
     else {
         panic!("a recovery begins with a seal");
     };

@@ -8,7 +8,7 @@ use mason::client::{GatewayNotice, ReadAnswer, ReadAnswers, UsesShardMap};
 use mason::proxy::delivery::{Run, Runs, Work};
 use mason::proxy::entry::Entry;
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{Active, NotActive, OtherShardMap, ProxyIn, Reshard};
+use mason::proxy::{Active, FromReplica, FromSequencer, NotActive, OtherShardMap, ProxyIn, Reshard};
 use mason::sequencer::{Allocate, GroupSealed, HandedOver, Recover, Sequencer};
 use mason::shard::{
     Attach, Deliver, Inputs, ReadShard, ShardIn, ShardQuery, ShardServer, ShardTimer, WantInputs,
@@ -98,7 +98,10 @@ mod the_sequencer {
         let did = sends(&bench.hear(proxy(1, 0), HandedOver { epoch: 1 }));
         assert!(did.iter().any(|it| *it == (proxy(3, 1), Active { epoch: 1 }.into())), "{did:?}");
         let did = sends(&bench.hear(proxy(3, 1), ask(4)));
-        let [(_, MasonMessage::Proxy(ProxyIn::Allocated(allocated)))] = &did[..] else { panic!("{did:?}") };
+        let [(_, MasonMessage::Proxy(ProxyIn::Sequencer(FromSequencer::Allocated(allocated))))] = &did[..]
+        else {
+            panic!("{did:?}")
+        };
         assert_eq!(allocated.allocation.rows, [range(2, 2, 1)], "above the resharding");
         assert!(allocated.allocation.gsn > order().gsn);
     }
@@ -172,8 +175,9 @@ mod the_log {
     }
 
     fn answers(notices: &[(NodeId, Bytes)]) -> usize {
-        let did =
-            |(_, bytes): &&(NodeId, Bytes)| matches!(ProxyIn::decoded(bytes), Ok(ProxyIn::DidReshard(_)));
+        let did = |(_, bytes): &&(NodeId, Bytes)| {
+            matches!(ProxyIn::decoded(bytes), Ok(ProxyIn::Replica(FromReplica::DidReshard(_))))
+        };
         notices.iter().filter(did).count()
     }
 

@@ -358,12 +358,15 @@ impl Batcher {
         if let Some(ballot) = self.leader {
             cx.send(ballot.leader, leader::Propose { value: value.clone() });
         }
-        self.in_flight.insert(number, InFlight { value, sent_at: cx.now(), names });
+        let before = self.in_flight.insert(number, InFlight { value, sent_at: cx.now(), names });
+        kernel::invariant!(UNIQ, before.is_none(), "two batches are called {number}");
     }
 
     fn on_done(&mut self, message: Done) {
         if let Some(done) = self.in_flight.remove(&message.number) {
-            self.in_flight_bytes -= done.value.size();
+            let (bytes, all) = (done.value.size(), self.in_flight_bytes);
+            kernel::invariant!(BOUND, bytes <= all, "a batch of {bytes} bytes of {all} in flight is done");
+            self.in_flight_bytes = all - bytes;
             for name in &done.names {
                 self.names.remove(name);
             }

@@ -105,7 +105,12 @@ impl ProxyLeader {
         let pending =
             Pending { ballot, version, value, tally: Tally::default(), sent_at: cx.now(), attempts: 0 };
         self.broadcast(slot, &pending, cx);
-        self.pending.insert(slot, pending);
+        let before = self.pending.insert(slot, pending).map(|before| before.ballot);
+        kernel::invariant!(
+            AGREE,
+            before < Some(ballot),
+            "{slot} in {ballot:?} takes the place of {before:?}"
+        );
     }
 
     /// Asks one write quorum at first, everybody from the second attempt on.
@@ -156,9 +161,14 @@ impl ProxyLeader {
 
     /// A replica whose host has an acceptor that was asked takes the value from there.
     fn tell_replicas(&self, slot: Slot, pending: Pending, cx: &mut Cx<'_, Self>) {
-        let Pending { ballot, version, value, attempts, .. } = pending;
+        let Pending { ballot, version, value, tally, attempts, .. } = pending;
         let Some(configuration) = self.configurations.with_version(version) else { return };
         let group = configuration.group(slot);
+        kernel::invariant!(
+            AGREE,
+            group.is_write_quorum(tally) || kernel::planted!(chosen_one_vote_short),
+            "says that {slot} is chosen in {ballot:?} by {tally:?}"
+        );
         let asks_all = group.shape() == parts::Shape::Majority && (!self.parameters.thrifty || attempts > 0);
         for &replica in &self.configurations.latest().replicas {
             let has_value =

@@ -222,17 +222,27 @@ impl Migrate {
         )?;
         let (count, marks) = copied.into_inner();
         pass.copied = count;
-        // Children before their parents.
-        for path in known.keys().rev().filter(|path| !seen.contains_key(*path)) {
-            target.delete(path)?;
-            pass.deleted += 1;
-        }
+        pass.deleted = delete_gone(target, known, &seen)?;
         target.finish()?;
         bar.finish_and_clear();
         known.retain(|path, _| seen.contains_key(path));
         known.extend(marks);
         Ok(pass)
     }
+}
+
+/// Deletes what is known and was not seen, children before their parents; returns how many.
+fn delete_gone(
+    target: &mut Target,
+    known: &BTreeMap<String, Mark>,
+    seen: &BTreeMap<String, Mark>,
+) -> Result<u64, ZkError> {
+    let mut deleted = 0;
+    for path in known.keys().rev().filter(|path| !seen.contains_key(*path)) {
+        target.delete(path)?;
+        deleted += 1;
+    }
+    Ok(deleted)
 }
 
 fn restored<'a>(

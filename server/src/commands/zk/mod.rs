@@ -233,40 +233,8 @@ fn explain(error: &ZkError, servers: &str) -> Failure {
 
 fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError> {
     match verb {
-        Verb::Ls { path, recursive } => {
-            let mut pending = vec![path];
-            while let Some(path) = pending.pop() {
-                let children = children(session, &path)?;
-                for child in &children {
-                    let whole = if path == "/" { format!("/{child}") } else { format!("{path}/{child}") };
-                    let shown = if recursive { &whole } else { child };
-                    if json {
-                        println!("{}", json!(shown))
-                    } else {
-                        println!("{shown}")
-                    }
-                    if recursive {
-                        pending.push(whole);
-                    }
-                }
-            }
-        }
-        Verb::Get { path } => {
-            let (data, stat) = get(session, &path)?;
-            if json {
-                let text = String::from_utf8_lossy(&data);
-                println!(
-                    "{}",
-                    json!({ "path": path, "data": text, "version": stat.version, "mzxid": stat.mzxid })
-                );
-            } else {
-                let mut out = std::io::stdout();
-                let _ = out.write_all(&data);
-                if out.is_terminal() {
-                    println!();
-                }
-            }
-        }
+        Verb::Ls { path, recursive } => list(session, path, recursive, json)?,
+        Verb::Get { path } => show(session, &path, json)?,
         Verb::Stat { path } => print_stat(&path, &get(session, &path)?.1, json),
         Verb::Set { path, data, if_version } => {
             let mut body = Vec::new();
@@ -298,20 +266,7 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
             body.put_i32(SUBTREE_MAX);
             session.ask(op::RENAME, &body)?;
         }
-        Verb::Watch { path, count } => {
-            let mut body = Vec::new();
-            body.put_text(&path);
-            body.put_i32(1);
-            session.ask(op::ADD_WATCH, &body)?;
-            for _ in 0..count.unwrap_or(u64::MAX) {
-                let event = session.wait_for_event()?;
-                if json {
-                    println!("{}", json!({ "path": event.path, "what": event.what }));
-                } else {
-                    println!("{:<18}{}", event.what, event.path);
-                }
-            }
-        }
+        Verb::Watch { path, count } => watch(session, &path, count, json)?,
         Verb::Acl { path, set } if set.is_empty() => acl::print(session, &path, json)?,
         Verb::Acl { path, set } => acl::set(session, &path, &set)?,
         Verb::Whoami => acl::whoami(session, json)?,
@@ -326,6 +281,57 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
             multi.execute(session, json)?;
         }
         Verb::Shell | Verb::Sessions { .. } | Verb::Import(_) | Verb::Migrate(_) => {}
+    }
+    Ok(())
+}
+
+fn list(session: &mut ZkClient, path: String, recursive: bool, json: bool) -> Result<(), ZkError> {
+    let mut pending = vec![path];
+    while let Some(path) = pending.pop() {
+        let children = children(session, &path)?;
+        for child in &children {
+            let whole = if path == "/" { format!("/{child}") } else { format!("{path}/{child}") };
+            let shown = if recursive { &whole } else { child };
+            if json {
+                println!("{}", json!(shown))
+            } else {
+                println!("{shown}")
+            }
+            if recursive {
+                pending.push(whole);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn show(session: &mut ZkClient, path: &str, json: bool) -> Result<(), ZkError> {
+    let (data, stat) = get(session, path)?;
+    if json {
+        let text = String::from_utf8_lossy(&data);
+        println!("{}", json!({ "path": path, "data": text, "version": stat.version, "mzxid": stat.mzxid }));
+    } else {
+        let mut out = std::io::stdout();
+        let _ = out.write_all(&data);
+        if out.is_terminal() {
+            println!();
+        }
+    }
+    Ok(())
+}
+
+fn watch(session: &mut ZkClient, path: &str, count: Option<u64>, json: bool) -> Result<(), ZkError> {
+    let mut body = Vec::new();
+    body.put_text(path);
+    body.put_i32(1);
+    session.ask(op::ADD_WATCH, &body)?;
+    for _ in 0..count.unwrap_or(u64::MAX) {
+        let event = session.wait_for_event()?;
+        if json {
+            println!("{}", json!({ "path": event.path, "what": event.what }));
+        } else {
+            println!("{:<18}{}", event.what, event.path);
+        }
     }
     Ok(())
 }

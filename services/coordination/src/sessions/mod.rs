@@ -159,7 +159,12 @@ impl HomeSessions {
         self.opened += 1;
         let id = ZkSessionId((u64::from(self.group.0) + 1) << 48 | (self.opened & 0xffff_ffff_ffff));
         let password = password::of(&self.settings.key, id, nonce);
-        self.sessions.insert(id, Session::new(password, origin, address, granted(timeout)));
+        let before = self.sessions.insert(id, Session::new(password, origin, address, granted(timeout)));
+        kernel::invariant!(
+            SESS,
+            before.is_none() || planted!(session_count_not_in_snapshot),
+            "session {id} is opened twice"
+        );
         self.touch(id, now);
         self.attached(id)
     }

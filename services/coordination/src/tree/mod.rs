@@ -240,7 +240,9 @@ impl mason::Shard for Znodes {
         let mut notices = Notices::default();
         self.notify_missed(&mut notices);
         self.execute_body(body, order, others, out.answer(), &mut notices);
-        self.gsn = order.gsn.0;
+        let (gsn, last) = (order.gsn.0, self.gsn);
+        kernel::invariant!(ORDER, gsn > last, "zxid {gsn:#x} is executed after {last:#x}");
+        self.gsn = gsn;
         notices.send(out);
     }
 

@@ -1,9 +1,12 @@
 //! A cluster in memory, without the engine: gateways, stubs and shards on several hosts, and one order that every host
 //! executes at its own pace, as the dice say.
 
+mod connections;
+mod groups;
+
 use coordination::gateway::HostCall;
 use coordination::{Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes};
-use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
+use kernel::client::ConnectionIn;
 use kernel::{
     Bytes, Cx, Effect, Effects, Encode, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role,
     Situation, Wall,
@@ -12,7 +15,7 @@ use mason::client::{
     Answers, BarrierPassed, Elsewhere, GatewayIn, GatewayNotice, GroupNotice, OperationAnswer, Progress,
     ReadAnswer, ReadAnswers,
 };
-use mason::proxy::ProxyIn;
+use mason::proxy::{FromGateway, ProxyIn};
 use mason::shard::ShardIn;
 use mason::{
     Group, GroupTime, Gsn, Layout, Mason, MasonMessage, Number, Order, Placed, Shard, ShardOut, Space, Stub,
@@ -233,7 +236,7 @@ impl Cluster {
         let bytes = Bytes::from(kernel::Encode::encoded(&message));
         assert_eq!(<MasonMessage as kernel::Decode>::decoded(&bytes), Ok(message.clone()));
         match message {
-            MasonMessage::Proxy(ProxyIn::SubmitOperations(submit)) => {
+            MasonMessage::Proxy(ProxyIn::Gateway(FromGateway::SubmitOperations(submit))) => {
                 let group = (to.host_slot().0 - 100) as usize;
                 if self.deaf_group != Some(Group(group as u16)) && !self.rng.chance(self.loss) {
                     for operation in submit.operations {
@@ -241,7 +244,7 @@ impl Cluster {
                     }
                 }
             }
-            MasonMessage::Proxy(ProxyIn::Barrier(barrier)) => {
+            MasonMessage::Proxy(ProxyIn::Gateway(FromGateway::Barrier(barrier))) => {
                 let group = Group((to.host_slot().0 - 100) as u16);
                 if self.deaf_group == Some(group) {
                     return;
@@ -554,110 +557,11 @@ impl Cluster {
         }
     }
 
-    /// A new leader begins to count a group's time.
-    pub(crate) fn clock(&mut self, group: usize, new_leader: bool) {
-        let (mut out, now) = (StubOut::default(), GroupTime(self.homes[group].now));
-        self.homes[group].stub.on_clock(now, new_leader, &mut out);
-        assert!(self.carry_out(group, out).is_none());
-    }
-
-    pub(crate) fn connect(&mut self, host: usize) -> NodeId {
-        let node = NodeId::new(HostId(host as u32 + 1), HostSlot(self.next_slot));
-        self.next_slot += 1;
-        let message = Connected { address: "10.1.2.3".to_owned(), certificate: None, port: Some(40_000) };
-        self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));
-        node
-    }
-
-    pub(crate) fn input(&mut self, node: NodeId, bytes: Vec<u8>) {
-        let host = node.host().0 as usize - 1;
-        let message = Input { bytes: bytes.into() };
-        self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));
-    }
-
-    pub(crate) fn disconnect(&mut self, node: NodeId) {
-        let host = node.host().0 as usize - 1;
-        self.call(host, |gateway, cx| gateway.on_message(node, Disconnected {}.into(), cx));
-    }
-
-    /// A connection's user has taken so much since it came.
-    pub(crate) fn taken(&mut self, node: NodeId, bytes: u64) {
-        let host = node.host().0 as usize - 1;
-        self.call(host, |gateway, cx| gateway.on_message(node, Taken { bytes }.into(), cx));
-    }
-
-    /// See [`Gateway::answers_held`].
-    pub(crate) fn answers_held(&self, node: NodeId) -> (usize, usize) {
-        let gateway = &self.hosts[node.host().0 as usize - 1].gateway;
-        let held = gateway.answers_held().find(|(of, ..)| *of == node);
-        held.map_or((0, 0), |(_, bytes, largest)| (bytes, largest))
-    }
-
-    /// How much was written to a connection since it came.
-    pub(crate) fn written(&self, node: NodeId) -> u64 {
-        self.written.get(&node).copied().unwrap_or(0)
-    }
-
-    /// How much of it was not heard.
-    pub(crate) fn unheard(&self, node: NodeId) -> usize {
-        self.outputs.get(&node).map_or(0, Vec::len)
-    }
-
-    /// Takes what was written to a connection.
-    pub(crate) fn output(&mut self, node: NodeId) -> Vec<u8> {
-        self.outputs.remove(&node).unwrap_or_default()
-    }
-
     pub(crate) fn metrics(&self, host: usize) -> coordination::gateway::Metrics {
         self.hosts[host].gateway.metrics()
     }
 
     pub(crate) fn space_of(&self, path: &str) -> Space {
         self.placement.space_of(path)
-    }
-
-    pub(crate) fn sessions(&self, group: usize) -> usize {
-        self.homes[group].stub.len()
-    }
-
-    /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `reshard`.
-    pub(crate) fn lay_out(&mut self, serving: u16, spanning: u16) {
-        self.layout = Layout { version: self.layout.version + 1, serving, spanning, ..self.layout.clone() };
-        for home in &mut self.homes {
-            home.stub.arrange(&self.layout, &[Group(9)]);
-            self.pages.extend(home.stub.depart(1));
-        }
-    }
-
-    pub(crate) fn reshard(&mut self) {
-        for (to, page) in std::mem::take(&mut self.pages) {
-            let home = &mut self.homes[usize::from(to.0)];
-            assert_eq!(home.stub.arrive(&page, GroupTime(home.now)), Ok(()));
-        }
-        self.homes.iter_mut().for_each(|home| home.stub.arrange(&self.layout, &[]));
-    }
-
-    /// A group's replica that starts from a snapshot takes over.
-    pub(crate) fn reload_group(&mut self, group: usize) {
-        let mut saved = Vec::new();
-        self.homes[group].stub.save(&mut saved);
-        let settings = SessionSettings::new(self.placement, [7; 32]);
-        let mut stub = HomeSessions::new(Group(group as u16), settings);
-        assert_eq!(stub.load(&saved), Ok(()));
-        self.homes[group].stub = stub;
-    }
-
-    /// All replicas of every shard have the same state.
-    pub(crate) fn agree(&mut self) {
-        self.settle();
-        for space in 0..self.numbers.len() {
-            let digests: Vec<u64> =
-                self.hosts.iter().map(|host| host.servers[space].znodes.digest()).collect();
-            assert!(
-                digests.windows(2).all(|pair| pair[0] == pair[1]),
-                "replicas of shard {space}: {digests:?}"
-            );
-        }
-        assert_eq!(self.rejected, Vec::<&str>::new());
     }
 }

@@ -2,9 +2,11 @@
 
 mod client;
 mod driver;
+mod quotas;
 mod requests;
 mod room;
 mod sessions;
 mod storm;
+mod subtrees;
 mod watches;
 mod words;

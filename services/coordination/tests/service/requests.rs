@@ -1,14 +1,13 @@
 //! Requests one by one, and what they are answered.
 
 use crate::client::{
-    Client, Heard, Reply, acl, auth, create, create_with, delete, multi, path_and_int, read, rename, set,
-    set_watches,
+    Client, Heard, Reply, acl, auth, create, create_with, delete, multi, path_and_int, read, set,
 };
 use crate::driver::{Cluster, Shape};
 use coordination::wire::{Body, JuteInput, JuteOutput, Restore, Stat, op};
 
 /// Every test runs with one shard and with four.
-fn clusters() -> impl Iterator<Item = Cluster> {
+pub(crate) fn clusters() -> impl Iterator<Item = Cluster> {
     [(1, 1, 1), (1, 2, 4), (3, 2, 4)]
         .into_iter()
         .zip(1..)
@@ -54,107 +53,6 @@ fn nodes_are_made_read_changed_and_deleted() {
         assert!(c.closed.contains_key(&client.node));
         c.agree();
     }
-}
-
-// A quota that does not count what is there, or refuses what is allowed, is worse than none.
-#[test]
-fn quotas_count_and_refuse() {
-    for (shards, seed) in [(1, 1), (4, 2)] {
-        let mut cluster = Cluster::with(Shape { hosts: 3, groups: 2, shards, seed }, |settings| {
-            settings.enforce_quota = true;
-        });
-        let c = &mut cluster;
-        let mut client = Client::connect(c, 0);
-        for path in ["/app", "/app/a", "/app/a/b", "/application"] {
-            assert_eq!(client.ask(c, op::CREATE, &create(path, b"12345", 0)).error, 0);
-        }
-        let limits: &[u8] = b"count=3,bytes=-1=;byteHardLimit=100;countHardLimit=5";
-        for (path, data) in [
-            ("/zookeeper/quota/app", &b""[..]),
-            ("/zookeeper/quota/app/zookeeper_limits", limits),
-            ("/zookeeper/quota/app/zookeeper_stats", b"count=0,bytes=0"),
-        ] {
-            assert_eq!(client.ask(c, op::CREATE, &create(path, data, 0)).error, 0);
-        }
-        let stats = |c: &mut Cluster, client: &mut Client| {
-            // A round finds the quota, the next one counts.
-            (0..3).for_each(|_| c.pass(1100));
-            let got = client.ask(c, op::GET_DATA, &read("/zookeeper/quota/app/zookeeper_stats", false));
-            let text = String::from_utf8(got.data()).expect("text");
-            assert_eq!(got.stat().data_length as usize, text.len());
-            text
-        };
-        assert_eq!(stats(c, &mut client), "count=3,bytes=15");
-        assert_eq!(c.metrics(0).quotas_exceeded, 0);
-        assert_eq!(client.ask(c, op::CREATE, &create("/app/c", b"1", 0)).error, 0);
-        let steps = [(op::CREATE, create("/app/d", b"", 0)), (op::CREATE, create("/app/e", b"", 0))];
-        assert_eq!(client.ask(c, op::CREATE, &create("/app/big", &[b'x'; 90], 0)).error, -125, "bytes");
-        assert_eq!(client.ask(c, op::CREATE, &create("/app/d", b"", 0)).error, 0);
-        assert_eq!(client.ask(c, op::CREATE, &create("/app/e", b"", 0)).error, -125, "nodes");
-        let refused = client.ask(c, op::MULTI, &multi(&steps));
-        assert_eq!((refused.error, refused.steps()), (0, vec![(-1, -125), (-1, -2)]));
-        assert_eq!(client.ask(c, op::CREATE, &create("/application/free", b"", 0)).error, 0, "another path");
-        assert_eq!(client.ask(c, op::SET_DATA, &set("/app/a", b"123", -1)).error, 0);
-        assert_eq!(client.ask(c, op::DELETE, &delete("/app/c", -1)).error, 0);
-        assert_eq!(stats(c, &mut client), "count=4,bytes=13");
-        assert_eq!(
-            (c.metrics(0).quotas, c.metrics(0).quotas_exceeded, c.metrics(0).quota_refused),
-            (1, 1, 3)
-        );
-        assert_eq!(client.ask(c, op::CREATE, &create("/app/e", b"", 0)).error, 0, "there is room again");
-        assert_eq!(client.ask(c, op::DELETE, &delete("/zookeeper/quota/app/zookeeper_limits", -1)).error, 0);
-        (0..3).for_each(|_| c.pass(1100));
-        assert_eq!(
-            client.ask(c, op::CREATE, &create("/app/f", &[b'x'; 90], 0)).error,
-            0,
-            "no quota any more"
-        );
-        c.agree();
-    }
-}
-
-// A bound that is not held lets one client take the memory of all.
-#[test]
-fn bounds_are_held_and_reported() {
-    let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 1 };
-    let mut cluster = Cluster::with(shape, |settings| {
-        (settings.node_bytes_max, settings.watches_max) = (10, 3);
-        settings.ttl_allowed = false;
-    });
-    let c = &mut cluster;
-    let mut client = Client::connect(c, 0);
-    assert_eq!(client.ask(c, op::CREATE, &create("/a", &[b'x'; 10], 0)).error, 0);
-    assert_eq!(client.ask(c, op::CREATE, &create("/b", &[b'x'; 11], 0)).error, -8);
-    assert_eq!(client.ask(c, op::SET_DATA, &set("/a", &[b'x'; 11], -1)).error, -8);
-    let both = multi(&[(op::SET_DATA, set("/a", b"", -1)), (op::CREATE, create("/b", &[b'x'; 11], 0))]);
-    assert_eq!(client.ask(c, op::MULTI, &both).error, -8);
-    assert_eq!(client.ask(c, op::GET_DATA, &read("/a", true)).stat().version, 0, "a part was executed");
-    assert_eq!(client.ask(c, op::ADD_WATCH, &path_and_int("/p", 0)).error, 0);
-    assert_eq!(client.ask(c, op::ADD_WATCH, &path_and_int("/q", 1)).error, 0);
-    assert_eq!(client.ask(c, op::ADD_WATCH, &path_and_int("/r", 1)).error, -127);
-    assert_eq!(client.ask(c, op::EXISTS, &read("/r", true)).error, -127);
-    let many = set_watches(0, [&["/r"], &[], &[]], None);
-    assert_eq!(client.ask(c, op::SET_WATCHES, &many).error, -127);
-    let mut mortal = create("/mortal", b"", 5);
-    mortal.put_i64(1000);
-    assert_eq!(client.ask(c, op::CREATE_TTL, &mortal).error, -6, "they are switched off");
-    let mut brought = Vec::new();
-    let restore = Restore {
-        path: "/mortal",
-        data: None,
-        acl: vec![acl(31, "world", "anyone")],
-        flags: 5,
-        ttl: 1000,
-        version: 0,
-        creates: 0,
-        aversion: 0,
-        ctime: 0,
-        mtime: 0,
-    };
-    restore.write(&mut brought);
-    assert_eq!(client.ask(c, op::RESTORE, &brought).error, -6, "nor can they be brought");
-    let metrics = c.metrics(0);
-    assert_eq!((metrics.nodes_refused, metrics.watches_refused, metrics.watches), (3, 3, 3));
 }
 
 // A node that is brought along without its counter gives out names that are taken; one that is made over by anybody is nobody's.
@@ -507,116 +405,6 @@ fn the_config_node_lists_the_gateways_of_members() {
     say(c, 5, "a:1:1:participant;a:2182", &[5]);
     assert_eq!(shown(&mut client, c), ("server.5=a:1:1:participant;a:2182".to_owned(), 3));
     assert_eq!(client.ask(c, op::SET_DATA, &set("/zookeeper/config", b"", -1)).error, -102);
-}
-
-// What the session owns, and how much there is below a path.
-#[test]
-fn ephemerals_and_descendants_are_found_on_all_shards() {
-    for mut cluster in clusters() {
-        let c = &mut cluster;
-        let mut client = Client::connect(c, 0);
-        client.ask(c, op::CREATE, &create("/d", b"", 0));
-        for n in 0..9 {
-            client.ask(c, op::CREATE, &create(&format!("/d/{n}"), b"", n % 2));
-        }
-        let owned = client.ask(c, op::GET_EPHEMERALS, &path_and_int("/d", 0)[..6]).names();
-        assert_eq!(owned, ["/d/1", "/d/3", "/d/5", "/d/7"]);
-        let count = |reply: &Reply| JuteInput(&reply.body).i32();
-        let reply = client.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/d", 0)[..6]);
-        assert_eq!(count(&reply), Ok(9));
-        let reply = client.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/", 0)[..5]);
-        assert_eq!(count(&reply), Ok(13));
-        assert_eq!(client.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/x", 0)[..6]).error, -101);
-    }
-}
-
-// A container that stays fills the tree, one that goes too early takes its children's home away.
-#[test]
-fn containers_and_old_nodes_are_reaped() {
-    for mut cluster in clusters() {
-        let c = &mut cluster;
-        let mut client = Client::connect(c, 0);
-        for path in ["/used", "/unused", "/full"] {
-            assert_eq!(client.ask(c, op::CREATE_CONTAINER, &create(path, b"", 4)).error, 0);
-        }
-        for path in ["/used/c", "/full/c"] {
-            assert_eq!(client.ask(c, op::CREATE, &create(path, b"", 0)).error, 0);
-        }
-        assert_eq!(client.ask(c, op::DELETE, &delete("/used/c", -1)).error, 0);
-        for (path, ttl) in [("/short", 5000), ("/long", 5_000_000)] {
-            let mut body = create(path, b"", 5);
-            body.put_i64(ttl);
-            assert_eq!(client.ask(c, op::CREATE_TTL, &body).error, 0);
-        }
-        for _ in 0..30 {
-            c.pass(5000);
-            client.send_as(c, -2, op::PING, &[]);
-            client.hear(c);
-        }
-        let names = client.ask(c, op::GET_CHILDREN, &read("/", false)).names();
-        assert_eq!(names, ["full", "long", "unused", "zookeeper"]);
-        c.agree();
-    }
-}
-
-// A subtree that is moved or removed in part is worse than one that stays.
-#[test]
-fn subtrees_are_removed_and_renamed_at_once() {
-    for mut cluster in clusters() {
-        let c = &mut cluster;
-        let mut client = Client::connect(c, 0);
-        for path in ["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y", "/t/b/z", "/to"] {
-            assert_eq!(client.ask(c, op::CREATE, &create(path, path.as_bytes(), 0)).error, 0);
-        }
-        let count = |reply: &Reply| (reply.error, JuteInput(&reply.body).i32().ok());
-        let reply = client.ask(c, op::RENAME, &rename("/t", "/to/t2", 100));
-        assert_eq!(count(&reply), (0, Some(6)));
-        assert_eq!(client.ask(c, op::EXISTS, &read("/t", false)).error, -101);
-        let moved = client.ask(c, op::GET_DATA, &read("/to/t2/a/y", false));
-        assert_eq!((moved.data(), moved.stat().czxid), (b"/t/a/y".to_vec(), reply.zxid));
-        assert_eq!(client.ask(c, op::RENAME, &rename("/to/t2", "/none/t", 100)).error, -101);
-        assert_eq!(
-            client.ask(c, op::RENAME, &rename("/to/t2", "/to/t3", 5)).error,
-            -8,
-            "more than the limit"
-        );
-        assert_eq!(client.ask(c, op::REMOVE_RECURSIVE, &path_and_int("/to/t2", 5)).error, -8);
-        let removed = client.ask(c, op::REMOVE_RECURSIVE, &path_and_int("/to/t2", 6));
-        assert_eq!(count(&removed), (0, Some(6)));
-        assert_eq!(client.ask(c, op::GET_CHILDREN, &read("/to", false)).names(), [""; 0]);
-        assert_eq!(client.ask(c, op::REMOVE_RECURSIVE, &path_and_int("/to/t2", 6)).error, -101);
-        c.agree();
-    }
-}
-
-// A removal that races with creates below must take them along or be repeated, and never leave an orphan.
-#[test]
-fn a_removal_that_races_leaves_no_orphans() {
-    for seed in 0..30 {
-        let mut cluster = Cluster::new(2, 2, 4, 900 + seed);
-        let c = &mut cluster;
-        let (mut client, mut writer) = (Client::connect(c, 0), Client::connect(c, 1));
-        for path in ["/t", "/t/a", "/t/a/x"] {
-            assert_eq!(client.ask(c, op::CREATE, &create(path, b"", 0)).error, 0);
-        }
-        let xid = client.send(c, op::REMOVE_RECURSIVE, &path_and_int("/t", 100));
-        for n in 0..4 {
-            let steps = c.rng.index(30);
-            c.work(steps);
-            writer.send(c, op::CREATE, &create(&format!("/t/a/n{n}"), b"", 0));
-        }
-        c.settle();
-        let heard = client.hear(c);
-        assert!(
-            matches!(&heard[..], [Heard::Reply(reply)] if reply.xid == xid && reply.error == 0),
-            "{heard:?}"
-        );
-        writer.hear(c);
-        assert_eq!(writer.ask(c, op::EXISTS, &read("/t", false)).error, -101);
-        let reply = writer.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/", 0)[..5]);
-        assert_eq!(JuteInput(&reply.body).i32(), Ok(3), "orphans");
-        c.agree();
-    }
 }
 
 // A sync that answers zxid 0 shows its client nothing about where it stands.

@@ -80,40 +80,7 @@ impl Twin {
     ) -> Result<Result_, i32> {
         match step {
             Step::Create { path, data, flags, ttl, acl, with_stat } => {
-                let timed = matches!(flags, 5 | 6);
-                if !(0..=6).contains(flags) || timed != (*ttl > 0) {
-                    return Err(-8);
-                }
-                let above = self.nodes.get_mut(&parent(path)).ok_or(-101)?;
-                may(above, 4, user)?;
-                let path = if matches!(flags, 2 | 3 | 6) {
-                    format!("{path}{:010}", above.creates)
-                } else {
-                    path.clone()
-                };
-                let above_is_ephemeral = above.stat.ephemeral_owner != 0;
-                if self.nodes.contains_key(&path) {
-                    return Err(-110);
-                }
-                if above_is_ephemeral {
-                    return Err(-108);
-                }
-                let owner = if matches!(flags, 1 | 3) { session } else { 0 };
-                let stat = Stat {
-                    czxid: zxid,
-                    mzxid: zxid,
-                    pzxid: zxid,
-                    ctime: time,
-                    mtime: time,
-                    ephemeral_owner: owner,
-                    data_length: data.len() as i32,
-                    ..Stat::default()
-                };
-                let node =
-                    Node { data: data.clone(), stat, acl: acl.clone(), creates: 0, flags: *flags, ttl: *ttl };
-                self.nodes.insert(path.clone(), node);
-                self.child(&parent(&path), 1, zxid);
-                Ok(if *with_stat { Result_::PathStat(path, stat) } else { Result_::Path(path) })
+                self.create(path, data, *flags, *ttl, acl, *with_stat, session, user, zxid, time)
             }
             Step::Delete { path, version } => {
                 if path == "/" || path == "/zookeeper" {
@@ -151,6 +118,51 @@ impl Twin {
                 Ok(Result_::Nothing)
             }
         }
+    }
+
+    fn create(
+        &mut self,
+        path: &str,
+        data: &[u8],
+        flags: i32,
+        ttl: i64,
+        acl: &(i32, String),
+        with_stat: bool,
+        session: i64,
+        user: &str,
+        zxid: i64,
+        time: i64,
+    ) -> Result<Result_, i32> {
+        let timed = matches!(flags, 5 | 6);
+        if !(0..=6).contains(&flags) || timed != (ttl > 0) {
+            return Err(-8);
+        }
+        let above = self.nodes.get_mut(&parent(path)).ok_or(-101)?;
+        may(above, 4, user)?;
+        let path =
+            if matches!(flags, 2 | 3 | 6) { format!("{path}{:010}", above.creates) } else { path.to_owned() };
+        let above_is_ephemeral = above.stat.ephemeral_owner != 0;
+        if self.nodes.contains_key(&path) {
+            return Err(-110);
+        }
+        if above_is_ephemeral {
+            return Err(-108);
+        }
+        let owner = if matches!(flags, 1 | 3) { session } else { 0 };
+        let stat = Stat {
+            czxid: zxid,
+            mzxid: zxid,
+            pzxid: zxid,
+            ctime: time,
+            mtime: time,
+            ephemeral_owner: owner,
+            data_length: data.len() as i32,
+            ..Stat::default()
+        };
+        let node = Node { data: data.to_vec(), stat, acl: acl.clone(), creates: 0, flags, ttl };
+        self.nodes.insert(path.clone(), node);
+        self.child(&parent(&path), 1, zxid);
+        Ok(if with_stat { Result_::PathStat(path, stat) } else { Result_::Path(path) })
     }
 
     fn child(&mut self, above: &str, change: i32, zxid: i64) {

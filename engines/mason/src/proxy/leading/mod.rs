@@ -1,22 +1,23 @@
 //! The volatile part of the proxy that leads its group: what waits for numbers, and what waits for the log.
 //!
-//! `sequencing` watches the sequencer and follows its recoveries, `collector` is the ring that collects views.
+//! `sequencing` watches the sequencer and follows its recoveries, `collector` is the ring that collects views, `durable` counts
+//! what shards' snapshots have, `proposing` hands entries to the log.
 
 mod collector;
+mod durable;
+mod early;
+mod proposing;
 mod sequencing;
 
-mod early;
+use proposing::{propose, propose_batch};
 
-use super::entry::{AssignmentBatch, Claim, Entry, Item};
-use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, SubmitOperations};
+use super::entry::{Claim, Entry, Item};
+use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, SubmitOperations};
 use crate::messages::sequencer::{self, Allocation};
 use crate::order::{ConsistentCut, GroupTime, Gsn, Number, Operation, Placed, Range, Space};
-use crate::topology::{ShardMap, Topology};
-use kernel::{Cx, Encode, Instant, NodeId, PageBudget, planted};
+use crate::topology::ShardMap;
+use kernel::{Cx, Instant, NodeId, PageBudget, planted};
 use parts::Ballot;
-use paxos::Members;
-use paxos::Value;
-use paxos::multipaxos::leader;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -208,6 +209,12 @@ impl Lead {
         if message.ballot != self.ballot || message.leader != cx.node() || self.begun {
             return;
         }
+        let waiting = (self.queue.len(), self.pending.len());
+        kernel::invariant!(
+            ORDER,
+            waiting == (0, 0),
+            "took {waiting:?} operations and batches before it began"
+        );
         (self.begun, self.epoch) = (true, message.epoch);
         let now = cx.now();
         self.expected = message.tags.iter().map(|tag| (tag.origin, (tag.incarnation, tag.next))).collect();
@@ -304,7 +311,13 @@ impl Lead {
             && items.len() < frame.parameters.batch_operations_max
             && (page.admits(bytes_of(item)) || planted!(leader_batch_unbounded))
         {
-            self.queue_bytes -= item.operation.body.len();
+            let (bytes, all) = (item.operation.body.len(), self.queue_bytes);
+            kernel::invariant!(
+                BOUND,
+                bytes <= all,
+                "an operation of {bytes} bytes of {all} leaves the queue"
+            );
+            self.queue_bytes = all - bytes;
             items.extend(self.queue.pop_front());
         }
         items
@@ -499,61 +512,6 @@ impl Lead {
         }
     }
 
-    pub(super) fn on_shard_durable(
-        &mut self,
-        from: NodeId,
-        message: ShardDurable,
-        frame: &Frame<'_>,
-        _cx: &mut Cx<'_, Proxy>,
-    ) {
-        let Placed { space, number } = message.below;
-        if frame.topology.serves(space, from) {
-            let known = self.durable.entry((space, from)).or_insert(number);
-            *known = number.max(*known);
-        }
-    }
-
-    /// What one server more than may fail has in durable snapshots need not be kept for those that lag.
-    fn log_durable(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let mut low_watermarks = Vec::new();
-        for space in frame.topology.spaces() {
-            let number = self.durable_at(space, frame.topology);
-            let logged = self.durable_logged.entry(space).or_insert(Number(0));
-            if number > *logged {
-                *logged = number;
-                low_watermarks.push(Placed { space, number });
-            }
-        }
-        if !low_watermarks.is_empty() {
-            propose(&Entry::Durable { low_watermarks, version: Some(frame.topology.version) }, frame, cx);
-        }
-    }
-
-    /// The number below which one server more than may fail has everything in durable snapshots.
-    fn durable_at(&self, space: Space, topology: &Topology) -> Number {
-        let servers = topology.servers(space);
-        let known = |server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0));
-        let mut numbers: Vec<Number> = servers.iter().copied().map(known).collect();
-        numbers.sort_unstable_by(|a, b| b.cmp(a));
-        let spare = usize::from(kernel::planted!(low_watermark_one_server_short));
-        numbers.get((servers.len().saturating_sub(1) / 2).saturating_sub(spare)).copied().unwrap_or(Number(0))
-    }
-
-    /// Those of the log, and no others.
-    pub(super) fn hold_low_watermarks(&mut self, low_watermarks: Vec<Placed>) {
-        self.durable_logged = low_watermarks
-            .into_iter()
-            .map(|low_watermark| (low_watermark.space, low_watermark.number))
-            .collect();
-    }
-
-    /// True if enough of these servers are durable as far as the log's low watermarks, of whichever servers those were counted.
-    pub(super) fn low_watermarks_are_reached(&self, topology: &Topology) -> bool {
-        self.durable_logged
-            .iter()
-            .all(|(&space, &low_watermark)| self.durable_at(space, topology) >= low_watermark)
-    }
-
     /// True once every `patience`.
     pub(super) fn may_move(&mut self, now: Instant, patience: Duration) -> bool {
         let due = self.begun && self.moved_at.is_none_or(|at| now.since(at) >= patience);
@@ -582,14 +540,6 @@ impl Lead {
     pub(super) fn serves_again(&mut self) {
         self.retiring = false;
     }
-
-    pub(super) fn propose_members(members: &Members, log: NodeId, cx: &mut Cx<'_, Proxy>) {
-        Self::propose_entry(&Entry::Members(members.clone()), log, cx);
-    }
-
-    pub(super) fn propose_entry(entry: &Entry, log: NodeId, cx: &mut Cx<'_, Proxy>) {
-        propose_encoded(entry.encoded(), log, cx);
-    }
 }
 
 fn now_in_ms(cx: &Cx<'_, Proxy>) -> u64 {
@@ -603,49 +553,6 @@ fn count(items: &[Item]) -> Vec<(Space, u64)> {
         *counts.entry(*space).or_default() += 1;
     }
     counts.into_iter().collect()
-}
-
-fn propose_batch(
-    pending: &mut Pending,
-    epoch: u64,
-    sequencer: u64,
-    frame: &Frame<'_>,
-    cx: &mut Cx<'_, Proxy>,
-) {
-    let Stage::Proposed { index, numbers } = &pending.stage else { return };
-    let Numbers { request, rows, gsn, cut, time } = numbers.clone();
-    let index = *index;
-    if planted!(operations_delivered_before_logged) || planted!(operations_not_in_log) {
-        early::have_executed(pending, frame, cx);
-    }
-    // Lent for the time of the encoding.
-    let items = std::mem::take(&mut pending.items);
-    let bytes: usize = items.iter().map(|item| item.operation.body.len() + 64).sum();
-    let mut value = Vec::with_capacity(bytes + 256);
-    let batch = AssignmentBatch { epoch, index, sequencer, request, rows, gsn, cut, time, items };
-    if planted!(operations_not_in_log) {
-        Entry::Batch(AssignmentBatch { items: Vec::new(), ..batch.clone() }).encode(&mut value);
-        pending.items = batch.items;
-    } else {
-        let entry = Entry::Batch(batch);
-        entry.encode(&mut value);
-        if let Entry::Batch(batch) = entry {
-            pending.items = batch.items;
-        }
-    }
-    propose_encoded(value, frame.log.leader, cx);
-}
-
-fn propose(entry: &Entry, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-    propose_encoded(entry.encoded(), frame.log.leader, cx);
-}
-
-fn propose_encoded(entry: Vec<u8>, log: NodeId, cx: &mut Cx<'_, Proxy>) {
-    match Value::entry(entry) {
-        Ok(value) => cx.send(log, paxos::Message::from(leader::Propose { value })),
-        // Operations, pages and rows of numbers are bounded where they are taken: see `misfit` of the parameters.
-        Err(_) => cx.reject("entry larger than a slot holds"),
-    }
 }
 
 /// What an item adds to an entry, and to the runs made of it, at most.

@@ -4,8 +4,8 @@ use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in
 use crate::messages::sequencer::{self, Allocation};
 use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::{
-    Active, DidFill, DidReshard, DidSeal, Fill, Frame, GetMaxAndSeal, NotActive, OtherShardMap, Pong, Probed,
-    Proxy, Reshard,
+    Active, DidFill, DidReshard, DidSeal, Fill, Frame, FromSequencer, GetMaxAndSeal, NotActive,
+    OtherShardMap, Pong, Probed, Proxy, Reshard,
 };
 use crate::topology::FIRST;
 use crate::topology::ShardMap;
@@ -13,6 +13,26 @@ use kernel::{Cx, Instant, NodeId, planted};
 use std::time::Duration;
 
 impl Lead {
+    pub(in crate::proxy) fn on_sequencer(
+        &mut self,
+        from: NodeId,
+        message: FromSequencer,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        match message {
+            FromSequencer::Allocated(message) => self.on_allocated(message, frame, cx),
+            FromSequencer::Probed(message) => self.on_probed(message, frame, cx),
+            FromSequencer::Pong(message) => self.on_pong(&message, cx),
+            FromSequencer::NotActive(message) => self.on_not_active(&message, frame, cx),
+            FromSequencer::OtherShardMap(message) => self.on_other_shard_map(message, frame, cx),
+            FromSequencer::GetMaxAndSeal(message) => self.on_seal(from, &message, frame, cx),
+            FromSequencer::Fill(message) => self.on_fill(from, message, frame, cx),
+            FromSequencer::Reshard(message) => self.on_reshard(from, message, frame, cx),
+            FromSequencer::Active(message) => self.on_active(&message, frame, cx),
+        }
+    }
+
     pub(super) fn probe(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         self.sequencing.probing = true;
         self.sequencing.asked_at = cx.now();
@@ -24,7 +44,7 @@ impl Lead {
     }
 
     /// What the leaders before asked for and did not put into the log is lost: those numbers get no-ops.
-    pub(in crate::proxy) fn on_probed(&mut self, message: Probed, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+    fn on_probed(&mut self, message: Probed, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let Probed { epoch, highest, lost } = message;
         if epoch != self.sequencing.epoch || !self.sequencing.probing {
             return;
@@ -46,18 +66,13 @@ impl Lead {
         self.advance(frame, cx);
     }
 
-    pub(in crate::proxy) fn on_pong(&mut self, message: &Pong, cx: &mut Cx<'_, Proxy>) {
+    fn on_pong(&mut self, message: &Pong, cx: &mut Cx<'_, Proxy>) {
         if message.epoch == self.sequencing.epoch {
             self.sequencing.is_well(cx.now());
         }
     }
 
-    pub(in crate::proxy) fn on_not_active(
-        &mut self,
-        message: &NotActive,
-        frame: &Frame<'_>,
-        cx: &mut Cx<'_, Proxy>,
-    ) {
+    fn on_not_active(&mut self, message: &NotActive, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         if message.asked != self.sequencing.epoch || message.recovering {
             return;
         }
@@ -92,13 +107,7 @@ impl Lead {
         }
     }
 
-    pub(in crate::proxy) fn on_seal(
-        &mut self,
-        from: NodeId,
-        message: &GetMaxAndSeal,
-        frame: &Frame<'_>,
-        cx: &mut Cx<'_, Proxy>,
-    ) {
+    fn on_seal(&mut self, from: NodeId, message: &GetMaxAndSeal, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let now = cx.now();
         let claim = Claim { sequencer: from, attempt: message.attempt.unwrap_or(0) };
         let fresh = |(epoch, known, at): &(u64, Claim, Instant)| {
@@ -201,12 +210,7 @@ impl Lead {
     }
 
     /// None of this epoch's requests by the other shard map was served.
-    pub(in crate::proxy) fn on_other_shard_map(
-        &mut self,
-        message: OtherShardMap,
-        frame: &Frame<'_>,
-        cx: &mut Cx<'_, Proxy>,
-    ) {
+    fn on_other_shard_map(&mut self, message: OtherShardMap, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         if message.epoch != self.sequencing.epoch || message.shard_map == self.shard_map {
             return;
         }
@@ -221,13 +225,7 @@ impl Lead {
         self.advance(frame, cx);
     }
 
-    pub(in crate::proxy) fn on_reshard(
-        &mut self,
-        from: NodeId,
-        message: Reshard,
-        frame: &Frame<'_>,
-        cx: &mut Cx<'_, Proxy>,
-    ) {
+    fn on_reshard(&mut self, from: NodeId, message: Reshard, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let Reshard { epoch, shard_map, order } = message;
         if !self.begun || epoch != self.sequencing.epoch || frame.group != FIRST {
             return;
@@ -236,12 +234,7 @@ impl Lead {
         propose(&Entry::Reshard { epoch, shard_map, order }, frame, cx);
     }
 
-    pub(in crate::proxy) fn on_did_reshard(
-        &mut self,
-        message: &DidReshard,
-        _frame: &Frame<'_>,
-        cx: &mut Cx<'_, Proxy>,
-    ) {
+    pub(in crate::proxy) fn on_did_reshard(&mut self, message: &DidReshard, cx: &mut Cx<'_, Proxy>) {
         if let Some((epoch, sequencer)) = self.sequencing.handing
             && epoch == message.sequencer
         {
@@ -249,12 +242,7 @@ impl Lead {
         }
     }
 
-    pub(in crate::proxy) fn on_active(
-        &mut self,
-        message: &Active,
-        frame: &Frame<'_>,
-        cx: &mut Cx<'_, Proxy>,
-    ) {
+    fn on_active(&mut self, message: &Active, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         if message.epoch != self.sequencing.epoch {
             return;
         }
@@ -262,13 +250,7 @@ impl Lead {
         self.ask_again(Duration::ZERO, frame, cx);
     }
 
-    pub(in crate::proxy) fn on_fill(
-        &mut self,
-        from: NodeId,
-        message: Fill,
-        frame: &Frame<'_>,
-        cx: &mut Cx<'_, Proxy>,
-    ) {
+    fn on_fill(&mut self, from: NodeId, message: Fill, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let Fill { epoch, holes } = message;
         if !self.begun || epoch != self.sequencing.epoch {
             return;

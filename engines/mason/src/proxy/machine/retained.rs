@@ -1,6 +1,6 @@
 //! Operations that servers of shards may still ask for: until enough of them have what came of them in durable snapshots.
 
-use super::RETAINED_CHUNK;
+use super::snapshot::RETAINED_CHUNK;
 use crate::order::{Number, Placed, Space};
 use crate::proxy::delivery::Run;
 use kernel::{Bytes, Encode, PageBudget};

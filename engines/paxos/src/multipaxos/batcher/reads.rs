@@ -94,7 +94,9 @@ impl Batcher {
 
     pub(super) fn end_reads(&mut self, id: u64) -> Vec<replica::ReadGroup> {
         let reads = self.reads_in_flight.remove(&id).map(|batch| batch.reads).unwrap_or_default();
-        self.read_bytes_in_flight -= reads.iter().map(bytes_of).sum::<usize>();
+        let (bytes, all) = (reads.iter().map(bytes_of).sum::<usize>(), self.read_bytes_in_flight);
+        kernel::invariant!(BOUND, bytes <= all, "reads of {bytes} bytes of {all} in flight end");
+        self.read_bytes_in_flight = all - bytes;
         reads
     }
 

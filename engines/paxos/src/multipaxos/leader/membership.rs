@@ -123,8 +123,10 @@ impl Leader {
         let Some(activation) = pipeline.activating.take_if(|activation| activation.is_complete()) else {
             return;
         };
-        pipeline.active_version = activation.version;
-        pipeline.phase1_version = pipeline.phase1_version.max(activation.version);
+        let (version, in_force) = (activation.version, pipeline.active_version);
+        kernel::invariant!(AGREE, version == in_force + 1, "puts {version} in force after {in_force}");
+        pipeline.active_version = version;
+        pipeline.phase1_version = pipeline.phase1_version.max(version);
         cx.mark("leader.put_a_configuration_in_force");
         self.fill_window(cx);
         self.activate_next(cx);

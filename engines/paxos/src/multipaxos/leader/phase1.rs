@@ -147,6 +147,12 @@ impl Leader {
             // Without one replica's word it is unknown which slots are open.
             return cx.mark("leader.waited_for_a_replica");
         }
+        let round = self.round;
+        kernel::invariant!(
+            AGREE,
+            ballot.round > round,
+            "stands in {ballot:?}, and has stood in round {round}"
+        );
         self.round = ballot.round;
         self.highest = self.highest.max(ballot);
         let position = if planted!(candidate_round_not_persisted) {
@@ -200,6 +206,8 @@ impl Leader {
             return self.follow(cx);
         }
         let State::Recovering(phase1) = std::mem::replace(&mut self.state, State::Following) else { return };
+        let (from, known) = (phase1.from, self.known);
+        kernel::invariant!(AGREE, from <= known, "asked for votes from {from} on, and leads from {known} on");
         self.lead(phase1, cx);
     }
 

@@ -272,7 +272,13 @@ impl Leader {
                 value: value.clone(),
             };
             cx.send(proxy, assign);
-            let _ = pipeline.log.insert(slot, Proposal { value, sent_at: cx.now() });
+            let proposed = pipeline.log.insert(slot, Proposal { value, sent_at: cx.now() });
+            kernel::invariant!(
+                AGREE,
+                matches!(proposed, Ok(None)),
+                "slot {slot} has a proposal already, or no room after {}",
+                self.known
+            );
         }
     }
 

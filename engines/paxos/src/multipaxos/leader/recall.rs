@@ -129,6 +129,11 @@ impl Leader {
             values.push(value);
             slot = slot.next();
         }
+        kernel::invariant!(
+            AGREE,
+            slot <= known,
+            "recalls slots below {slot}, and knows {known} to be chosen"
+        );
         cx.mark("leader.recalled_entries_for_a_replica");
         cx.multicast(recall.replicas, replica::ChosenValues { from: recall.from, values, executed: known });
     }
