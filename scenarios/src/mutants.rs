@@ -276,6 +276,7 @@ mod tests {
             shared_log::planted::ALL,
             ::coordination::planted::ALL,
             sequence::planted::ALL,
+            ::spanner::planted::ALL,
             sim::planted::ALL,
         ];
         let mut listed: Vec<&str> = lists.iter().flat_map(|list| list.iter().map(|bug| bug.id)).collect();
