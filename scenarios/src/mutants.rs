@@ -163,7 +163,7 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&::paxos::planted::restored_votes_hidden_from_reads, &["LIN"]),
     paxos(&::paxos::planted::new_configuration_one_slot_early, &["AGREE"]),
     paxos(&::paxos::planted::last_vote_taken_for_highest, &["AGREE"]),
-    mason(&::mason::planted::probe_does_not_fence, &["DUR", "UNIQ", "PREFIX", "MSO", "RT"]),
+    mason(&::mason::planted::probe_does_not_fence, &["CONTIG", "DUR", "UNIQ", "PREFIX", "MSO", "RT"]),
     coordination(&::mason::planted::progress_one_number_early, &["ORDER", "WATCH", "LIN"]),
     coordination(&::coordination::planted::attaching_keeps_connection_epoch, &["ORDER"]),
     coordination(&::coordination::planted::missed_change_judged_by_creation, &["WATCH"]),

@@ -7,12 +7,12 @@ use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::support::raw::{Pass, Raw};
 use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, Stat, op, write_acls};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SUPERUSER: &str = "digest:super:test";
 
@@ -194,6 +194,23 @@ fn newest_log(data: &Path) -> PathBuf {
     logs.pop().expect("there is a log")
 }
 
+/// ZooKeeper chooses at random when it writes a snapshot: the last transaction may be in one, and the log is to be read too.
+fn write_after_snapshots(raw: &mut Raw, data: &Path) {
+    let snapshots = || {
+        let files = std::fs::read_dir(data.join("version-2")).expect("ZooKeeper has written");
+        let names = files.map(|file| file.expect("readable").file_name());
+        names.filter(|name| name.to_string_lossy().starts_with("snapshot.")).collect::<BTreeSet<_>>()
+    };
+    for n in 0.. {
+        let before = snapshots();
+        done(raw, op::CREATE, &create(&format!("/after{n}"), Some(b""), OPEN, 0));
+        std::thread::sleep(Duration::from_millis(300));
+        if snapshots() == before {
+            return;
+        }
+    }
+}
+
 // A node that is lost, changed or protected otherwise on its way is found out when its owner needs it.
 #[test]
 fn files_of_a_real_zookeeper_are_imported() {
@@ -206,6 +223,7 @@ fn files_of_a_real_zookeeper_are_imported() {
             let mut session = raw(zookeeper.address);
             let rounds = 6;
             (0..rounds).for_each(|round| fill(&mut session, round));
+            write_after_snapshots(&mut session, &zookeeper.data());
             let theirs = shapes(zookeeper.address);
             zookeeper.stop();
             let (_cluster, address) = cluster().await;
@@ -291,7 +309,7 @@ fn a_living_zookeeper_is_followed_until_the_cutover() {
                 break status;
             }
             assert!(Instant::now() < deadline, "no cutover");
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         };
         let last = lines.map_while(Result::ok).last().unwrap_or_default();
         assert!(status.success() && last.contains("no difference"), "{last}");
