@@ -45,7 +45,7 @@ impl Sizes {
         Self { large: rng.chance(0.25) }
     }
 
-    /// Adds to a text what makes it as large as `room`, or smaller, at times: what else stands in its operation needs some.
+    /// Adds to a text what makes it as large as `room`, or smaller, at times: the rest of its operation needs some.
     pub(crate) fn stretch(self, text: String, room: usize, rng: &mut Rng) -> String {
         if !self.large || rng.chance(0.7) {
             return text;

@@ -209,7 +209,7 @@ pub static MUTANTS: &[Mutant] = &[
     spanner(&::spanner::planted::outcomes_not_in_snapshot, &["ONCE", "PREFIX"]),
     spanner(&::spanner::planted::replica_serves_what_is_not_closed, &["SNAP"]),
     spanner(&::spanner::planted::reads_what_is_collected, &["SNAP", "GC"]),
-    spanner(&::spanner::planted::read_raises_no_floor, &["SNAP", "SSER", "RSS"]),
+    spanner(&::spanner::planted::read_promises_nothing, &["SNAP", "SSER", "RSS"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

@@ -291,6 +291,16 @@ impl<N: Node> Control<'_, N> {
         }
     }
 
+    /// Kills those of `hosts` that are up; each is back by itself, a tenth of a second to a second later.
+    pub fn crash_all(&mut self, hosts: impl IntoIterator<Item = HostId>, loss: Loss, rng: &mut Rng) {
+        let second = Duration::from_secs(1);
+        for host in hosts {
+            if self.cluster.is_up(host) {
+                self.crash(host, loss, rng.duration(second / 10, second), rng);
+            }
+        }
+    }
+
     /// Stops a host's process for a while.
     pub fn pause(&mut self, host: HostId, lasts: Duration) {
         if let Some(host) = self.cluster.index(host) {

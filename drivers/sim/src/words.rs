@@ -154,7 +154,7 @@ pub fn plain(line: &str, names: &Names) -> String {
     out
 }
 
-/// A name and what stands in its brackets: a single word may be one of a sentence.
+/// A name and what its brackets hold: a single word may be one of a sentence.
 fn has_fields(text: &str) -> bool {
     let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
     text[end..].starts_with('(') || text[end..].starts_with(" {")

@@ -48,7 +48,7 @@
 //! - A scan never skips a prepared transaction: what it skipped could change which rows its limit lets through.
 //! - Wound-wait has a fourth party: a prepared transaction cannot be wounded where it is prepared, so its coordinator is asked to abort
 //!   it. Without that, it and an older one that waits for it could wait for each other through two shards.
-//! - What a coordinator tells its gateway or a participant stands in its log, aborts too: a late message finds the end there.
+//! - A coordinator logs an end before it sends it to its gateway or a participant, aborts too: a late message finds the end there.
 #![forbid(unsafe_code)]
 
 pub mod deployment;

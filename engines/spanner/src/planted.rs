@@ -48,5 +48,5 @@ kernel::planted_bugs! {
     /// A replica serves a timestamp that is not closed there.
     replica_serves_what_is_not_closed = "T13",
     /// A read does not keep later timestamps above its own.
-    read_raises_no_floor = "T15",
+    read_promises_nothing = "T15",
 }

@@ -89,7 +89,7 @@ fn messages() -> Vec<SpannerMessage> {
             attempt: 2,
             epoch: 3,
             index: 4,
-            floor: at,
+            assigns_above: at,
             last_commit: at,
             prepared: vec![prepared()],
             decisions,

@@ -59,14 +59,7 @@ impl CoordinationScenario {
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
                 self.look_for_a_resharding(control);
             }
-            (6, _, _) => {
-                for host in self.changes.ever() {
-                    if control.cluster.is_up(host) {
-                        let down = rng.duration(Duration::from_millis(100), Duration::from_secs(1));
-                        control.crash(host, Loss::All, down, rng);
-                    }
-                }
-            }
+            (6, _, _) => control.crash_all(self.changes.ever(), Loss::All, rng),
             (7 | 8, _, _) => {
                 let lost = self.lost.clone();
                 let is_bad = |host, cluster: &Cluster<'_, Seat>| is_bad(&lost, host, cluster);

@@ -455,13 +455,7 @@ impl Scenario for CorfuScenario {
                     false => control.crash(host, Loss::All, down, rng),
                 }
             }
-            (4, _) => {
-                for &host in &self.servers {
-                    if control.cluster.is_up(host) {
-                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
-                    }
-                }
-            }
+            (4, _) => control.crash_all(self.servers.iter().copied(), Loss::All, rng),
             _ => return false,
         }
         true

@@ -356,13 +356,7 @@ impl Scenario for LogScenario {
         match (which, rng.pick(&hosts).copied()) {
             (0, Some(host)) => control.crash(host, Loss::All, down, rng),
             (1, Some(host)) => control.pause(host, down),
-            (2, _) => {
-                for &host in &self.hosts {
-                    if control.cluster.is_up(host) {
-                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
-                    }
-                }
-            }
+            (2, _) => control.crash_all(self.hosts.iter().copied(), Loss::All, rng),
             (3, _) => {
                 let bears = |host: &&HostId| self.may_lose_disk(**host, &control.cluster);
                 let hosts: Vec<HostId> = self.hosts.iter().filter(bears).copied().collect();

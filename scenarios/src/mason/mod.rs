@@ -384,11 +384,8 @@ impl Scenario for MasonScenario {
                 }
             }
             (5, _, _) => {
-                for host in self.hosts.iter().copied().chain(self.changes.spares()) {
-                    if control.cluster.is_up(host) {
-                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
-                    }
-                }
+                let hosts = self.hosts.iter().copied().chain(self.changes.spares());
+                control.crash_all(hosts, Loss::All, rng);
             }
             (8, _, _) => {
                 if !self.is_born() || !self.arranging.draw(rng) {

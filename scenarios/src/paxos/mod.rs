@@ -428,13 +428,7 @@ impl Scenario for PaxosScenario {
             (0, Some(leader)) => control.crash(leader, Loss::All, rng.duration(second / 10, 3 * second), rng),
             (1, Some(leader)) => control.pause(leader, rng.duration(second / 10, 4 * second)),
             (2, Some(leader)) => control.mute(leader, rng.duration(second / 10, 4 * second)),
-            (3, _) => {
-                for host in self.layout.all_hosts() {
-                    if control.cluster.is_up(host) {
-                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
-                    }
-                }
-            }
+            (3, _) => control.crash_all(self.layout.all_hosts(), Loss::All, rng),
             (4, _) => return self.replace_a_host(rng, control),
             (5, _) if self.focus == Focus::Changes => return self.replace_a_host(rng, control),
             (5, _) => return self.grow_or_shrink(rng, control),

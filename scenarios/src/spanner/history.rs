@@ -1,7 +1,7 @@
 //! What users asked and were answered, and what must be true of it.
 
 use super::truth::Truth;
-use super::workload::{Planned, Sessions, Told};
+use super::workload::{Message, Planned, Sessions};
 use ::spanner::SpannerParameters;
 use consistency::history::{Draft, History as Recorded, Timestamp as Version};
 use consistency::{Model, Process, Time, Verdict, check, operation_line};
@@ -17,7 +17,7 @@ use wire::txn::{
 /// One call, or an interactive transaction as a whole.
 struct Asked {
     client: u16,
-    life: u32,
+    incarnation: u32,
     node: NodeId,
     call: TxnCall,
     writes: Vec<KeyWrite>,
@@ -42,8 +42,8 @@ pub(super) struct History {
     messages: Vec<(Process, Process, u64, u64)>,
 }
 
-fn process(client: u16, life: u32) -> Process {
-    Process(u64::from(life) << 16 | u64::from(client))
+fn process(client: u16, incarnation: u32) -> Process {
+    Process(u64::from(incarnation) << 16 | u64::from(client))
 }
 
 /// Of a call that belongs to no session.
@@ -57,15 +57,15 @@ fn true_time(at: Timestamp) -> u64 {
 }
 
 impl History {
-    pub(super) fn told(&mut self, told: &Told, now: u64) {
-        let Told { from, to, message } = *told;
+    pub(super) fn message_sent(&mut self, message: &Message, now: u64) {
+        let Message { from, to, message } = *message;
         self.messages.push((process(from.0, from.1), process(to.0, to.1), now, message));
     }
 
     pub(super) fn asked(
         &mut self,
         id: RequestId,
-        (client, life): (u16, u32),
+        (client, incarnation): (u16, u32),
         node: NodeId,
         planned: &Planned,
         now: u64,
@@ -79,8 +79,18 @@ impl History {
         }
         let call = planned.call.clone();
         let scans = planned.interactive.as_ref().map(|it| it.scans().to_vec()).unwrap_or_default();
-        let asked =
-            Asked { client, life, node, call, writes, scans, read: None, at: now, again, answered: None };
+        let asked = Asked {
+            client,
+            incarnation,
+            node,
+            call,
+            writes,
+            scans,
+            read: None,
+            at: now,
+            again,
+            answered: None,
+        };
         self.calls.insert(id, asked);
     }
 
@@ -112,9 +122,9 @@ impl History {
         };
         session.token = session.token.max(token);
         if matches!(asked.call, TxnCall::Begin(_)) {
-            // What it has seen is told to its user, who goes on by itself.
+            // What it has seen is shown to its user, who goes on by itself.
             let message = 1 << 40 | id.0;
-            self.messages.push((own_process(id), process(asked.client, session.life), now, message));
+            self.messages.push((own_process(id), process(asked.client, session.incarnation), now, message));
         }
         for row in rows {
             let version = if row.value.is_some() { row.version } else { Timestamp(0) };
@@ -137,7 +147,7 @@ impl History {
             TxnReply::Fenced(fenced) => self.fences.push((now, fenced.token)),
             TxnReply::Failed(failed) => {
                 if failed.why == TxnFailure::Unknown {
-                    session.life += 1;
+                    session.incarnation += 1;
                     if let TxnCall::OneShot(call) = &asked.call {
                         session.unsettled = Some((call.clone(), first_sent));
                     }
@@ -188,7 +198,7 @@ impl History {
         let first_sent = self.first_sent(id);
         let Some(asked) = self.calls.get(&id) else { return };
         let session = sessions.of(asked.client);
-        session.life += 1;
+        session.incarnation += 1;
         if let TxnCall::OneShot(call) = &asked.call {
             session.unsettled = Some((call.clone(), first_sent));
         }
@@ -325,7 +335,7 @@ impl History {
         if is_repeated || matches!(asked.call, TxnCall::Begin(_)) {
             return own_process(id);
         }
-        process(asked.client, asked.life)
+        process(asked.client, asked.incarnation)
     }
 
     /// A call with all its repetitions.
@@ -366,8 +376,12 @@ impl History {
     pub(super) fn to_text(&self) -> String {
         let mut text = String::new();
         for (id, asked) in &self.calls {
-            let Asked { client, life, node, call, at, .. } = asked;
-            let _ = writeln!(text, "{} {client}.{life} {node} {at} {call:?} -> {:?}", id.0, asked.answered);
+            let Asked { client, incarnation, node, call, at, .. } = asked;
+            let _ = writeln!(
+                text,
+                "{} {client}.{incarnation} {node} {at} {call:?} -> {:?}",
+                id.0, asked.answered
+            );
         }
         text
     }

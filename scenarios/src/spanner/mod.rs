@@ -63,8 +63,8 @@ const MARKS: &[&str] = &[
     "shard.rss_read_skipped_a_prepared_transaction",
     "shard.rss_read_was_blocked",
     "shard.strict_read_was_blocked",
-    "shard.told_a_commit",
-    "shard.told_an_abort",
+    "shard.notified_of_a_commit",
+    "shard.notified_of_an_abort",
     "shard.took_back_prepared_locks",
     "shard.wounded",
 ];
@@ -205,14 +205,14 @@ impl Scenario for SpannerScenario {
         control: &mut Control<'_, Node>,
     ) {
         let client = operation.client;
-        if let Some(told) = self.sessions.exchange(client, rng) {
-            self.history.told(&told, control.cluster.now());
+        if let Some(message) = self.sessions.exchange(client, rng) {
+            self.history.message_sent(&message, control.cluster.now());
         }
         let session = self.sessions.of(client);
-        let life = session.life;
+        let incarnation = session.incarnation;
         let planned = self.mix.plan(operation, session, control.cluster.now(), rng);
         let id = self.ask(node, &planned.call, control);
-        self.history.asked(id, (client, life), node, &planned, control.cluster.now());
+        self.history.asked(id, (client, incarnation), node, &planned, control.cluster.now());
         if let Some(mut interactive) = planned.interactive {
             interactive.first(id);
             self.interactive.insert(id, interactive);
@@ -275,13 +275,7 @@ impl Scenario for SpannerScenario {
             (0, Some(host)) => control.crash(host, Loss::All, down, rng),
             (1, Some(host)) => control.pause(host, down),
             (2, Some(_)) => leaders.into_iter().for_each(|host| control.crash(host, Loss::All, down, rng)),
-            (3, _) => {
-                for host in self.hosts.clone() {
-                    if control.cluster.is_up(host) {
-                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
-                    }
-                }
-            }
+            (3, _) => control.crash_all(self.hosts.iter().copied(), Loss::All, rng),
             (4, _) => {
                 let busy = control
                     .cluster

@@ -19,7 +19,7 @@ pub(super) struct Session {
     /// What it has seen.
     pub(super) token: Timestamp,
     /// Counts up when it does not know how an operation ended: it goes on as somebody else.
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     /// Versions that it has read.
     pub(super) versions: BTreeMap<Bytes, Timestamp>,
     /// A commit of which it does not know how it ended.
@@ -40,23 +40,24 @@ impl Sessions {
     }
 
     /// At times another user tells this one what it has seen: who tells whom, and which message that is.
-    pub(super) fn exchange(&mut self, client: u16, rng: &mut Rng) -> Option<Told> {
+    pub(super) fn exchange(&mut self, client: u16, rng: &mut Rng) -> Option<Message> {
         let others: Vec<u16> = self.sessions.keys().copied().filter(|it| *it != client).collect();
         if !rng.chance(0.2) {
             return None;
         }
         let other = *rng.pick(&others)?;
-        let (token, life) = self.sessions.get(&other).map(|session| (session.token, session.life))?;
+        let (token, incarnation) =
+            self.sessions.get(&other).map(|session| (session.token, session.incarnation))?;
         let session = self.of(client);
         session.token = session.token.max(token);
-        let to = (client, session.life);
+        let to = (client, session.incarnation);
         self.messages += 1;
-        Some(Told { from: (other, life), to, message: self.messages })
+        Some(Message { from: (other, incarnation), to, message: self.messages })
     }
 }
 
-/// A message between users, who are named with their lives.
-pub(super) struct Told {
+/// A message between users, who are named with their incarnations.
+pub(super) struct Message {
     pub(super) from: (u16, u32),
     pub(super) to: (u16, u32),
     pub(super) message: u64,

@@ -1,6 +1,6 @@
 //! A data directory that an earlier version wrote: this one starts on it, and serves all that is in it.
 //!
-//! `data_7ae3f12.tar.gz` was written by commit 7ae3f12, by the ignored test below, with `ORDINATE_BINARY` naming its program:
+//! `data_7ae3f12.tar.gz` was written by commit 7ae3f12, by the test below with `ORDINATE_WRITE_DATA=1`, and `ORDINATE_BINARY` naming that program:
 //! snapshots, segments on disk, an archive, open sessions, and records after the last snapshot.
 
 use crate::support::alone;
@@ -257,7 +257,7 @@ fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
     files
 }
 
-fn kept() -> PathBuf {
+fn recorded() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/data_7ae3f12.tar.gz")
 }
 
@@ -266,9 +266,7 @@ fn tar(arguments: &[&str], folder: &Path) {
     assert!(ran.is_ok_and(|status| status.success()), "tar {arguments:?}");
 }
 
-// Writes the file that the next test reads: with ORDINATE_BINARY, of the version whose formats shall stay readable.
-#[test]
-#[ignore = "writes the file that the next test reads"]
+/// Writes the file that the test reads: with ORDINATE_BINARY, of the version whose formats shall stay readable.
 fn write_a_data_directory() {
     alone(async {
         let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data_of_an_earlier_version");
@@ -289,7 +287,7 @@ fn write_a_data_directory() {
                 std::fs::rename(served.cluster.folder.join(part), folder.join(part)).expect("it was made");
             }
         }
-        let archive = kept().display().to_string();
+        let archive = recorded().display().to_string();
         tar(&["--create", "--gzip", "--sparse", "--hole-detection=raw", "--file", &archive, "."], &into);
         std::fs::remove_dir_all(&into).expect("it was made here");
     });
@@ -298,6 +296,9 @@ fn write_a_data_directory() {
 // A host that refuses what its predecessor acknowledged has lost it.
 #[test]
 fn a_data_directory_of_7ae3f12_serves() {
+    if std::env::var_os("ORDINATE_WRITE_DATA").is_some() {
+        write_a_data_directory();
+    }
     alone(async {
         for arrangement in [SHARDED, REPLICATED, BASELINE] {
             let mut served = arrangement.plan();
@@ -307,7 +308,7 @@ fn a_data_directory_of_7ae3f12_serves() {
                     "--extract",
                     "--gzip",
                     "--file",
-                    &kept().display().to_string(),
+                    &recorded().display().to_string(),
                     &format!("./{}", arrangement.name),
                 ],
                 folder,

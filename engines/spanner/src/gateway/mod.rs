@@ -85,8 +85,8 @@ pub struct TxnGateway {
     /// How far this host's replicas may be read.
     safe: Vec<Timestamp>,
     estimates: Estimates,
-    told_alive_at: Instant,
-    told_below: u64,
+    reported_alive_at: Instant,
+    reported_below: u64,
 }
 
 impl TxnGateway {
@@ -106,8 +106,8 @@ impl TxnGateway {
             passing: BTreeMap::new(),
             safe: vec![Timestamp(0); shards],
             estimates: Estimates::default(),
-            told_alive_at: Instant(0),
-            told_below: 0,
+            reported_alive_at: Instant(0),
+            reported_below: 0,
         }
     }
 
@@ -248,11 +248,11 @@ impl TxnGateway {
     /// Says to the shards that this gateway lives, while it has something there; and what it will not ask for again.
     fn tell_alive(&mut self, cx: &mut Cx<'_, Self>) {
         let below = self.attempts.keys().next().copied().unwrap_or(self.next_attempt);
-        let due = cx.now().since(self.told_alive_at) >= self.parameters.owner_alive_every;
-        if !due || (self.attempts.is_empty() && below == self.told_below) {
+        let due = cx.now().since(self.reported_alive_at) >= self.parameters.owner_alive_every;
+        if !due || (self.attempts.is_empty() && below == self.reported_below) {
             return;
         }
-        (self.told_alive_at, self.told_below) = (cx.now(), below);
+        (self.reported_alive_at, self.reported_below) = (cx.now(), below);
         let (gateway, incarnation, next) = (cx.node(), self.incarnation.number, self.next_attempt);
         let mut open: BTreeMap<ShardId, Vec<u64>> = BTreeMap::new();
         for (&number, attempt) in &self.attempts {

@@ -48,7 +48,7 @@ struct State {
     /// Readers may have been promised timestamps up to this.
     horizon: Timestamp,
     /// The horizon when the leader in force began: all its timestamps are above.
-    floor: Timestamp,
+    assigns_above: Timestamp,
     /// No later change has a timestamp at or below.
     closed: Timestamp,
     /// The highest commit timestamp.
@@ -70,7 +70,7 @@ impl Default for State {
             epoch: 0,
             index: 0,
             horizon: none,
-            floor: none,
+            assigns_above: none,
             closed: none,
             last_commit: none,
             collected: none,
@@ -212,7 +212,7 @@ impl ShardMachine {
         if (ballot, attempt) > (state.ballot, state.attempt) {
             (state.ballot, state.attempt) = (ballot, attempt);
             (state.epoch, state.index) = (state.epoch + 1, 0);
-            state.floor = state.horizon;
+            state.assigns_above = state.horizon;
         }
         let state = &self.state;
         let decision = |(&txn, decision): (&TxnId, &Decision)| OpenDecision {
@@ -226,7 +226,7 @@ impl ShardMachine {
             attempt,
             epoch: state.epoch,
             index: state.index,
-            floor: state.floor,
+            assigns_above: state.assigns_above,
             last_commit: state.last_commit,
             prepared: state.prepared.values().cloned().collect(),
             decisions: state.decisions.iter().map(decision).collect(),
@@ -292,8 +292,12 @@ impl ShardMachine {
 
     /// A timestamp that a leader has assigned: above all that leaders before it may have promised to readers, and that is closed.
     fn check_new(&self, at: Timestamp) {
-        let State { floor, closed, .. } = self.state;
-        kernel::invariant!(TS, at > floor && at > closed, "assigned {at}: floor {floor}, closed {closed}");
+        let State { assigns_above, closed, .. } = self.state;
+        kernel::invariant!(
+            TS,
+            at > assigns_above && at > closed,
+            "assigned {at}: to be above {assigns_above} and {closed}"
+        );
     }
 
     fn refuses(&self, call: Option<CallRef>) -> Option<Fate> {

@@ -162,12 +162,12 @@ kernel::messages! {
             /// The last step applied.
             index: u64,
             /// All its timestamps are above this.
-            floor: Timestamp,
+            assigns_above: Timestamp,
             /// The highest commit timestamp.
             last_commit: Timestamp,
             /// What is prepared.
             prepared: Vec<PreparedTxn>,
-            /// Decisions that participants are still to be told.
+            /// Decisions that participants have not logged yet.
             decisions: Vec<OpenDecision>,
             /// What gateways' attempts have come to.
             owners: Vec<OwnerState>,
@@ -209,7 +209,7 @@ kernel::record! {
 }
 
 kernel::record! {
-    /// A decision that participants are still to be told.
+    /// A decision that participants have not logged yet.
     pub struct OpenDecision {
         /// The transaction.
         txn: TxnId,

@@ -68,7 +68,7 @@ pub(super) struct Active {
     pub(super) fate: Option<Fate>,
     /// Since when it is prepared, and when that was last said; of a coordinator, since when it collects.
     pub(super) prepared_since: Instant,
-    pub(super) told_at: Instant,
+    pub(super) sent_at: Instant,
     /// Taken back from the log by a new leader.
     pub(super) taken_back: bool,
 }
@@ -86,7 +86,7 @@ impl Active {
             votes: Votes::default(),
             fate: None,
             prepared_since: now,
-            told_at: now,
+            sent_at: now,
             taken_back: false,
         }
     }
@@ -107,10 +107,10 @@ impl Active {
     }
 }
 
-/// A decision that participants are told until they have logged it.
+/// A decision that is sent to participants until they have logged it.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct OpenFate {
     pub(super) fate: Fate,
     pub(super) waits_for: BTreeSet<ShardId>,
-    pub(super) told_at: Instant,
+    pub(super) sent_at: Instant,
 }

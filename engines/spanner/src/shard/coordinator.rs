@@ -2,7 +2,7 @@
 //! it tells anybody.
 
 use super::SpannerShard;
-use super::active::{Stage, Told};
+use super::active::{OpenFate, Stage};
 use super::frame::Frame;
 use super::lead::Lead;
 use super::steps::Applied;
@@ -22,7 +22,7 @@ impl Lead {
         cx: &mut Cx<'_, SpannerShard>,
     ) {
         let DidPrepare { txn, by, t_p, t_ee, asks, .. } = *message;
-        if let Some(fate) = self.decisions.get(&txn).map(|told| told.fate) {
+        if let Some(fate) = self.decisions.get(&txn).map(|open| open.fate) {
             // One that is on its way to the log is told from there.
             if !self.owners.is_deciding_unknown(&txn) {
                 self.tell_fate(&txn, by, fate, frame, cx);
@@ -48,7 +48,7 @@ impl Lead {
                 if !self.owners.decides_unknown(&txn) {
                     self.decisions.insert(
                         txn,
-                        Told { fate: Fate::Aborted, waits_for: BTreeSet::from([by]), told_at: cx.now() },
+                        OpenFate { fate: Fate::Aborted, waits_for: BTreeSet::from([by]), sent_at: cx.now() },
                     );
                     let (fate, participants) = (Fate::Aborted, vec![by]);
                     let decide = Decide { txn, call: None, fate, writes: Vec::new(), participants };
@@ -178,7 +178,7 @@ impl Lead {
         self.owners.ended(txn, fate);
         cx.send_durable(txn.gateway, Ended { txn: *txn, shard: frame.shard, fate: ended, t_ee: asked.t_ee });
         if !others.is_empty() {
-            self.decisions.insert(*txn, Told { fate, waits_for: others, told_at: cx.now() });
+            self.decisions.insert(*txn, OpenFate { fate, waits_for: others, sent_at: cx.now() });
             self.tell_decision(txn, frame, cx);
         }
         self.pass(txn, fate, frame, cx);
@@ -187,14 +187,14 @@ impl Lead {
     /// Tells the participants that have not logged it.
     pub(super) fn tell_decision(&mut self, txn: &TxnId, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let host = cx.node().host();
-        let Some(told) = self.decisions.get_mut(txn) else { return };
+        let Some(open) = self.decisions.get_mut(txn) else { return };
         if self.owners.is_deciding_unknown(txn) {
             return;
         }
-        told.told_at = cx.now();
-        for &shard in &told.waits_for {
+        open.sent_at = cx.now();
+        for &shard in &open.waits_for {
             if let Some(role) = frame.directory.role(shard, host) {
-                let (coordinator, fate) = (frame.shard, told.fate);
+                let (coordinator, fate) = (frame.shard, open.fate);
                 cx.send_durable(role, Decided { txn: *txn, coordinator, fate });
             }
         }
@@ -212,8 +212,8 @@ impl Lead {
     pub(super) fn on_did_conclude(&mut self, message: DidConclude) {
         let DidConclude { by, txns, .. } = message;
         for txn in txns {
-            let Some(told) = self.decisions.get_mut(&txn) else { continue };
-            if !told.waits_for.remove(&by) {
+            let Some(open) = self.decisions.get_mut(&txn) else { continue };
+            if !open.waits_for.remove(&by) {
                 continue;
             }
             // It is remembered until the log has that, so that nobody is told otherwise who asks late.
@@ -224,7 +224,7 @@ impl Lead {
     /// The log has it: a decision that nobody waits for any more goes.
     pub(super) fn on_settled(&mut self, txns: &[TxnId]) {
         for txn in txns {
-            if self.decisions.get(txn).is_some_and(|told| told.waits_for.is_empty()) {
+            if self.decisions.get(txn).is_some_and(|open| open.waits_for.is_empty()) {
                 self.decisions.remove(txn);
             }
         }
@@ -240,8 +240,8 @@ impl Lead {
 
     pub(super) fn look_after_decisions(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let (now, after) = (cx.now(), frame.parameters.resend_after);
-        let waits = |told: &Told| !told.waits_for.is_empty() && now.since(told.told_at) >= after;
-        let late = self.decisions.iter().filter(|(_, told)| waits(told));
+        let waits = |open: &OpenFate| !open.waits_for.is_empty() && now.since(open.sent_at) >= after;
+        let late = self.decisions.iter().filter(|(_, open)| waits(open));
         let late: Vec<TxnId> = late.map(|(&txn, _)| txn).collect();
         for txn in late {
             self.tell_decision(&txn, frame, cx);
@@ -250,7 +250,7 @@ impl Lead {
         let stuck = self
             .txns
             .iter()
-            .filter(|(_, active)| active.stage == Stage::Collecting && now.since(active.told_at) >= most);
+            .filter(|(_, active)| active.stage == Stage::Collecting && now.since(active.sent_at) >= most);
         for txn in stuck.map(|(&txn, _)| txn).collect::<Vec<_>>() {
             cx.mark("shard.gave_up_collecting");
             self.abort_undecided(&txn, frame, cx);

@@ -1,7 +1,7 @@
 //! What the leader of a shard knows beside its log: everything here dies with its leadership, and a successor begins from what the
 //! log has.
 
-use super::active::{Active, Stage, Told};
+use super::active::{Active, OpenFate, Stage};
 use super::frame::Frame;
 use super::locks::Locks;
 use super::owners::Owners;
@@ -30,7 +30,7 @@ pub(super) struct Lead {
     begun_at: Instant,
     pub(super) steps: Steps,
     /// All timestamps are above this.
-    floor: Timestamp,
+    assigns_above: Timestamp,
     /// Readers may be promised timestamps up to this: it is in the log of this leader.
     pub(super) horizon: Timestamp,
     pub(super) horizon_asked: Timestamp,
@@ -51,7 +51,7 @@ pub(super) struct Lead {
     /// Those whose turn it may be.
     pub(super) woken: BTreeSet<Priority>,
     pub(super) passing: BTreeSet<(Timestamp, TxnId)>,
-    pub(super) decisions: BTreeMap<TxnId, Told>,
+    pub(super) decisions: BTreeMap<TxnId, OpenFate>,
     pub(super) concluded: BTreeMap<ShardId, Vec<TxnId>>,
     pub(super) settled: BTreeMap<ShardId, Vec<TxnId>>,
     pub(super) owners: Owners,
@@ -67,7 +67,7 @@ impl Lead {
             begun: false,
             begun_at: now,
             steps: Steps::default(),
-            floor: Timestamp(0),
+            assigns_above: Timestamp(0),
             horizon: Timestamp(0),
             horizon_asked: Timestamp(0),
             promised: Timestamp(0),
@@ -137,13 +137,14 @@ impl Lead {
         let now = cx.now();
         (self.begun, self.begun_at) = (true, now);
         self.steps.begin(message.epoch, message.index);
-        self.floor = if planted!(assigns_below_what_was_promised) { Timestamp(0) } else { message.floor };
-        self.horizon = message.floor;
+        self.assigns_above =
+            if planted!(assigns_below_what_was_promised) { Timestamp(0) } else { message.assigns_above };
+        self.horizon = message.assigns_above;
         self.visible_from = message.last_commit;
         self.owners.begin(message.owners, now);
         for OpenDecision { txn, fate, waits_for } in message.decisions {
             let waits_for = waits_for.into_iter().collect();
-            self.decisions.insert(txn, Told { fate, waits_for, told_at: now });
+            self.decisions.insert(txn, OpenFate { fate, waits_for, sent_at: now });
             self.tell_decision(&txn, frame, cx);
         }
         for prepared in message.prepared {
@@ -216,7 +217,7 @@ impl Lead {
 
     /// A timestamp that nobody has assigned here, above everything promised.
     pub(super) fn assign(&mut self, at_least: Timestamp, cx: &Cx<'_, SpannerShard>) -> Timestamp {
-        let known = self.floor.max(self.promised).max(self.assigned);
+        let known = self.assigns_above.max(self.promised).max(self.assigned);
         let at = known.next().max(at_least).max(TrueTime(cx.wall()).latest());
         self.assigned = at;
         at
@@ -224,7 +225,7 @@ impl Lead {
 
     /// Nothing at or below is assigned from now on.
     pub(super) fn promise(&mut self, at: Timestamp) {
-        if !planted!(read_raises_no_floor) {
+        if !planted!(read_promises_nothing) {
             self.promised = self.promised.max(at);
         }
     }

@@ -175,7 +175,7 @@ impl Lead {
         let Some(active) = self.txns.get_mut(txn) else { return };
         let Some(asked) = active.asked.clone() else { return };
         if asked.coordinator == frame.shard && asked.participants.len() > 1 {
-            (active.stage, active.told_at) = (Stage::Collecting, cx.now());
+            (active.stage, active.sent_at) = (Stage::Collecting, cx.now());
             return self.decide_if_all_have_prepared(txn, frame, cx);
         }
         let bytes: usize = asked.writes.iter().map(KeyWrite::size).sum();
@@ -310,7 +310,7 @@ impl Lead {
         let now = cx.now();
         let Some(active) = self.txns.get_mut(txn) else { return };
         let (Stage::Prepared { t_p }, Some(asked)) = (active.stage, &active.asked) else { return };
-        active.told_at = now;
+        active.sent_at = now;
         let asks = active.taken_back || now.since(active.prepared_since) >= frame.parameters.doubt_after;
         let (coordinator, t_ee) = (asked.coordinator, asked.t_ee);
         if let Some(role) = frame.directory.role(coordinator, cx.node().host()) {
@@ -384,7 +384,7 @@ impl Lead {
     pub(super) fn look_after_participants(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let (now, after) = (cx.now(), frame.parameters.resend_after);
         let late = |active: &Active| {
-            matches!(active.stage, Stage::Prepared { .. }) && now.since(active.told_at) >= after
+            matches!(active.stage, Stage::Prepared { .. }) && now.since(active.sent_at) >= after
         };
         let late: Vec<TxnId> = self.txns.iter().filter(|(_, it)| late(it)).map(|(&txn, _)| txn).collect();
         for txn in late {

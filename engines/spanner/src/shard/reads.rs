@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use wire::txn::Timestamp;
 
 /// Readers that are told of the end of one transaction; more ask again.
-const TOLD_MAX: usize = 4_096;
+const NOTIFIED_MAX: usize = 4_096;
 
 impl Lead {
     pub(super) fn on_read_at(
@@ -145,9 +145,9 @@ impl Lead {
             let writes =
                 asked.writes.iter().filter(|write| reading.what.touches(&write.key)).cloned().collect();
             skipped.push(SkippedTxn { txn, t_p, writes });
-            let told = self.reads.skipped.entry(txn).or_default();
-            if told.len() < TOLD_MAX {
-                told.insert(*key);
+            let notified = self.reads.skipped.entry(txn).or_default();
+            if notified.len() < NOTIFIED_MAX {
+                notified.insert(*key);
             }
         }
         if !skipped.is_empty() {
@@ -173,7 +173,11 @@ impl Lead {
         }
         let fate = active.fate.unwrap_or(Fate::Aborted);
         for key in self.reads.skipped.remove(txn).unwrap_or_default() {
-            cx.mark(if fate == Fate::Aborted { "shard.told_an_abort" } else { "shard.told_a_commit" });
+            cx.mark(if fate == Fate::Aborted {
+                "shard.notified_of_an_abort"
+            } else {
+                "shard.notified_of_a_commit"
+            });
             cx.send(key.gateway, SlowReply { id: key.id, shard: frame.shard, txn: *txn, fate });
         }
     }

@@ -14,7 +14,7 @@ use wire::txn::Timestamp;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReplicaReads {
     safe: Timestamp,
-    told: Timestamp,
+    reported: Timestamp,
     waiting: BTreeMap<(Timestamp, NodeId, u64), ReadSet>,
 }
 
@@ -45,8 +45,8 @@ impl SpannerShard {
             let ((at, gateway, id), what) = entry.remove_entry();
             self.questions.push(Asker::Replica { gateway, id }, ValuesAt { at, what });
         }
-        if self.replica.safe > self.replica.told {
-            self.replica.told = self.replica.safe;
+        if self.replica.safe > self.replica.reported {
+            self.replica.reported = self.replica.safe;
             cx.send(self.gateway, ReplicaSafe { shard: self.shard, safe: self.replica.safe });
         }
     }

@@ -132,7 +132,7 @@ impl TxnGateway {
         }
     }
 
-    /// An attempt cannot be committed: it is tried again, or its user is told.
+    /// An attempt cannot be committed: it is tried again, or its user is notified.
     pub(super) fn end_reading(&mut self, number: u64, why: TxnFailure, cx: &mut Cx<'_, Self>) {
         let Some(attempt) = self.attempts.get(&number).cloned() else { return };
         self.release(&attempt, cx);
