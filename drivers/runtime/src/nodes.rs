@@ -81,7 +81,11 @@ impl<N: Node> Nodes<N> {
         self.call(index, |node, situation, effects| node.on_message(from, message, situation, effects));
     }
 
+    /// A timer has run out. Nothing happens if an earlier call of this round has set it again or stopped it: that is not carried out yet.
     pub(crate) fn timer(&mut self, index: NodeIndex, timer: TimerIndex) {
+        if self.slots[index.0].effects.has_changed_timer(timer) {
+            return;
+        }
         self.touch(index);
         self.call(index, |node, situation, effects| node.on_timer(timer, situation, effects));
     }

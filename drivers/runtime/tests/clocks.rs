@@ -20,10 +20,10 @@ kernel::messages! {
 kernel::timers! {
     /// The ticker's timers.
     pub enum TickerTimer {
+        /// Set once. Of two that run out at one moment it comes first.
+        End,
         /// Set again and again.
         Fine,
-        /// Set once.
-        End,
     }
 }
 
@@ -41,7 +41,7 @@ pub struct Ticking;
 
 impl Family for Ticking {
     type Message = Message;
-    /// How often, in microseconds, to tick for 10 ms; none: how the clock stands.
+    /// How often, in microseconds, to tick for 10 ms; none: how often it has ticked, and the clock.
     type Request = Option<u64>;
     /// How often it ticked, and the clock.
     type Response = (u64, Wall);
@@ -67,7 +67,7 @@ impl Role for Ticker {
     fn on_message(&mut self, _from: NodeId, TickerIn::Nothing(_): TickerIn, _cx: &mut Cx<'_, Self>) {}
 
     fn on_request(&mut self, id: RequestId, every: Option<u64>, cx: &mut Cx<'_, Self>) {
-        let Some(every) = every else { return cx.respond(id, (0, cx.wall())) };
+        let Some(every) = every else { return cx.respond(id, (self.ticks, cx.wall())) };
         (self.asked, self.every, self.ticks) = (Some(id), Duration::from_micros(every), 0);
         cx.set_timer(TickerTimer::End, Duration::from_millis(10));
         cx.set_timer(TickerTimer::Fine, self.every);
@@ -116,6 +116,16 @@ fn timers_of_less_than_a_millisecond_are_that_and_end() {
     std::thread::sleep(Duration::from_millis(200));
     let rounds = handle.metrics().wait(LIMIT).expect("it runs").bursts - before;
     assert!(rounds < 20, "{rounds} rounds with nothing to do");
+    host.stop().expect("it stops in peace");
+}
+
+// A timer that fires although it was stopped makes a leader of a host that has just heard of one, and ticks for ever.
+#[test]
+fn a_timer_that_is_stopped_at_the_moment_it_runs_out_does_not_fire() {
+    let host = Host::start(HostConfig::new("test", "a"), ticker, vec![]).expect("it starts");
+    let ticks = |every| host.handle().request(TICKER, every).wait(LIMIT).expect("it runs").0;
+    assert_eq!(ticks(Some(10_000)), 0, "the end comes first, and stops it");
+    assert_eq!(ticks(None), 0, "it came after it was stopped");
     host.stop().expect("it stops in peace");
 }
 

@@ -113,6 +113,13 @@ impl<F: Family> Effects<F> {
         self.effects.is_empty() && self.record_ends.is_empty()
     }
 
+    /// True if the timer was set or stopped since the last drain.
+    pub fn has_changed_timer(&self, timer: TimerIndex) -> bool {
+        self.effects.iter().any(|effect| {
+            matches!(effect, Effect::SetTimer { timer: changed, .. } | Effect::StopTimer { timer: changed } if *changed == timer)
+        })
+    }
+
     /// The records appended since the last drain, in order.
     pub fn records(&self) -> impl Iterator<Item = Journaled<'_>> {
         let first = self.next.0 - self.record_ends.len() as u64;
