@@ -136,6 +136,11 @@ impl ShardMachine {
         self.versions.count()
     }
 
+    /// Bytes of their keys and values.
+    pub fn bytes(&self) -> usize {
+        self.versions.bytes()
+    }
+
     /// The versions of a key that are retained, oldest first.
     pub fn history(&self, key: &[u8]) -> &[KeyVersion] {
         self.versions.history(key).unwrap_or_default()
@@ -181,6 +186,11 @@ impl ShardMachine {
     /// Readers may have been promised timestamps up to this.
     pub fn horizon(&self) -> Timestamp {
         self.state.horizon
+    }
+
+    /// The highest commit timestamp.
+    pub fn last_commit(&self) -> Timestamp {
+        self.state.last_commit
     }
 
     /// Nobody reads below.

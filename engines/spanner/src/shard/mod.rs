@@ -19,6 +19,9 @@ mod reading;
 mod reads;
 mod replica;
 mod steps;
+mod view;
+
+pub use view::TxnInProgress;
 
 use crate::directory::Directory;
 use crate::messages::shard::ShardIn;

@@ -25,6 +25,7 @@ use crate::cluster::agreement::FIXED;
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use crate::host::StartError;
 use ::kafka::node_of;
+use axum::http::Method;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use kafka::{Directory, Kafka};
@@ -51,7 +52,9 @@ pub const LISTED: Listed = Listed {
     routes,
     reads: Some(LargeReads {
         max: READS_MAX,
-        includes: |path| path.starts_with("/v1/log/") && !path.ends_with("/tail"),
+        includes: |method, path| {
+            *method == Method::GET && path.starts_with("/v1/log/") && !path.ends_with("/tail")
+        },
     }),
     owner,
 };
