@@ -19,7 +19,7 @@ pub enum TxnError {
         id: CallKey,
     },
     /// No host was reached. Nothing was executed.
-    #[error("{0}; nothing was executed")]
+    #[error("no host was reached, and nothing was executed: {0}")]
     Unreached(CallError),
     /// All attempts were aborted in favour of older transactions, or for want of a leader.
     #[error("{attempts} attempts within {within:?}, the last one: {last}; nothing was executed")]

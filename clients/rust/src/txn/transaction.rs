@@ -49,20 +49,30 @@ impl Transaction {
         Ok(rows.into_iter().next().and_then(|row| row.value))
     }
 
-    /// Keys as they were before this transaction's own writes.
+    /// What keys hold. Those that this transaction has written have the version 0.
     pub async fn rows<K: Into<Vec<u8>>>(
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Result<Vec<KeyRow>, TxnError> {
         let keys = keys.into_iter().map(|key| Bytes::from(key.into())).collect();
-        Ok(self.read(keys, Vec::new()).await?.0)
+        let (mut rows, _) = self.read(keys, Vec::new()).await?;
+        let writes = &self.state().writes;
+        for row in &mut rows {
+            if let Some(written) = writes.get(&row.key) {
+                (row.value, row.version) = (written.clone(), Timestamp(0));
+            }
+        }
+        Ok(rows)
     }
 
-    /// The keys that begin so, `limit` at most, as they were before this transaction's own writes. Nobody adds one before it ends.
+    /// The keys that begin so, `limit` at most. Nobody adds or removes one before this transaction ends. Its own writes are in
+    /// there, with the version 0.
     pub async fn scan(&self, prefix: impl Into<Vec<u8>>, limit: u32) -> Result<ScannedRows, TxnError> {
         let range = KeyRange::with_prefix(prefix.into().into());
-        let (_, scans) = self.read(Vec::new(), vec![KeyScan { range, limit }]).await?;
-        scans.into_iter().next().ok_or_else(unreadable)
+        let scan = KeyScan { range, limit };
+        let (_, scans) = self.read(Vec::new(), vec![scan.clone()]).await?;
+        let found = scans.into_iter().next().ok_or_else(unreadable)?;
+        Ok(with_own_writes(&scan, found, &self.state().writes))
     }
 
     /// Sets a key when it commits.
@@ -107,14 +117,14 @@ impl Transaction {
         writes.into_iter().map(|(key, value)| KeyWrite { key, value }).collect()
     }
 
-    /// Not answered, so nobody waits.
-    async fn give_up(&self) {
+    /// Gives it up: nothing is written. Not answered, so nobody waits.
+    pub fn abort(&self) {
         let given_up = GiveUp { txn: self.number };
         drop(self.client.calls.call(given_up.into(), Duration::ZERO));
     }
 
-    /// The commit timestamp.
-    async fn commit(&self) -> Result<Timestamp, TxnError> {
+    /// Commits what was written; the commit timestamp. For transactions of [`TxnClient::begin_transaction`].
+    pub async fn commit(&self) -> Result<Timestamp, TxnError> {
         if let Some(why) = self.state().ended {
             return Err(TxnError::Failed(why));
         }
@@ -123,7 +133,7 @@ impl Transaction {
         let call: TxnCall = Commit { id: 0, txn, key: Some(key), acknowledged, writes }.into();
         if let Some(fault) = call.fault() {
             self.client.commit_answered(key);
-            self.give_up().await;
+            self.abort();
             return Err(TxnError::Fault(fault));
         }
         match self.client.calls.call(call, self.client.timeout).await {
@@ -156,7 +166,52 @@ impl Transaction {
     }
 }
 
+/// What a scan found, and what the transaction itself has written there.
+fn with_own_writes(
+    scan: &KeyScan,
+    found: ScannedRows,
+    writes: &BTreeMap<Bytes, Option<Bytes>>,
+) -> ScannedRows {
+    let ScannedRows { rows, mut next } = found;
+    let mut rows: BTreeMap<Bytes, KeyRow> = rows.into_iter().map(|row| (row.key.clone(), row)).collect();
+    // Behind where the scan has stopped there may be keys that it has not found.
+    let seen = |key: &Bytes| scan.range.contains(key) && next.as_ref().is_none_or(|next| key < next);
+    for (key, value) in writes.iter().filter(|(key, _)| seen(key)) {
+        match value {
+            Some(value) => {
+                let row = KeyRow { key: key.clone(), value: Some(value.clone()), version: Timestamp(0) };
+                rows.insert(key.clone(), row);
+            }
+            None => {
+                rows.remove(key);
+            }
+        }
+    }
+    if let Some(first_left_out) = rows.keys().nth(scan.limit as usize).cloned() {
+        rows.split_off(&first_left_out);
+        next = Some(first_left_out);
+    }
+    ScannedRows { rows: rows.into_values().collect(), next }
+}
+
 impl TxnClient {
+    /// Begins one attempt, with the priority of the first if there was one. An attempt that is aborted is not made again: see
+    /// [`TxnClient::transaction`].
+    pub async fn begin_transaction(&self) -> Result<Transaction, TxnError> {
+        self.attempt(None).await.map(|(attempt, _)| attempt)
+    }
+
+    async fn attempt(&self, priority: Option<Timestamp>) -> Result<(Transaction, Timestamp), TxnError> {
+        let token = self.token();
+        match self.call(Begin { id: 0, token, priority }).await? {
+            TxnReply::Begun(begun) => {
+                let attempt = Transaction { client: self.clone(), number: begun.id, state: Arc::default() };
+                Ok((attempt, begun.priority))
+            }
+            _ => Err(unreadable()),
+        }
+    }
+
     /// Runs `body` in a transaction and commits what it wrote. An attempt that was aborted is made again, with the priority of the
     /// first, so that it is not always the younger one; `body` is called anew for each. If `body` fails, nothing is written.
     pub async fn transaction<T, E: From<TxnError>>(
@@ -167,13 +222,8 @@ impl TxnClient {
         let (mut priority, mut attempts) = (None, 0);
         loop {
             attempts += 1;
-            let token = self.token();
-            let (number, begun) = match self.call(Begin { id: 0, token, priority }).await? {
-                TxnReply::Begun(begun) => (begun.id, begun.priority),
-                _ => return Err(unreadable().into()),
-            };
+            let (attempt, begun) = self.attempt(priority).await?;
             priority = priority.or(Some(begun));
-            let attempt = Transaction { client: self.clone(), number, state: Arc::default() };
             let done = body(attempt.clone()).await;
             let ended = attempt.state().ended;
             let aborted = match (done, ended) {
@@ -183,7 +233,7 @@ impl TxnClient {
                     Err(error) => return Err(error.into()),
                 },
                 (Err(error), None) => {
-                    attempt.give_up().await;
+                    attempt.abort();
                     return Err(error);
                 }
                 (Ok(_) | Err(_), Some(why)) => why,
@@ -195,5 +245,36 @@ impl TxnClient {
             }
             tokio::time::sleep(pause).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A transaction that does not see its own writes reads back what it has just replaced.
+    #[test]
+    fn scans_see_own_writes_up_to_where_they_have_stopped() {
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let row = |key| KeyRow { key: bytes(key), value: Some(bytes("old")), version: Timestamp(7) };
+        let scan = |limit| KeyScan { range: KeyRange::with_prefix(bytes("p/")), limit };
+        let writes = BTreeMap::from([
+            (bytes("a"), Some(bytes("new"))),
+            (bytes("p/a"), Some(bytes("new"))),
+            (bytes("p/b"), None),
+            (bytes("p/z"), Some(bytes("new"))),
+        ]);
+        let found = |rows: &[&'static str], next: Option<&'static str>| ScannedRows {
+            rows: rows.iter().map(|key| row(key)).collect(),
+            next: next.map(bytes),
+        };
+        let seen = |limit, found| {
+            let seen = with_own_writes(&scan(limit), found, &writes);
+            (seen.rows.into_iter().map(|row| row.key).collect::<Vec<_>>(), seen.next)
+        };
+        let all = [bytes("p/a"), bytes("p/c"), bytes("p/z")];
+        assert_eq!(seen(9, found(&["p/b", "p/c"], None)), (all.to_vec(), None));
+        assert_eq!(seen(2, found(&["p/b", "p/c"], None)), (all[..2].to_vec(), Some(bytes("p/z"))));
+        assert_eq!(seen(2, found(&["p/b", "p/c"], Some("p/d"))), (all[..2].to_vec(), Some(bytes("p/d"))));
     }
 }
