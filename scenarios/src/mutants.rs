@@ -199,7 +199,7 @@ pub static MUTANTS: &[Mutant] = &[
     spanner(&::spanner::planted::assigns_below_what_was_promised, &["SNAP", "TS"]),
     spanner(&::spanner::planted::deposed_leader_serves_beyond_its_horizon, &["SNAP", "SSER", "RSS", "FENCE"]),
     spanner(&::spanner::planted::commit_in_flight_not_counted, &["SNAP", "SSER", "RSS"]),
-    spanner(&::spanner::planted::decision_told_before_durable, &["DUR", "ATOMIC"]),
+    spanner(&::spanner::planted::decision_sent_before_durable, &["DUR", "ATOMIC"]),
     spanner(&::spanner::planted::unknown_called_aborted_unlogged, &["DUR", "ATOMIC"]),
     spanner(&::spanner::planted::decision_forgotten_early, &["ATOMIC", "DUR", "LIVE", "CONV"]),
     spanner(&::spanner::planted::lock_epoch_not_checked, &["SSER", "RSS", "SNAP"]),
