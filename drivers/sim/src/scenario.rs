@@ -30,7 +30,7 @@ pub enum Core {
     Excused(String),
 }
 
-/// A protocol under test. One value lives through one run.
+/// A protocol under test. One value lasts for one run.
 ///
 /// **Contract.** A scenario is as deterministic as the nodes it builds: it draws only from what it is handed. It
 /// reports a violation by panicking with the invariant's id before the first colon (see [`kernel::invariant!`]), in

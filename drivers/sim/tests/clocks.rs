@@ -198,7 +198,7 @@ fn a_clock_that_lies_is_fenced_within_a_second_and_is_back_afterwards() {
     }
 }
 
-// A host that nobody reaches cannot be told; one that is told must not forget it because the others are away.
+// A host that nobody reaches cannot be notified; one that is notified must not forget it because the others are away.
 #[test]
 fn who_was_fenced_stays_so_while_nobody_reaches_it() {
     let cut = Blow::Partition { cut: NetworkPartition::Both { side: HostMask::of(1) } };

@@ -56,7 +56,7 @@ kernel::record! {
         promised: Ballot,
         /// What it has accepted for the next one.
         accepted: Option<Vote>,
-        /// Its life.
+        /// Its incarnation.
         journal: Option<JournalId>,
     }
 }
@@ -77,7 +77,7 @@ pub struct Auxiliary {
     widths: Vec<usize>,
     parameters: Parameters,
     state: AuxiliaryRecord,
-    /// When each life of a server, sequencer or auxiliary was heard last.
+    /// When each incarnation of a server, sequencer or auxiliary was heard last.
     heard: BTreeMap<(NodeId, JournalId), Instant>,
     /// What storage servers said last of themselves.
     statuses: BTreeMap<NodeId, StorageStatus>,
@@ -198,7 +198,7 @@ impl Auxiliary {
         (self.parameters.suspect_after * self.patience.factor()).min(longest)
     }
 
-    /// The life of a node that was heard last, unless that was long ago.
+    /// The incarnation of a node that was heard last, unless that was long ago.
     fn journal_of(&self, node: NodeId, now: Instant) -> Option<JournalId> {
         let journals = self.heard.range((node, JournalId(0))..=(node, JournalId(u64::MAX)));
         let (&(_, journal), &at) = journals.max_by_key(|(_, at)| **at)?;
@@ -234,7 +234,7 @@ impl Auxiliary {
         self.heard.extend(serving.map(|lived| ((lived.node, lived.journal), now)));
     }
 
-    /// Tells everybody who serves what was just decided.
+    /// Reports to everybody who serves what was just decided.
     fn announce(&self, cx: &mut Cx<'_, Self>) {
         let projection = &self.state.installed;
         for peer in self.others(cx.node()) {
@@ -378,7 +378,7 @@ impl Auxiliary {
             let everybody = self.state.installed.servers().chain(self.peers.iter().copied());
             return everybody.chain([self.state.installed.sequencer]).all(|node| !self.is_silent(node, now));
         }
-        // Another life's ballots are not to be used again, and its votes are not this one's.
+        // Another incarnation's ballots are not to be used again, and its votes are not this one's.
         self.has_vote(me, self.state.journal) && (self.sees_trouble(now) || self.can_heal(now))
     }
 
@@ -413,7 +413,7 @@ impl Auxiliary {
     }
 }
 
-/// A life that was not heard for so many times as long as a silent one is suspected is forgotten.
+/// An incarnation that was not heard for so many times as long as a silent one is suspected is forgotten.
 const FORGET: u32 = 10;
 
 impl Role for Auxiliary {

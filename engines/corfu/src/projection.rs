@@ -34,7 +34,7 @@ kernel::record! {
     pub struct Data {
         /// The client.
         writer: NodeId,
-        /// The client's name for it, of which no life of the client has two.
+        /// The client's name for it, of which no incarnation of the client has two.
         tag: u64,
         /// The bytes.
         body: Bytes,
@@ -88,7 +88,7 @@ pub struct Projection {
     pub journals: Vec<NodeJournal>,
 }
 
-/// Stands where projections without lives have their epoch.
+/// Stands where projections without incarnations have their epoch.
 const WITH_JOURNALS: Epoch = Epoch(0);
 
 impl Encode for Projection {

@@ -11,7 +11,7 @@ kernel::planted_bugs! {
     missing_blob_taken_as_archived = "C25",
     /// What is watched is forgotten when a node goes to another shard.
     watches_lost_in_resharding = "K15",
-    /// A shard tells nobody that it has handed over, and answers reads of what it had.
+    /// A shard notifies nobody that it has handed over, and answers reads of what it had.
     resharding_not_announced = "K16",
     /// A proxy answers a sealing before its log has it.
     seal_answered_early = "M01",

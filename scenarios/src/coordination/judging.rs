@@ -23,7 +23,7 @@ impl CoordinationScenario {
         );
     }
 
-    /// Nobody believes for long that a session lives which is over: its user may hold a lock that is another's by now.
+    /// Nobody believes for long that a session is open which is over: its user may hold a lock that is another's by now.
     pub(super) fn check_pong(&self, number: usize, pinged_at: u64) {
         let Some(session) = &self.users[number].session else { return };
         let over_at = self.servers.over_at(session.id);

@@ -1,4 +1,4 @@
-//! A user that only pings stays with a host that is cut off from all others: its gateway must not say for long that the session lives.
+//! A user that only pings stays with a host that is cut off from all others: its gateway must not say for long that the session is open.
 
 use super::{CoordinationScenario, Seat, nanos};
 use sim::Control;

@@ -162,7 +162,7 @@ impl Changes {
         control.alarm(ASK_EVERY, self.token);
     }
 
-    /// Tells the hosts who are wanted, each when it happens to be up, and asks whether they have followed.
+    /// Sends the hosts the list of who are wanted, each when it happens to be up, and asks whether they have followed.
     pub(crate) fn ask_whether_settled<N>(&mut self, control: &mut Control<'_, N>)
     where
         N: Node,

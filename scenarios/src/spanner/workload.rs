@@ -39,7 +39,7 @@ impl Sessions {
         self.sessions.entry(client).or_default()
     }
 
-    /// At times another user tells this one what it has seen: who tells whom, and which message that is.
+    /// At times another user sends this one what it has seen: who sends to whom, and which message that is.
     pub(super) fn exchange(&mut self, client: u16, rng: &mut Rng) -> Option<Message> {
         let others: Vec<u16> = self.sessions.keys().copied().filter(|it| *it != client).collect();
         if !rng.chance(0.2) {

@@ -304,7 +304,7 @@ int close(int fd) {
 }
 
 __attribute__((destructor)) static void end(void) {
-    if (getenv("SHIM_TELL")) {
+    if (getenv("SHIM_REPORT")) {
         fprintf(stderr, "shim: %lu writes held, %lu leaked, %lu of them torn\n", held_count, leaked_count, torn_count);
     }
 }

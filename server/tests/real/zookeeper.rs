@@ -19,7 +19,7 @@ pub async fn cluster(limits: &str) -> (Cluster, Vec<SocketAddr>) {
     Cluster::serving("ZOOKEEPER", 3, &format!("{COORDINATION}\n{limits}")).await
 }
 
-/// One who does nothing wrong: its session lives through everything, and its writes are answered.
+/// One who does nothing wrong: its session outlasts everything, and its writes are answered.
 struct Bystander {
     raw: Raw,
     written: i32,
@@ -37,7 +37,7 @@ impl Bystander {
     fn goes_on(&mut self, path: &str) {
         let began = Instant::now();
         let body = set_version_body(path, b"x", self.written);
-        let reply = self.raw.call(op::SET_DATA, &body).expect("its connection lives");
+        let reply = self.raw.call(op::SET_DATA, &body).expect("its connection is open");
         assert_eq!(reply.error, 0, "its node is there, in the version that it wrote");
         self.written += 1;
         self.longest = self.longest.max(began.elapsed());

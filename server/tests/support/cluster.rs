@@ -282,7 +282,7 @@ impl Cluster {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {process}");
     }
 
-    /// True while the process of a host lives.
+    /// True while the process of a host runs.
     pub fn is_alive(&mut self, host: usize) -> bool {
         self.hosts[host].child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }

@@ -1,12 +1,12 @@
-//! Which shard a znode lives in.
+//! Which shard a znode is in.
 
 use crate::wire::{JuteInput, Restore, Update, WriteHead, WriteOperation, is_sequential, op, parent_of};
 use mason::Space;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Where paths live: by a hash of the path; a node with a sequential name lives with its parent, so that creating it
+/// Where paths are: by a hash of the path; a node with a sequential name is in its parent's shard, so that creating it
 /// concerns one shard, whatever number it gets. With so many
-/// levels spread, a deeper node lives with its ancestor at that level: a create there, and a multi below one such ancestor,
+/// levels spread, a deeper node is in the shard of its ancestor at that level: a create there, and a multi below one such ancestor,
 /// concern one shard.
 ///
 /// Over one shard more, a path stays where it is or goes to the new one: what it gets is all that moves (jump consistent hashing:
@@ -69,7 +69,7 @@ impl Placement {
         self.shards
     }
 
-    /// Where a path lives; any text has a place.
+    /// Where a path is; any text has a shard.
     pub fn space_of(&self, path: &str) -> Space {
         if self.shards == 1 {
             return Space(0);
@@ -81,7 +81,7 @@ impl Placement {
         Space(jump(xxh3_64(path.as_bytes()), self.shards))
     }
 
-    /// The ancestor with which a node lives that is below the levels that are spread.
+    /// The ancestor in whose shard a node is that is below the levels that are spread.
     fn placed_ancestor<'a>(&self, path: &'a str) -> Option<&'a str> {
         if self.levels == 0 {
             return None;

@@ -7,7 +7,7 @@ kernel::planted_bugs! {
     answer_overtakes_event = "K04",
     /// Versions are compared where a write is accepted, and no more where it is executed.
     version_not_checked_at_execution = "K05",
-    /// A node that lives in another shard than its parent is made without the parent's half.
+    /// A node that is in another shard than its parent is made without the parent's half.
     parent_half_of_create_missing = "K06",
     /// Sequential names are counted by the children that are there, and not by the parent's own counter.
     sequential_names_by_child_count = "K07",

@@ -31,7 +31,7 @@ kernel::record! {
         log: String,
         /// When the log was made, in milliseconds since 1970; 0 if that was before logs remembered it.
         created_ms: u64,
-        /// The space where it lives.
+        /// The space where it is.
         space: u16,
         /// Its number there: no other log of the space has had it.
         number: u64,
@@ -64,7 +64,7 @@ pub enum ArchivedError {
 pub struct LogIncarnation {
     /// When it was made, in milliseconds since 1970.
     pub created_ms: u64,
-    /// The space where it lives.
+    /// The space where it is.
     pub space: u16,
     /// Its number there.
     pub number: u64,
@@ -204,7 +204,7 @@ mod tests {
 
     // An archive that hands out what was not written is worse than none.
     #[test]
-    fn what_was_archived_reads_back_and_damage_is_told() {
+    fn what_was_archived_reads_back_and_damage_is_reported() {
         let (segment, whole) = object();
         let (read, rows) = ArchivedSegment::read(&whole).expect("it is sound");
         assert_eq!((&read, Rows::count(&rows)), (&segment, Some(3)));

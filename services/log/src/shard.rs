@@ -79,7 +79,7 @@ pub struct Logs {
     producers: Producers,
     groups: Groups,
     digest: u64,
-    /// Who is told when something is appended; this server's own.
+    /// Who is notified when something is appended; this server's own.
     watchers: BTreeMap<String, BTreeSet<NodeId>>,
     writing: VecDeque<Item>,
     installing: Option<String>,
@@ -166,7 +166,7 @@ impl Logs {
         log.and_then(|log| log.part(id.first)).or_else(|| self.storage.retired.part(id))
     }
 
-    fn lives_here(&self, name: &str) -> bool {
+    fn is_here(&self, name: &str) -> bool {
         space_of(name, self.spaces) == self.space
     }
 
@@ -174,9 +174,9 @@ impl Logs {
         self.logs.get(&part.name).map_or((Why::NoSuchLog as u8, 0), |log| log.place(part.expect))
     }
 
-    /// Where each part that lives here would go.
+    /// Where each part that is here would go.
     fn places(&self, append: &Append) -> Vec<(u8, u64)> {
-        append.parts.iter().filter(|part| self.lives_here(&part.name)).map(|part| self.place(part)).collect()
+        append.parts.iter().filter(|part| self.is_here(&part.name)).map(|part| self.place(part)).collect()
     }
 
     fn append(

@@ -335,7 +335,7 @@ fn snapshots_name_what_is_stored_and_carry_the_rest() {
 #[test]
 fn a_log_made_again_has_other_segments() {
     let mut one = One::within(tiny());
-    for (turn, word) in ["first life, first entry", "second life, first entry"].into_iter().enumerate() {
+    for (turn, word) in ["first log, first entry", "second log, first entry"].into_iter().enumerate() {
         one.create("a", 0);
         for _ in 0..9 {
             one.ask(&append("a", &[word.as_bytes()]));

@@ -168,19 +168,19 @@ impl<S: Scenario> Run<S> {
         match event {
             Event::Deliver { packet } => self.deliver(packet, scenario),
             Event::Timer { host, seat, timer, incarnation } => {
-                if self.lives(host, incarnation) && {
+                if self.is_running(host, incarnation) && {
                     self.hosts[usize::from(host)].timer(usize::from(seat), TimerIndex(timer), &mut self.out)
                 } {
                     self.burst(host, scenario);
                 }
             }
             Event::Wake { host, incarnation } => {
-                if self.lives(host, incarnation) && self.hosts[usize::from(host)].woken(&mut self.out) {
+                if self.is_running(host, incarnation) && self.hosts[usize::from(host)].woken(&mut self.out) {
                     self.burst(host, scenario);
                 }
             }
             Event::Synced { host, incarnation } => {
-                if self.lives(host, incarnation) {
+                if self.is_running(host, incarnation) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].synced(&mut self.out);
                     self.notify_facts(scenario);
@@ -191,7 +191,7 @@ impl<S: Scenario> Run<S> {
                 }
             }
             Event::Blob { host, ticket, incarnation } => {
-                if self.lives(host, incarnation) {
+                if self.is_running(host, incarnation) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].blob_done(ticket, &mut self.out);
                     self.strike_triggered(scenario);
@@ -226,7 +226,7 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    fn lives(&self, host: HostIndex, incarnation: u32) -> bool {
+    fn is_running(&self, host: HostIndex, incarnation: u32) -> bool {
         let host = &self.hosts[usize::from(host)];
         host.status == Status::Up && host.incarnation == incarnation
     }
@@ -341,7 +341,7 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    /// Tells the scenario that requests of a host that went down will not be answered.
+    /// Notifies the scenario that requests of a host that went down will not be answered.
     pub(crate) fn lose_requests(&mut self, index: HostIndex, scenario: &mut S) {
         let host = self.hosts[usize::from(index)].id;
         let lost: Vec<_> = self

@@ -13,7 +13,7 @@ pub(super) struct Change {
     /// The epoch to come.
     epoch: Epoch,
     began: Instant,
-    /// Servers that serve no epoch before it any more, how far they are written (the slow check), and their lives.
+    /// Servers that serve no epoch before it any more, how far they are written (the slow check), and their incarnations.
     sealed: BTreeMap<NodeId, (LogPosition, JournalId)>,
     stage: Stage,
 }
@@ -226,7 +226,8 @@ impl Auxiliary {
         if installed.is_born() && self.peers.iter().any(has_votes_again) {
             cx.mark("auxiliary.gave_votes_back");
         }
-        // Kept before anybody hears of it: another life must not use it again. Where nobody knows of lives yet, chance has to do.
+        // Durable before anybody hears of it: another incarnation must not use it again. Where nobody knows of incarnations yet, chance has
+        // to do.
         let lowest = self.state.promised.above(cx.node());
         let ballot = match installed.is_born() {
             true => lowest,

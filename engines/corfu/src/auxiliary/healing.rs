@@ -45,7 +45,7 @@ impl Auxiliary {
         self.state.installed.chains.get(chain).is_some_and(|servers| servers.len() < width)
     }
 
-    /// Tells a storage server who serves, and what to copy if it does not.
+    /// Reports to a storage server who serves, and what to copy if it does not.
     pub(super) fn notify(&self, server: NodeId, cx: &mut Cx<'_, Self>) {
         if self.state.installed.is_born() {
             let chain = self.candidates.iter().position(|chain| chain.contains(&server));
@@ -54,7 +54,7 @@ impl Auxiliary {
         }
     }
 
-    /// Servers that may be let into a chain behind `source`, and their lives.
+    /// Servers that may be let into a chain behind `source`, and their incarnations.
     pub(super) fn ready(&self, chain: usize, source: NodeId, now: Instant) -> Vec<(NodeId, JournalId)> {
         let installed = &self.state.installed;
         let present = installed.chains.get(chain).map_or(0, Vec::len);

@@ -129,7 +129,7 @@ fn a_sequencer_serves_an_epoch_in_one_run() {
     next_run.hear(auxiliary, Begin { epoch: E1, first: P0, journal: Some(journal_of(at)) });
     assert!(
         sent(&next_run.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
-        "begun in another life"
+        "begun in another incarnation"
     );
     let did = next_run.hear(auxiliary, sequencer::Ping {});
     let pong = auxiliary::SequencerPong { began: E1, serves: false, journal: Some(journal_of(at)) };

@@ -1,4 +1,4 @@
-//! What a client of Mason is told: a gateway that serves many users of the service on one host.
+//! What a client of Mason is sent: a gateway that serves many users of the service on one host.
 //!
 //! A gateway is a role of the service. It sends [`crate::proxy::Submit`] and [`crate::proxy::Barrier`] to the proxy nodes of its
 //! own host (which pass them on to their group's leader), and [`crate::shard::Read`] to one server of each shard.
@@ -60,8 +60,8 @@ kernel::messages! {
             /// The service's words.
             body: Bytes,
         },
-        /// From a shard's server: it has executed every operation of its space with a global sequence number up to `through`, and what there was
-        /// to notify of them came before.
+        /// From a shard's server: it has executed every operation of its space with a global sequence number up to `through`, and what
+        /// there was to notify of them came before.
         3 => Progress {
             /// The shard.
             space: Space,
@@ -93,7 +93,7 @@ kernel::messages! {
             /// has not passed.
             layout: Option<Layout>,
         },
-        /// From a group: the stub has something to tell.
+        /// From a group: the stub has something to report.
         6 => GroupNotice {
             /// The group.
             group: Group,
@@ -118,7 +118,7 @@ kernel::messages! {
             /// How many groups are in use, as the group's log has it.
             layout: Layout,
         },
-        /// From a shard's server: what it tells and answers from here on is of this shard map.
+        /// From a shard's server: what it reports and answers from here on is of this shard map.
         12 => UsesShardMap {
             /// The shard.
             space: Space,

@@ -37,7 +37,7 @@ kernel::messages! {
             /// The operations.
             operations: Vec<Operation>,
         },
-        /// From a gateway of this host: tell me when this host's shards know of all that any log holds now.
+        /// From a gateway of this host: notify me when this host's shards know of all that any log holds now.
         2 => Barrier {
             /// Names the question.
             id: u64,

@@ -21,7 +21,7 @@
 //! one finds everything sealed that was numbered by the old shard map, and has one operation of all shards logged, at which they hand
 //! over, before anything is numbered by the new one.
 //!
-//! Everything between groups goes through the hosts, each of which has replicas of all logs: they tell the host's proxies of every
+//! Everything between groups goes through the hosts, each of which has replicas of all logs: they notify the host's proxies of every
 //! group where their own stands, and the leading one acts on it.
 
 use super::entry::{Entry, StubPage};

@@ -35,7 +35,7 @@ pub(super) struct Recovery {
     sealed: BTreeSet<Group>,
     /// Which groups are in use: as this host knows at first, then as the first group's log had it when it was sealed.
     layout: Layout,
-    /// Tells this attempt from an earlier incarnation's, and from others'.
+    /// Distinguishes this attempt from an earlier incarnation's, and from others'.
     attempt: u64,
     view: View,
     gsn: Gsn,
@@ -78,8 +78,8 @@ impl Sequencer {
         if let Some(handed) = handed.filter(|_| group == FIRST) {
             recovery.handed = handed;
         }
-        let told = layout.filter(|layout| group == FIRST && layout.version > recovery.layout.version);
-        if let Some(layout) = told.filter(|_| !planted!(added_groups_not_waited_for)) {
+        let reported = layout.filter(|layout| group == FIRST && layout.version > recovery.layout.version);
+        if let Some(layout) = reported.filter(|_| !planted!(added_groups_not_waited_for)) {
             cx.mark("sequencer.learned_of_a_layout_from_a_seal");
             recovery.layout = layout;
         }

@@ -195,10 +195,10 @@ impl<S: Shard> ShardServer<S> {
         Gsn(self.covered.0.saturating_sub(1)).max(self.executed)
     }
 
-    pub(super) fn tell_progress(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn report_progress(&mut self, cx: &mut Cx<'_, Self>) {
         let through = self.progress();
-        if through > self.told {
-            self.told = through;
+        if through > self.reported {
+            self.reported = through;
             for &observer in &self.observers {
                 cx.send(observer, Progress { space: self.space, through });
             }
@@ -244,7 +244,8 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    /// An answer that is larger than its reader has room for is not copied, and not made where its size is known: the reader asks again when it has.
+    /// An answer that is larger than its reader has room for is not copied, and not made where its size is known: the reader asks again
+    /// when it has.
     fn answer(&mut self, waiting: Waiting, cx: &mut Cx<'_, Self>) {
         let Waiting { reader, reads, limits, .. } = waiting;
         let (mut answers, mut withheld) = (Vec::with_capacity(reads.len()), Vec::new());

@@ -1,4 +1,4 @@
-//! The exchange of inputs: what the participants of an operation tell one another.
+//! The exchange of inputs: what the participants of an operation send one another.
 //!
 //! Most say one thing to all others. At a resharding (see [`super::resharding`]) every one has parts of its state for each of the
 //! others; they are asked for in pages. Inputs are kept, in snapshots too, until nobody can need them.
@@ -128,7 +128,7 @@ impl<S: Shard> ShardServer<S> {
         others.all(|placed| self.inputs.is_complete(self.next, placed.space))
     }
 
-    /// Tells this host's servers of the other participants, and asks for what they have begun to say.
+    /// Notifies this host's servers of the other participants, and asks for what they have begun to say.
     fn say(&mut self, order: &Order, parts: Vec<Part>, cx: &mut Cx<'_, Self>) {
         let others: Vec<Placed> = others(order, self.space).cloned().collect();
         let sent = Sent { others, parts };

@@ -15,11 +15,12 @@
 //! several shards do: asked for in parts, kept until enough servers have it durably, the same from every server.
 //!
 //! What readers watch is a server's own, and goes from server to server on each host, before either executes anything further: the
-//! new one tells of all that comes after. Between giving and the resharding a server answers no reads, which could register more. A
+//! new one notifies of all that comes after. Between giving and the resharding a server answers no reads, which could register more. A
 //! server that a snapshot carries past the resharding gives what it has when it has taken that; the receiver compares.
 //!
 //! Reads name the shard map by which their shard was chosen. A shard that is not there yet lets them wait, one that is beyond refuses
-//! them, and the reader asks again. Before a server tells or answers anything by a shard map it says so ([`crate::messages::client::UsesShardMap`]).
+//! them, and the reader asks again. Before a server reports or answers anything by a shard map it says so
+//! ([`crate::messages::client::UsesShardMap`]).
 
 use super::inputs::Part;
 use super::{ShardQuery, ShardServer, WantWatched, Watched};

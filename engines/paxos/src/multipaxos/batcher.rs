@@ -33,7 +33,7 @@ struct InFlight {
     names: Vec<GroupName>,
 }
 
-/// What tells a group that was sent again from another one: connection, session, first command, size.
+/// What distinguishes a group that was sent again from another one: connection, session, first command, size.
 type GroupName = (NodeId, SessionId, Sequence, usize);
 
 /// A batch that takes groups, encoded one behind the other.
@@ -110,7 +110,7 @@ struct Reconfiguration {
 
 /// Reconfigurations that clients wait for.
 const RECONFIGURATIONS_MAX: usize = 16;
-/// How many times a read batch is asked before its clients are told to ask again.
+/// How many times a read batch is asked before its clients are asked to send again.
 const READ_ATTEMPTS_MAX: u64 = 20;
 
 /// Forgets everything when it crashes; clients send again.

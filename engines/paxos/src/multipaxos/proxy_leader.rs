@@ -1,4 +1,4 @@
-//! The proxy leader: broadcasts the leader's proposals, counts votes, tells the replicas (the paper's section 3.1).
+//! The proxy leader: broadcasts the leader's proposals, counts votes, notifies the replicas (the paper's section 3.1).
 
 use super::{Paxos, Pulse};
 use crate::configuration::Configurations;
@@ -152,7 +152,7 @@ impl ProxyLeader {
             return;
         }
         if let Some(pending) = self.pending.remove(&message.slot) {
-            self.tell_replicas(message.slot, pending, cx);
+            self.notify_replicas(message.slot, pending, cx);
         }
         if self.pending.is_empty() {
             cx.stop_timer(ProxyLeaderTimer::Resend);
@@ -160,7 +160,7 @@ impl ProxyLeader {
     }
 
     /// A replica whose host has an acceptor that was asked takes the value from there.
-    fn tell_replicas(&self, slot: Slot, pending: Pending, cx: &mut Cx<'_, Self>) {
+    fn notify_replicas(&self, slot: Slot, pending: Pending, cx: &mut Cx<'_, Self>) {
         let Pending { ballot, version, value, tally, attempts, .. } = pending;
         let Some(configuration) = self.configurations.with_version(version) else { return };
         let group = configuration.group(slot);

@@ -153,7 +153,7 @@ fn a_learner_is_handed_on_to_the_leader() {
 
 // Nobody leads for long whom a candidate of a cluster that is gone unseats again and again, and that candidate never learns.
 #[test]
-fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
+fn a_candidate_of_old_is_sent_the_cluster_that_is() {
     let mut acceptor = active_acceptor();
     let now = Pulse { configurations: changed(), executed: Slot(FIRST + 2), ..pulse(2) };
     acceptor.hear(node(1, LEADER), acceptor::Heartbeat { pulse: now });
@@ -162,8 +162,8 @@ fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
     let ask =
         |version| acceptor::Phase1a { ballot: rival, from: Slot(0), inquiry: 1, version: Some(version) };
     acceptor.journal();
-    let told = sends(&acceptor.hear(node(3, LEADER), ask(0)));
-    let [(to, Message::Leader(LeaderIn::Known(known)))] = &told[..] else { panic!("{told:?}") };
+    let reported = sends(&acceptor.hear(node(3, LEADER), ask(0)));
+    let [(to, Message::Leader(LeaderIn::Known(known)))] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((*to, known.configurations.latest().version), (node(3, LEADER), 1));
     assert_eq!(acceptor.journal().len(), 0, "it promised");
     let asked = acceptor::PreVote { ballot: rival, version: Some(0) };

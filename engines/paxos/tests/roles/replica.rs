@@ -232,15 +232,15 @@ fn a_replica_that_most_others_contradict_stops() {
     let mut other = same;
     other[5] = 4;
     let (mut good, mut bad) = (run(same), run(other));
-    let told = |bench: &mut Table<Replica<Counter>>| {
+    let reported = |bench: &mut Table<Replica<Counter>>| {
         let did = bench.timer(ReplicaTimer::CatchUp);
         sends(&did).into_iter().find_map(|(_, message)| match message {
             Message::Replica(ReplicaIn::Checkpoint(checkpoint)) => Some(checkpoint),
             _ => None,
         })
     };
-    let right = told(&mut good).expect("sixteen slots are a checkpoint");
-    let wrong = told(&mut bad).expect("sixteen slots are a checkpoint");
+    let right = reported(&mut good).expect("sixteen slots are a checkpoint");
+    let wrong = reported(&mut bad).expect("sixteen slots are a checkpoint");
     assert_ne!(right.digest, wrong.digest);
     good.hear(node(2, REPLICA), wrong);
     good.hear(node(3, REPLICA), right.clone());
@@ -284,18 +284,18 @@ fn a_leader_that_is_to_go_hears_what_is_executed() {
     let done = replica::Chosen { ballot: removed, slot: Slot(0), value: Some(batch(0)) };
     bench.hear(node(1, PROXY), done);
     let did = bench.timer(ReplicaTimer::CatchUp);
-    let told = did.iter().any(|effect| match effect {
+    let reported = did.iter().any(|effect| match effect {
         Effect::SendDurable { to, message: Message::Leader(leader::LeaderIn::Executed(report)), .. } => {
             *to == removed.leader && report.executed == Slot(1)
         }
         _ => false,
     });
-    assert!(told, "{did:?}");
+    assert!(reported, "{did:?}");
 }
 
-// A leader has votes forgotten by what replicas tell it: of a snapshot that a crash would take along nobody may be told, asked or not.
+// A leader has votes forgotten by what replicas report: a snapshot that a crash would take along may be reported to nobody, asked or not.
 #[test]
-fn a_leader_that_asks_a_replica_is_told_what_is_durable() {
+fn a_leader_that_asks_a_replica_is_answered_what_is_durable() {
     let mut bench = replica();
     let did = bench.hear(node(1, LEADER), replica::Describe {});
     let [(to, Message::Leader(leader::LeaderIn::Executed(_)), durable)] = &table::sent(&did)[..] else {

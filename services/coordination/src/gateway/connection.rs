@@ -276,7 +276,7 @@ pub(crate) struct Connection {
     pub(crate) watched: BTreeSet<Arc<str>>,
     /// Heard from since the last notice to the home group.
     pub(crate) heard: bool,
-    /// When home groups were notified of it since one last said that the session lives.
+    /// When home groups were notified of it since one last said that the session is alive.
     pub(crate) unassured: VecDeque<Instant>,
     pub(crate) paused: bool,
     /// What it is owed.

@@ -6,7 +6,7 @@ use crate::tree::names::Names;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// A node's place in the pages; stays while it lives.
+/// A node's position in the pages; stays while it exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 

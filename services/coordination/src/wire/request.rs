@@ -46,7 +46,7 @@ pub mod op {
     pub const RESTORE: i32 = 1003;
 }
 
-/// How a node lives.
+/// How long a node lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Until it is deleted.

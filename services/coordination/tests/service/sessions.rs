@@ -35,7 +35,7 @@ fn handshakes_of_all_shapes() {
     assert!(bytes.is_empty() && closed);
 }
 
-// A session that a stranger can take over, or that lives on in two places, protects nothing.
+// A session that a stranger can take over, or that is open in two groups, protects nothing.
 #[test]
 fn sessions_move_and_passwords_protect() {
     for shards in [1, 4] {
@@ -302,7 +302,7 @@ fn sessions_come_to_another_group_while_they_write() {
 
 // A group that has nothing to do with a session any more answers for it: its user holds a lock that is another's by now.
 #[test]
-fn only_who_has_a_session_says_that_it_lives() {
+fn only_who_has_a_session_says_that_it_is_alive() {
     let mut cluster = Cluster::new(1, 2, 4, 17);
     let c = &mut cluster;
     let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();

@@ -64,7 +64,7 @@ struct Sequencing {
     next_request: u64,
     /// The last request whose answer the log has.
     committed: u64,
-    /// Nothing may be asked before the sequencer has told what the leader before had asked.
+    /// Nothing may be asked before the sequencer has reported what the leader before had asked.
     probing: bool,
     heard_at: Instant,
     asked_at: Instant,
@@ -267,7 +267,7 @@ impl Lead {
             }
             expected.1 += 1;
             self.queue_bytes += operation.body.len();
-            // A group that retires has origins told so, which needs no numbers.
+            // A group that retires has origins notified, which needs no numbers.
             let retires = frame.idle || self.retiring;
             let spaces =
                 if retires { Vec::new() } else { (frame.spaces_of)(&operation.body, &self.shard_map) };

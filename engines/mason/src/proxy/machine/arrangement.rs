@@ -75,7 +75,7 @@ impl<S: Stub> ProxyMachine<S> {
             self.standing_due = true;
             self.deliver(runs.finish(), None);
         }
-        self.tell_proxy(DidReshard { sequencer: epoch });
+        self.notify_proxy(DidReshard { sequencer: epoch });
     }
 
     /// True if nothing is assigned any more.
@@ -129,7 +129,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.arrangement =
             Some(Arrangement { layout, sealed, leaving, awaited, retired, unsealed, handed });
         if added {
-            self.tell_seal();
+            self.report_seal();
         }
         self.arrange_stub();
         let mut pages: BTreeMap<Group, Vec<kernel::Bytes>> =
@@ -211,8 +211,9 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    /// Tells this host's proxies of every group where this one stands: when that changes, and when an incarnation or a snapshot has begun.
-    pub(super) fn tell_standing(&mut self) {
+    /// Reports to this host's proxies of every group how far this one is: when that changes, and when an incarnation or a snapshot has
+    /// begun.
+    pub(super) fn report_standing(&mut self) {
         if !std::mem::take(&mut self.standing_due) {
             return;
         }
@@ -249,8 +250,9 @@ impl<S: Stub> ProxyMachine<S> {
         if self.speaks_to(operation.origin, operation.tag) {
             let Operation { incarnation, tag, .. } = *operation;
             let message = Elsewhere { group: self.group, incarnation, tag, layout: self.layout().clone() };
-            let told: (NodeId, kernel::Bytes) = (operation.origin, GatewayIn::from(message).encoded().into());
-            self.notices.push(told);
+            let notice: (NodeId, kernel::Bytes) =
+                (operation.origin, GatewayIn::from(message).encoded().into());
+            self.notices.push(notice);
         }
     }
 }

@@ -10,7 +10,7 @@ const ENLIST_EVERY: Duration = Duration::from_millis(50);
 
 /// At a cluster's bootstrap every acceptor of the first configuration is blank; each becomes active when it has heard all the
 /// others, and remembers with which incarnations. One that is blank later was there and has lost its votes: the others
-/// tell it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
+/// answer it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
 impl Acceptor {
     pub(super) fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
@@ -38,8 +38,12 @@ impl Acceptor {
             cx.send_durable(peer, Blank { incarnation });
         }
         if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
-            let members =
-                self.blank.iter().map(|(&peer, &life)| (peer, life)).chain([(me, incarnation)]).collect();
+            let members = self
+                .blank
+                .iter()
+                .map(|(&peer, &incarnation)| (peer, incarnation))
+                .chain([(me, incarnation)])
+                .collect();
             self.activate(members, cx);
         }
     }

@@ -1,4 +1,4 @@
-//! The acceptor: promises, votes, and tells how far it has voted.
+//! The acceptor: promises, votes, and reports how far it has voted.
 //!
 //! `bootstrap` decides who may vote at all, `record` is what must not be forgotten, `resume` gives a replica that starts what it had
 //! executed.
@@ -224,13 +224,13 @@ impl Role for Acceptor {
 /// Elections, votes, and reads.
 impl Acceptor {
     /// True if a candidate's latest configuration governs no slot any more that is still to be executed. Its ballots would
-    /// unseat the leader, and it would go on waiting for replicas that are gone; it is told what it does not know.
+    /// unseat the leader, and it would go on waiting for replicas that are gone; it is sent what it does not know.
     fn turned_away(&self, candidate: NodeId, version: Option<u64>, cx: &mut Cx<'_, Self>) -> bool {
         let known = &self.configurations;
         let outdated =
             version.is_some_and(|version| version < known.all()[0].version) && !known.are_unconfirmed();
         if outdated {
-            cx.mark("acceptor.told_a_candidate_of_later_configurations");
+            cx.mark("acceptor.notified_a_candidate_of_later_configurations");
             cx.send(candidate, leader::Known { configurations: known.clone() });
         }
         outdated
@@ -292,7 +292,7 @@ impl Acceptor {
         if more.is_some() {
             cx.mark("acceptor.phase1b_in_pages");
         }
-        // A candidate that is being told many pages is not to be overtaken by another one.
+        // A candidate that is being sent many pages is not to be overtaken by another one.
         self.heard = Some((message.ballot.leader, now));
         cx.send_durable(
             from,
@@ -359,7 +359,7 @@ impl Acceptor {
         // What was answered to a client had a write quorum of durable votes. Others need not be waited for, and while disks are full
         // nobody would see the end of it.
         let voted_through = if cx.is_disk_full() {
-            cx.mark("acceptor.told_a_reader_of_durable_votes");
+            cx.mark("acceptor.notified_a_reader_of_durable_votes");
             self.durable_through
         } else {
             summary.voted_through

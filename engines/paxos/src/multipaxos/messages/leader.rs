@@ -57,7 +57,7 @@ kernel::messages! {
         },
         /// From the leader, to the others who may lead.
         5 => Heartbeat {
-            /// What it tells everybody.
+            /// What it sends everybody.
             pulse: Pulse,
         },
         /// From an acceptor: I hear you.

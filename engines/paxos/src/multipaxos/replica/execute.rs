@@ -73,7 +73,7 @@ impl<S: StateMachine> Replica<S> {
             kernel::invariant!(PREFIX, slot == start, "executes {slot}, and waits for {start}");
             self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
-            self.tell_notices(cx);
+            self.send_notices(cx);
             self.retain(slot, value);
             self.state.executed = slot.next();
             self.resume.executed(slot, own);
@@ -117,7 +117,7 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    pub(super) fn tell_notices(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn send_notices(&mut self, cx: &mut Cx<'_, Self>) {
         self.machine.take_notices(&mut self.notices);
         for (node, bytes) in self.notices.drain(..) {
             cx.send(node, client::Notice { bytes });

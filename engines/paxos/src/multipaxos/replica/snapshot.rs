@@ -266,7 +266,7 @@ impl<S: StateMachine> Replica<S> {
                 self.snapshots.drop_job();
                 self.due.executed_bytes = self.parameters.snapshot_every_bytes;
                 self.execute(cx);
-                self.tell_notices(cx);
+                self.send_notices(cx);
             }
             // Half of it may be installed: nothing may be executed on top or handed on, so ask again from nothing.
             Err(_) => {
