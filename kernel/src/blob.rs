@@ -92,7 +92,7 @@ pub enum BlobEffect {
         id: BlobId,
     },
     /// Copy one into the archive, unless the object is there already; answered by [`BlobNotice::Archived`] or
-    /// [`BlobNotice::Unarchived`], or by [`BlobNotice::Lost`] if it is in neither place.
+    /// [`BlobNotice::Unarchived`], or by [`BlobNotice::Lost`] if it is in neither.
     Archive {
         /// Which.
         id: BlobId,

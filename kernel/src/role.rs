@@ -127,7 +127,7 @@ pub trait Node: Sized {
     fn role_name(&self) -> &'static str;
 }
 
-/// A place in a node's journal: how many records the node had appended before, over all its incarnations.
+/// A position in a node's journal: how many records the node had appended before, over all its incarnations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Position(pub u64);
 

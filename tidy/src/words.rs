@@ -66,14 +66,14 @@ fn names_folder(line: &str, folder: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     // A path of the author's machine fails on every other.
     #[test]
-    fn private_places_are_found() {
+    fn private_folders_are_found() {
         let text =
             ["cd $work", "/x\ncp a /wo", "rk/b\nsrc/wo", "rk/c\nhttps://jfr", "og.example.net\n"].concat();
-        assert_eq!(places(&words(&crooked(&[("a.sh", &text)]))), ["a.sh:2", "a.sh:4"]);
+        assert_eq!(positions(&words(&crooked(&[("a.sh", &text)]))), ["a.sh:2", "a.sh:4"]);
     }
 
     // A word that only its author understands comes back with the next change.
@@ -81,6 +81,6 @@ mod tests {
     fn words_that_are_out_are_found() {
         let text = ["// Who", "ever comes\nhowever\nlet x_under", "_way = 1;\n"].concat();
         let files = crooked(&[("a.rs", &text), (GLOSSARY, &text)]);
-        assert_eq!(places(&words_that_are_out(&files)), ["a.rs:1", "a.rs:3"]);
+        assert_eq!(positions(&words_that_are_out(&files)), ["a.rs:1", "a.rs:3"]);
     }
 }

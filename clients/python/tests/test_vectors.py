@@ -107,7 +107,7 @@ class Vectors(unittest.TestCase):
             self.assertEqual(reader.u64(), 7)
             return sequence.read_numbered(reader)
 
-        self.assertEqual(read("done"), sequence.Place([5, 9], 1200))
+        self.assertEqual(read("done"), sequence.SequencePosition([5, 9], 1200))
         outcomes = {"busy": Busy, "unknown": errors.MaybeExecuted, "malformed": errors.Refused}
         for name, kind in outcomes.items():
             self.assertIs(raised(lambda: read(name)), kind, name)

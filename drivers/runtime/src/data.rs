@@ -258,7 +258,7 @@ impl Owner {
         Ok(self)
     }
 
-    /// Puts it in the place of what was there, whole or not at all.
+    /// Puts it instead of what was there, whole or not at all.
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut body = format!(
             "format {FORMAT}\ncluster {}\nhost {}\nincarnation {:032x}\n",

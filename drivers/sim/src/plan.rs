@@ -113,8 +113,8 @@ impl NetworkPartition {
             Self::OneWay { side } => side.has(from) && !side.has(to),
             Self::Bridge { side, bridge } => from != bridge && to != bridge && side.has(from) != side.has(to),
             Self::Ring { hosts } => {
-                let place = |of| hosts.iter().position(|host| host == of);
-                let (Some(from), Some(to)) = (place(from), place(to)) else { return false };
+                let index = |of| hosts.iter().position(|host| host == of);
+                let (Some(from), Some(to)) = (index(from), index(to)) else { return false };
                 let count = hosts.iter().count();
                 let apart = from.abs_diff(to);
                 apart.min(count - apart) > 1

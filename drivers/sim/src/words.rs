@@ -1,4 +1,4 @@
-//! Traces in words: roles instead of places, messages and values without their brackets, lengths instead of bytes, and no secret.
+//! Traces in words: roles instead of slots, messages and values without their brackets, lengths instead of bytes, and no secret.
 
 mod values;
 

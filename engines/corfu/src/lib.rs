@@ -62,7 +62,7 @@
 //! - "Nothing is there" is said only after every server of the chain said so in the epoch in force; a tail that was left out of the
 //!   projection without knowing would otherwise deny what was acknowledged.
 //! - Positions are trimmed from the beginning only, and servers drop their oldest entries beyond what they may hold. An append whose
-//!   place is gone by the time that it is asked for takes another one: its entry is in the log once as far as anybody can read.
+//!   position is gone by the time that it is asked for takes another one: its entry is in the log once as far as anybody can read.
 //! - CORFU's projections map ranges of positions to sets of drives, so that new positions may be stored elsewhere than old ones. Ours
 //!   have one map for the whole log: a learner copies everything that is left, before it is in the projection.
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@ kernel::number! {
 }
 
 kernel::number! {
-    /// A place in the log; the first is 0.
+    /// A position in the log; the first is 0.
     pub struct LogPosition(u64);
 }
 

@@ -60,5 +60,5 @@ pub use order::{ConsistentCut, Group, GroupTime, Gsn, Number, Operation, Order, 
 pub use paxos::{LogRole, Members};
 pub use questions::{Questions, To};
 pub use service::{Archived, BlobBacked, BlobRef, Resharded, Shard, ShardOut, Stub, StubOut, Verdict};
-pub use slots::{GATEWAY, PLACES_PER_DEPLOYMENT, Part, Post};
+pub use slots::{GATEWAY, Part, Post, SLOTS_PER_DEPLOYMENT};
 pub use topology::{Layout, MasonParameters, ProxyGroup, ShardMap, Topology};

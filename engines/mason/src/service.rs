@@ -16,7 +16,7 @@ pub trait Stub: Sized + 'static {
     fn spaces(&self, body: &[u8], shard_map: &ShardMap) -> Vec<Space>;
 
     /// The operation stands in the group's log, in the order in which its origin sent it. With an order it goes on to its
-    /// shards if `Verdict::Execute` is returned; after `Verdict::Void` they execute a no-op in its place, and the answer
+    /// shards if `Verdict::Execute` is returned; after `Verdict::Void` they execute a no-op instead, and the answer
     /// given here is all that the origin gets.
     fn apply(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut) -> Verdict;
 

@@ -452,13 +452,13 @@ impl Checks {
 
     /// Who queues for the lock was seen: a user that is not there and has not left has lost the session.
     pub(super) fn on_queue(&mut self, names: &[String], asked: u64, now: u64, users: &[User]) {
-        for place in users.iter().filter_map(|user| user.place.as_ref()) {
-            let there = names.iter().any(|name| place.path.ends_with(name.as_str()));
+        for queued in users.iter().filter_map(|user| user.queued.as_ref()) {
+            let there = names.iter().any(|name| queued.path.ends_with(name.as_str()));
             if there {
-                let closed = self.closed.get(&place.session).copied().unwrap_or(u64::MAX);
-                invariant!(EPH, closed >= asked, "{} outlives its session", place.path);
-            } else if !place.leaving && place.since < asked {
-                self.doomed.entry(place.session).or_insert(now);
+                let closed = self.closed.get(&queued.session).copied().unwrap_or(u64::MAX);
+                invariant!(EPH, closed >= asked, "{} outlives its session", queued.path);
+            } else if !queued.leaving && queued.since < asked {
+                self.doomed.entry(queued.session).or_insert(now);
             }
         }
     }

@@ -90,8 +90,8 @@ impl CoordinationScenario {
 
     pub(super) fn mark_holder(&self, number: usize, names: &[String], control: &mut Control<'_, Seat>) {
         let first = names.iter().min();
-        if let (Some(place), Some(first)) = (&self.users[number].place, first)
-            && place.path.ends_with(first.as_str())
+        if let (Some(queued), Some(first)) = (&self.users[number].queued, first)
+            && queued.path.ends_with(first.as_str())
         {
             control.mark("coordination.held_the_lock");
         }

@@ -292,7 +292,7 @@ impl Scenario for CoordinationScenario {
         self.ephemerals.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.living.forget(incarnation.host);
-        let socket = |place| (HostSlot(place), Seat::Socket(Socket::default()));
+        let socket = |slot| (HostSlot(slot), Seat::Socket(Socket::default()));
         let users = self.users.len() as u32;
         if incarnation.host == self.desk {
             return (0..users).map(|user| socket(DESKS + user)).collect();
@@ -308,7 +308,7 @@ impl Scenario for CoordinationScenario {
         let deployment = self.changes.deployment_of(incarnation.host);
         let members: Vec<(HostSlot, MasonMember<_, _, _>)> =
             deployment.build(incarnation.host, &spaces_of, parts);
-        let members = members.into_iter().map(|(place, member)| (place, Seat::Member(Box::new(member))));
+        let members = members.into_iter().map(|(slot, member)| (slot, Seat::Member(Box::new(member))));
         members.chain((0..users * SOCKETS_PER_USER).map(|number| socket(SOCKETS + number))).collect()
     }
 

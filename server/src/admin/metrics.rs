@@ -18,7 +18,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     let names = ["version", "cluster", "host", "durability"];
     let texts = [status.version, &status.cluster, &status.host, &status.durability];
     let labels: Vec<(&str, &str)> = names.into_iter().zip(texts).collect();
-    page.info("", "The program and its place", &labels);
+    page.info("", "The program and its host", &labels);
     page.info("clock", "Who bounds the error of the wall clock", &[("source", metrics.clock.source)]);
     for service in admin.file.services() {
         let labels = [("service", service.listed().name), ("engine", service.engine().name())];

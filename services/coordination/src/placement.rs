@@ -20,15 +20,15 @@ pub struct Placement {
     levels: u16,
 }
 
-/// Of `count` places, at least one, the one for a key.
+/// Of `count` shards, at least one, the one for a key.
 fn jump(mut key: u64, count: u16) -> u16 {
-    let (mut place, mut next) = (0, 0);
+    let (mut shard, mut next) = (0, 0);
     while next < u64::from(count) {
-        place = next;
+        shard = next;
         key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
-        next = ((place + 1) as f64 * ((1u64 << 31) as f64 / ((key >> 33) + 1) as f64)) as u64;
+        next = ((shard + 1) as f64 * ((1u64 << 31) as f64 / ((key >> 33) + 1) as f64)) as u64;
     }
-    place as u16
+    shard as u16
 }
 
 /// The path, or its closest ancestor, whose name is not a sequential one.
@@ -118,7 +118,7 @@ impl Placement {
             }
         }
         if spaces.is_empty() {
-            // An empty multi, too, has a place in the order, so that its answer comes after what was sent before.
+            // An empty multi, too, has a position in the order, so that its answer comes after what was sent before.
             spaces.push(Space(0));
         }
         spaces.sort_unstable();
@@ -188,8 +188,8 @@ mod tests {
         let mut counts = [0u32; 4];
         (0..4000).for_each(|n| counts[usize::from(placement.space_of(&format!("/a/b{n}x")).0)] += 1);
         assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
-        let places: Vec<u16> = ["/", "/a", "/zookeeper"].map(|path| placement.space_of(path).0).into();
-        assert_eq!(places, PLACES_OF_FOUR);
+        let shards: Vec<u16> = ["/", "/a", "/zookeeper"].map(|path| placement.space_of(path).0).into();
+        assert_eq!(shards, SHARDS_OF_FOUR);
     }
 
     // A child elsewhere than its parent makes an operation of two shards of a create that was to concern one.
@@ -225,5 +225,5 @@ mod tests {
         }
     }
 
-    const PLACES_OF_FOUR: [u16; 3] = [1, 0, 0];
+    const SHARDS_OF_FOUR: [u16; 3] = [1, 0, 0];
 }

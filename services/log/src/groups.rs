@@ -99,7 +99,7 @@ mod tests {
         Commit { group: group.to_owned(), generation, progress: vec![progress] }
     }
 
-    // A reader that lost its place to another and still moves the group's position makes that one read again, or never.
+    // A reader that lost its turn to another and still moves the group's position makes that one read again, or never.
     #[test]
     fn only_the_latest_generation_commits() {
         let mut groups = Groups::default();

@@ -54,7 +54,7 @@ impl Log {
     }
 
     /// Where the entries would go, or why they cannot.
-    pub(crate) fn place(&self, expect: Option<u64>) -> (u8, u64) {
+    pub(crate) fn position(&self, expect: Option<u64>) -> (u8, u64) {
         if self.sealed {
             return (Why::Sealed as u8, self.next);
         }

@@ -170,13 +170,13 @@ impl Logs {
         space_of(name, self.spaces) == self.space
     }
 
-    fn place(&self, part: &crate::wire::Part) -> (u8, u64) {
-        self.logs.get(&part.name).map_or((Why::NoSuchLog as u8, 0), |log| log.place(part.expect))
+    fn position(&self, part: &crate::wire::Part) -> (u8, u64) {
+        self.logs.get(&part.name).map_or((Why::NoSuchLog as u8, 0), |log| log.position(part.expect))
     }
 
     /// Where each part that is here would go.
-    fn places(&self, append: &Append) -> Vec<(u8, u64)> {
-        append.parts.iter().filter(|part| self.is_here(&part.name)).map(|part| self.place(part)).collect()
+    fn positions(&self, append: &Append) -> Vec<(u8, u64)> {
+        append.parts.iter().filter(|part| self.is_here(&part.name)).map(|part| self.position(part)).collect()
     }
 
     fn append(
@@ -187,17 +187,17 @@ impl Logs {
         out: &mut ShardOut,
     ) -> Answer {
         let mut said: BTreeMap<Space, std::vec::IntoIter<(u8, u64)>> = BTreeMap::new();
-        said.insert(self.space, self.places(append).into_iter());
+        said.insert(self.space, self.positions(append).into_iter());
         for (space, inputs) in others {
-            let places = Vec::<(u8, u64)>::decode(&mut Reader::new(inputs.clone())).unwrap_or_default();
-            said.insert(*space, places.into_iter());
+            let positions = Vec::<(u8, u64)>::decode(&mut Reader::new(inputs.clone())).unwrap_or_default();
+            said.insert(*space, positions.into_iter());
         }
         let mut firsts = Vec::with_capacity(append.parts.len());
         let mut refused = None;
         for part in &append.parts {
             let space = space_of(&part.name, self.spaces);
-            let place = said.get_mut(&space).and_then(Iterator::next);
-            let (why, at) = place.unwrap_or((Why::Malformed as u8, 0));
+            let position = said.get_mut(&space).and_then(Iterator::next);
+            let (why, at) = position.unwrap_or((Why::Malformed as u8, 0));
             if why != FITS
                 && refused.is_none()
                 && !(kernel::planted!(other_refusals_ignored) && space != self.space)
@@ -231,7 +231,7 @@ impl Logs {
             Judged::Unknown => return Answer::Rejected(Rejected::Unknown(log.next)),
             Judged::Next => {}
         }
-        let (why, first) = log.place(None);
+        let (why, first) = log.position(None);
         if why != FITS {
             return Answer::about(Why::of(why), name, first);
         }
@@ -354,11 +354,11 @@ fn stored_in(part: &Part) -> Option<BlobRef> {
 impl Shard for Logs {
     fn inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
         let request = Request::decoded(&Bytes::copy_from_slice(body));
-        let places = match &request {
-            Ok(Request::Append(append)) => self.places(append),
+        let positions = match &request {
+            Ok(Request::Append(append)) => self.positions(append),
             _ => Vec::new(),
         };
-        places.encode(out);
+        positions.encode(out);
     }
 
     fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut) {

@@ -6,7 +6,7 @@ use kernel::Bytes;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rows(Vec<u8>);
 
-/// What an entry costs beside its bytes: its length, and its place in the index.
+/// What an entry costs beside its bytes: its length, and its position in the index.
 pub const ROW_OVERHEAD: usize = 8;
 
 impl Rows {

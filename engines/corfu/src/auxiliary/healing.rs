@@ -1,4 +1,4 @@
-//! Servers that come back, and servers in the place of those that do not: who copies a chain, and who is let in.
+//! Servers that come back, and servers instead of those that do not: who copies a chain, and who is let in.
 
 use super::Auxiliary;
 use crate::messages::storage::Project;

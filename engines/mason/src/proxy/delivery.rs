@@ -10,7 +10,7 @@ use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 /// What a shard's server is given for one number.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivered {
-    /// The operation's place. A no-op has one number only.
+    /// The operation's position. A no-op has one number only.
     pub order: Order,
     /// What is done.
     pub work: Work,

@@ -27,7 +27,7 @@ kernel::timers! {
 struct Served {
     proxy_epoch: u64,
     highest: u64,
-    /// Allocations whose place in the group's log is not known yet; at most as many as a proxy has in flight.
+    /// Allocations whose position in the group's log is not known yet; at most as many as a proxy has in flight.
     remembered: BTreeMap<u64, Allocation>,
 }
 

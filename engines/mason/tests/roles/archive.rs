@@ -169,7 +169,7 @@ fn servers_take_turns() {
     assert_eq!(archives(&tick(&mut bench, 2 * TURN)), [id(1), id(2)]);
 }
 
-// A blob that goes when it is on its way is in neither place when the archive fails.
+// A blob that goes when it is on its way is nowhere when the archive fails.
 #[test]
 fn a_blob_waits_until_the_archive_has_it_and_failures_are_patient() {
     let mut bench = attic(1, 1);

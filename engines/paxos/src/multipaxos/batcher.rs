@@ -60,7 +60,7 @@ impl OpenBatch {
         let mut batch = Vec::with_capacity(self.groups.len() + BATCH_HEAD_BYTES);
         let rules = Some(Rules::BRIEF);
         Batch { id, unbatcher, groups: Vec::new(), rules }.encode(&mut batch);
-        // The groups are encoded already: put their count in place of the empty row's, and the row behind it.
+        // The groups are encoded already: put their count instead of the empty row's, and the row behind it.
         let behind = batch.split_off(batch.len() - rules.encoded().len());
         let count_at = batch.len() - 4;
         batch[count_at..].copy_from_slice(&(self.names.len() as u32).to_le_bytes());

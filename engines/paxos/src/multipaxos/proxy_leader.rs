@@ -106,11 +106,7 @@ impl ProxyLeader {
             Pending { ballot, version, value, tally: Tally::default(), sent_at: cx.now(), attempts: 0 };
         self.broadcast(slot, &pending, cx);
         let before = self.pending.insert(slot, pending).map(|before| before.ballot);
-        kernel::invariant!(
-            AGREE,
-            before < Some(ballot),
-            "{slot} in {ballot:?} takes the place of {before:?}"
-        );
+        kernel::invariant!(AGREE, before < Some(ballot), "{slot} in {ballot:?} replaces {before:?}");
     }
 
     /// Asks one write quorum at first, everybody from the second attempt on.

@@ -5,7 +5,7 @@ use paxos::multipaxos::leader::LeaderIn;
 
 const FIRST: u64 = 4;
 
-/// Host 4 in the place of host 3, from slot `FIRST` on.
+/// Host 4 instead of host 3, from slot `FIRST` on.
 fn changed() -> Configurations {
     let mut both = configurations(1);
     let voters = [1, 2, 4].map(|host| node(host, ACCEPTOR)).to_vec();

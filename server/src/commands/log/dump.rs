@@ -92,7 +92,7 @@ impl<R: io::Read> Reader<R> {
         Self { input, read: BytesMut::new(), at: 0, begun: false, ended: false }
     }
 
-    /// The next part; none behind the end. An error names the place.
+    /// The next part; none behind the end. An error names the location.
     fn next(&mut self) -> io::Result<Option<Part>> {
         let frames = FrameReader { body_max: BODY_BYTES_MAX };
         let mut chunk = vec![0; CHUNK_BYTES];

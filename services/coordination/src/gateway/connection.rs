@@ -267,7 +267,7 @@ pub(crate) struct Connection {
     pub(crate) written: u64,
     /// The largest global sequence number that the client was shown.
     pub(crate) seen: u64,
-    /// By global sequence number, and place within the operation.
+    /// By global sequence number, and position within the operation.
     pub(crate) events: BTreeMap<(u64, u32, Arc<str>), Waiting>,
     /// How many watched paths are in which shard.
     pub(crate) watched_spaces: BTreeMap<Space, u32>,

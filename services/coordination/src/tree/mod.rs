@@ -172,7 +172,7 @@ impl Znodes {
         let found = self.table.find(path).map(|(index, node)| (index, node.kind()));
         match (found, &change.after) {
             (None, Some(meta)) => {
-                self.keep(self.table.next_place());
+                self.keep(self.table.next_slot());
                 let data = change.data.flatten();
                 let index = self.table.insert(path, data, meta);
                 self.quotas.inserted(index, path, data.map_or(0, <[u8]>::len));
