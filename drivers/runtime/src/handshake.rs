@@ -157,7 +157,7 @@ impl Decode for Reply {
 }
 
 /// Bytes of a run's start.
-const STANDING_BYTES: usize = 24;
+const RUN_START_BYTES: usize = 24;
 
 fn encode_run_start(run_start: Option<RunStart>, out: &mut Vec<u8>) {
     if let Some(RunStart { run, found }) = run_start {
@@ -167,7 +167,7 @@ fn encode_run_start(run_start: Option<RunStart>, out: &mut Vec<u8>) {
 }
 
 fn decode_run_start(input: &mut Reader) -> Result<Option<RunStart>, DecodeError> {
-    if input.remaining() < STANDING_BYTES {
+    if input.remaining() < RUN_START_BYTES {
         return Ok(None);
     }
     Ok(Some(RunStart { run: u128::decode(input)?, found: u64::decode(input)? }))

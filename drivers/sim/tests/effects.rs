@@ -388,10 +388,10 @@ fn after_a_write_error_nothing_is_acknowledged() {
 fn damaged_disks_do_not_come_back() {
     let host = BEACON_HOST;
     for draw in 0..20 {
-        let spread = draw * (u64::MAX / 20);
+        let anywhere = draw * (u64::MAX / 20);
         for blow in [
-            Blow::BitRot { host, draw: spread },
-            Blow::MisdirectedWrite { host, draw: spread + draw % 2 },
+            Blow::BitRot { host, draw: anywhere },
+            Blow::MisdirectedWrite { host, draw: anywhere + draw % 2 },
             Blow::DiskLost { host },
         ] {
             let heard = heard_with(blow);

@@ -83,8 +83,8 @@ pub struct Projection {
     pub first: LogPosition,
     /// Who keeps entries: positions go round over the chains, whose heads come first.
     pub chains: Vec<Vec<NodeId>>,
-    /// By which journals the sequencer, the servers and the auxiliaries are meant. Empty in a log that is not born: nobody serves in
-    /// that epoch.
+    /// By which journals the sequencer, the servers and the auxiliaries are meant. Empty in a log that has not bootstrapped: nobody serves
+    /// in that epoch.
     pub journals: Vec<NodeJournal>,
 }
 
@@ -127,7 +127,7 @@ impl Projection {
     }
 
     /// True if it says by which journals everybody is meant.
-    pub fn is_born(&self) -> bool {
+    pub fn is_bootstrapped(&self) -> bool {
         !self.journals.is_empty()
     }
 

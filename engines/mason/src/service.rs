@@ -188,7 +188,8 @@ pub trait Shard: Sized + 'static {
 ///
 /// **Contract.** `leaving` and `reshard` are deterministic functions of the state and of what they are given.
 pub trait Resharded {
-    /// The state that snapshots from here on are installed into is spread so: before [`Shard::install`], and when an incarnation begins.
+    /// The state that snapshots from here on are installed into has this shard map: before [`Shard::install`], and when an incarnation
+    /// begins.
     fn use_shard_map(&mut self, shard_map: &ShardMap);
 
     /// What goes to other shards when this shard map comes into force: pages of about `page_bytes`, for each of them in order. A

@@ -110,8 +110,8 @@ impl MasonAudit {
 
     /// How many acceptors of these hosts have ever known durably that they may vote: a bootstrap is over when all do, for one that forgot
     /// it needs everybody again.
-    pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
-        self.logs.values().map(|log| log.born(hosts)).sum()
+    pub(crate) fn bootstrapped(&self, hosts: &[HostId]) -> usize {
+        self.logs.values().map(|log| log.bootstrapped(hosts)).sum()
     }
 
     /// A host starts a new incarnation.

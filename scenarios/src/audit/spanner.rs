@@ -169,8 +169,8 @@ impl SpannerAudit {
     }
 
     /// How many acceptors of these hosts have ever known durably that they may vote.
-    pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
-        self.logs.values().map(|log| log.born(hosts)).sum()
+    pub(crate) fn bootstrapped(&self, hosts: &[HostId]) -> usize {
+        self.logs.values().map(|log| log.bootstrapped(hosts)).sum()
     }
 
     /// A host starts a new incarnation.

@@ -63,7 +63,8 @@ impl CoordinationScenario {
             (7 | 8, _, _) => {
                 let lost = self.lost.clone();
                 let is_bad = |host, cluster: &Cluster<'_, Seat>| is_bad(&lost, host, cluster);
-                return self.is_born() && self.changes.replace_or_resize(which == 8, is_bad, rng, control);
+                return self.is_bootstrapped()
+                    && self.changes.replace_or_resize(which == 8, is_bad, rng, control);
             }
             _ => return self.lay_in_wait(which, number, rng, control),
         }
@@ -86,7 +87,7 @@ impl CoordinationScenario {
                 self.ambushes.lay(Kind::Installed, None, rng, control)
             }
             10 => {
-                if !self.is_born() || !self.wishes.draw_fewer_groups(rng) {
+                if !self.is_bootstrapped() || !self.wishes.draw_fewer_groups(rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
@@ -94,7 +95,7 @@ impl CoordinationScenario {
             }
             11 => {
                 let idle = rng.duration(Duration::from_secs(1), Duration::from_secs(10));
-                if !self.is_born() || !self.wishes.draw_journey(idle, rng) {
+                if !self.is_bootstrapped() || !self.wishes.draw_journey(idle, rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);

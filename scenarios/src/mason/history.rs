@@ -69,7 +69,7 @@ impl History {
             invariant!(
                 MSO,
                 ordered,
-                "{placed:?} with stamp {} lies between {before:?} and {after:?}",
+                "{placed:?} with gsn {} lies between {before:?} and {after:?}",
                 order.gsn
             );
         }

@@ -122,7 +122,7 @@ impl ShowStatus {
                 coordination["monitor"]["watch_count"],
             );
             println!("  proxies   {}", super::arrangement::words_of_proxies(&coordination["proxies"]));
-            println!("  shards    {}", super::arrangement::words_of_shards(&coordination["spread"]));
+            println!("  shards    {}", super::arrangement::words_of_shards(&coordination["shard_map"]));
             for (space, shard) in coordination["shards"].as_object().into_iter().flatten() {
                 println!("  shard {space:<4}{}", words_of_shard(space, shard));
             }

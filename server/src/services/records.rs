@@ -157,7 +157,7 @@ fn acceptor(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
 fn vote_in_words(record: AcceptorRecord) -> String {
     match record {
         AcceptorRecord::Blank { incarnation } => format!("blank, incarnation {incarnation:x}"),
-        AcceptorRecord::Active { members } => format!("active, born with {} acceptors", members.len()),
+        AcceptorRecord::Active { members } => format!("active, began with {} acceptors", members.len()),
         AcceptorRecord::Promise { ballot } => format!("promise {ballot:?}"),
         AcceptorRecord::Vote { ballot, slot, value } => {
             let value = match value {

@@ -8,7 +8,7 @@ use crate::log::{FITS, Log};
 use crate::producers::{Judged, Producers, Taken};
 use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
-use crate::snapshot::{Born, Head, Item, Numbered};
+use crate::snapshot::{Created, Head, Item, Numbered};
 use crate::space_of;
 use crate::storage::{SpaceBounds, Storage, StorageStat};
 use crate::wire::{Answer, Append, Create, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim, Why};
@@ -431,8 +431,8 @@ impl Shard for Logs {
         self.writing = VecDeque::from([Item::Head(Head { digest: self.digest }, self.created)]);
         for (name, log) in &self.logs {
             let numbered = Numbered { number: log.origin.number, open: log.open };
-            let born = Born { created_ms: log.origin.created_ms };
-            self.writing.push_back(Item::Log(log.stat(name), numbered, born));
+            let created = Created { created_ms: log.origin.created_ms };
+            self.writing.push_back(Item::Log(log.stat(name), numbered, created));
             let open = usize::from(kernel::planted!(open_segments_not_in_snapshot) && log.open);
             let parts = log.parts.iter().take(log.parts.len().saturating_sub(open));
             self.writing.extend(parts.cloned().map(Item::Part));

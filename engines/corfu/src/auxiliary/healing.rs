@@ -47,7 +47,7 @@ impl Auxiliary {
 
     /// Reports to a storage server who serves, and what to copy if it does not.
     pub(super) fn notify(&self, server: NodeId, cx: &mut Cx<'_, Self>) {
-        if self.state.installed.is_born() {
+        if self.state.installed.is_bootstrapped() {
             let chain = self.candidates.iter().position(|chain| chain.contains(&server));
             let chain = chain.filter(|&chain| self.has_room(chain)).map(|chain| chain as u32);
             cx.send_durable(server, Project { projection: self.state.installed.clone(), chain });

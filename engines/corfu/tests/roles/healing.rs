@@ -91,7 +91,7 @@ fn entries(server: &StorageServer) -> Vec<(u64, Entry)> {
 }
 
 /// The next run of a server, by its journal.
-fn reborn(table: &mut Table<StorageServer>) -> StorageServer {
+fn restarted(table: &mut Table<StorageServer>) -> StorageServer {
     restored(StorageServer::new(u64::MAX), &table.journal())
 }
 
@@ -107,7 +107,7 @@ fn a_learner_takes_what_its_chain_has_and_drops_the_rest() {
     assert!(!table.role.serves());
     let did = table.hear(me(), Read { id: 1, epoch: E2, position: P0 });
     assert!(sent(&did).is_empty(), "nobody reads from one that is not in the projection");
-    assert_eq!(entries(&reborn(&mut table)), theirs, "and in a later incarnation");
+    assert_eq!(entries(&restarted(&mut table)), theirs, "and in a later incarnation");
 }
 
 // A write below what is copied already is where a copy by position alone forgets it.
@@ -164,7 +164,7 @@ fn a_learner_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
     let found = Found { id: 2, epoch: E3, position: P0, entry: Some(Entry::Junk) };
     assert_eq!(sent(&did), durably(me(), found), "it serves");
     assert_eq!(table.role.copies_from(), None);
-    assert!(reborn(&mut table).serves(), "in a later incarnation, too");
+    assert!(restarted(&mut table).serves(), "in a later incarnation, too");
 }
 
 // A server that lost its disk, and is sealed or asked to serve as if it had not, denies what it acknowledged.
@@ -184,7 +184,7 @@ fn a_storage_server_without_its_journal_is_not_what_it_was() {
     table.hear(auxiliary, Project { projection: initial(), chain: None });
     assert!(!table.role.serves());
     assert!(sent(&table.hear(me(), Read { id: 1, epoch: E1, position: P0 })).is_empty());
-    assert_eq!(reborn(&mut table).journal(), Some(journal), "it is the same from now on");
+    assert_eq!(restarted(&mut table).journal(), Some(journal), "it is the same from now on");
 }
 
 // A sequencer that lost its disk does not know what it gave away.
@@ -334,9 +334,9 @@ fn an_auxiliary_without_its_journal_has_no_vote() {
     assert!(live_on(&mut table, Duration::from_secs(3), true).is_empty());
 }
 
-// A log that is born while somebody is away takes one who lost its disk for one who never had any.
+// A log that bootstraps while somebody is away takes one who lost its disk for one who never had any.
 #[test]
-fn a_log_is_born_when_everybody_is_there() {
+fn a_log_bootstraps_when_everybody_is_there() {
     let begins = |missing: Option<NodeId>| {
         let role = Auxiliary::new(auxiliaries(), sequencers(), unborn(), Parameters::default());
         let mut table = Table::new(role, auxiliaries()[0]);

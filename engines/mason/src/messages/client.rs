@@ -76,7 +76,7 @@ kernel::messages! {
             executed: Gsn,
             /// The answers.
             answers: Vec<ReadAnswer>,
-            /// The reads were not looked at, and the answers are empty: the shard is spread by this one by now.
+            /// The reads were not looked at, and the answers are empty: the shard map is this one by now.
             refused: Option<ShardMap>,
             /// Reads whose answers are larger than the reader has room for, by their tags, with the sizes of the answers in bytes. They
             /// have left nothing that the reader has to know of, and may be asked again.

@@ -16,7 +16,7 @@ kernel::messages! {
             at_least: Gsn,
             /// The reads.
             reads: Vec<ShardQuery>,
-            /// The version of the spread by which this space was chosen; none where it does not matter.
+            /// The version of the shard map by which this space was chosen; none where it does not matter.
             shard_map: Option<u64>,
             /// For each read the largest answer that the reader has room for, in bytes; larger ones are withheld. None: any.
             limits: Option<Vec<u64>>,

@@ -94,7 +94,7 @@ pub struct ProxyMachine<S> {
     /// How many groups were in use at the bootstrap.
     bootstrap: Layout,
     /// How far the group is, and what it hands over, is due to be reported to this host's proxies.
-    standing_due: bool,
+    status_due: bool,
     pages_due: bool,
     host: HostId,
     page_bytes: usize,
@@ -122,7 +122,7 @@ impl<S: Stub> ProxyMachine<S> {
         Self {
             group,
             bootstrap: topology.layout.clone(),
-            standing_due: true,
+            status_due: true,
             pages_due: true,
             topology,
             reported: 0,
@@ -346,7 +346,7 @@ impl<S: Stub> ProxyMachine<S> {
             (self.state.sequencer, self.state.request, self.state.claim) = (epoch, 0, claim);
             if let Some(arrangement) = &mut self.state.arrangement {
                 (arrangement.sealed, arrangement.unsealed) = (arrangement.layout.version, false);
-                self.standing_due = true;
+                self.status_due = true;
             }
         } else if planted!(second_claim_replaces_first) {
             self.state.claim = claim;
@@ -421,7 +421,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn forget_durable(&mut self, low_watermarks: &[Placed]) {
-        self.standing_due |= self.is_retired();
+        self.status_due |= self.is_retired();
         for low_watermark in low_watermarks {
             for (_, server) in
                 self.topology.servers_on(self.host).filter(|(space, _)| *space != low_watermark.space)
@@ -493,7 +493,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     fn take_notices(&mut self, notices: &mut Vec<(NodeId, Bytes)>) {
         // A log that is not in use has no next entry to report it with.
         self.report_members();
-        self.report_standing();
+        self.report_status();
         notices.append(&mut self.notices);
     }
 
@@ -523,7 +523,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn reset(&mut self) {
         self.state = Assigned::default();
-        (self.standing_due, self.pages_due) = (true, true);
+        (self.status_due, self.pages_due) = (true, true);
         self.retained.clear();
         self.notices.clear();
         self.writing.clear();

@@ -301,7 +301,7 @@ impl Proxy {
             ProxyIn::AnyReplica(_) if from.host() != cx.node().host() => {
                 cx.reject("replica's word from another host");
             }
-            ProxyIn::AnyReplica(FromAnyReplica::Standing(message)) => self.on_standing(message),
+            ProxyIn::AnyReplica(FromAnyReplica::GroupStatus(message)) => self.on_group_status(message),
             ProxyIn::AnyReplica(FromAnyReplica::Leaving(message)) => self.on_leaving(message.page),
         }
     }

@@ -19,7 +19,7 @@
 //! Which groups must be sealed, the first group's log says: it has a layout before any group of it can be sealed, and so assign
 //! anything. A standby that begins with an older one learns of it from that group's seal. If that log has a shard map whose resharding
 //! it has not, the standby has it logged before it gives anything away: what was numbered by then was numbered by the old
-//! spread, and what comes after by the new one.
+//! shard map, and what comes after by the new one.
 
 use super::{Counters, Filled, GroupSealed, HandedOver, Recover, Sequencer, SequencerTimer, State};
 use crate::messages::proxy;

@@ -31,10 +31,10 @@ use crate::topology::ShardMap;
 use kernel::{Bytes, Cx, NodeId};
 use std::collections::BTreeMap;
 
-/// What a server knows of how the state is spread.
+/// What a server knows of the shard map.
 #[derive(Debug)]
 pub(super) struct Resharding {
-    /// What its state is spread by.
+    /// Its shard map.
     shard_map: ShardMap,
     /// The version by which it has given away what is watched.
     given: u64,
@@ -58,7 +58,7 @@ impl Resharding {
 }
 
 impl<S: Shard> ShardServer<S> {
-    /// How its state is spread.
+    /// Its shard map.
     pub fn shard_map(&self) -> &ShardMap {
         self.resharding.shard_map()
     }
@@ -179,7 +179,7 @@ impl<S: Shard> ShardServer<S> {
         self.due.hurry();
     }
 
-    /// The state is spread so from here on.
+    /// The shard map from here on.
     pub(super) fn come_to(&mut self, shard_map: ShardMap, gsn: Gsn, cx: &mut Cx<'_, Self>) {
         let version = shard_map.version;
         self.resharding.given = self.resharding.given.max(version);
@@ -203,7 +203,7 @@ impl<S: Shard> ShardServer<S> {
         self.resharding.shard_map = shard_map;
     }
 
-    /// A snapshot was installed that is spread so: the resharding will not be executed here.
+    /// A snapshot was installed that has this shard map: the resharding will not be executed here.
     pub(super) fn skip_reshard(&mut self, before: &ShardMap, cx: &mut Cx<'_, Self>) {
         let shard_map = self.resharding.shard_map.clone();
         if shard_map.version > before.version {

@@ -5,7 +5,7 @@ use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::GatewayIn;
 use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, StubPage};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{FromAnyReplica, FromReplica, FromSequencer, GetMaxAndSeal, ProxyIn, Standing};
+use mason::proxy::{FromAnyReplica, FromReplica, FromSequencer, GetMaxAndSeal, GroupStatus, ProxyIn};
 use mason::sequencer::{GroupSealed, Recover, Sequencer};
 use mason::view::View;
 use mason::{
@@ -114,9 +114,9 @@ fn batch(index: u64, numbered: bool) -> Entry {
     Entry::Batch(batch)
 }
 
-fn standing(notices: &[(NodeId, Bytes)], to: NodeId) -> Option<Standing> {
+fn status(notices: &[(NodeId, Bytes)], to: NodeId) -> Option<GroupStatus> {
     notices.iter().filter(|(node, _)| *node == to).find_map(|(_, bytes)| match ProxyIn::decoded(bytes) {
-        Ok(ProxyIn::AnyReplica(FromAnyReplica::Standing(standing))) => Some(standing),
+        Ok(ProxyIn::AnyReplica(FromAnyReplica::GroupStatus(status))) => Some(status),
         _ => None,
     })
 }
@@ -147,7 +147,7 @@ fn a_layout_follows_the_one_before() {
     }
     let reported = apply(&mut machine, &lays_out(layout(1, 1, 2)));
     assert_eq!(*machine.layout(), layout(1, 1, 2));
-    let both = [proxy(1, 0), proxy(1, 1)].map(|proxy| standing(&reported, proxy));
+    let both = [proxy(1, 0), proxy(1, 1)].map(|proxy| status(&reported, proxy));
     assert!(both.iter().flatten().all(|it| it.layout == layout(1, 1, 2) && it.sealed == 0), "{both:?}");
     assert_eq!(both.iter().flatten().count(), 2, "proxies of every group are notified");
 }
@@ -167,13 +167,13 @@ fn a_group_that_does_not_serve_turns_origins_away_and_retires() {
     assert_eq!(machine.view().end(Space(0)), Number(4), "what it has is not handed over: it has not retired");
     apply(&mut machine, &Entry::Arrived { at: Group(0), version: 1 });
     let reported = apply(&mut machine, &Entry::Retire { version: 1 });
-    let stands = standing(&reported, proxy(1, 0)).expect("it has changed");
+    let stands = status(&reported, proxy(1, 0)).expect("it has changed");
     assert!(stands.retired && stands.spent.is_none(), "shards may still ask for what it has assigned");
     assert_eq!(apply(&mut machine, &batch(4, true)), [], "void");
     assert_eq!(machine.view().end(Space(0)), Number(4));
     assert_eq!(turned_away(&apply(&mut machine, &batch(4, false))), [4]);
     let reported = apply(&mut machine, &Entry::Durable { low_watermarks: vec![at(0, 4)], version: None });
-    let spent = standing(&reported, proxy(1, 0)).and_then(|stands| stands.spent).expect("nothing is left");
+    let spent = status(&reported, proxy(1, 0)).and_then(|stands| stands.spent).expect("nothing is left");
     assert_eq!((spent.below, spent.gsn), (vec![at(0, 4), at(1, 1)], Gsn(30)));
     // Where it is taken out, what it had assigned is not given away again.
     let mut first = begun(0);
@@ -184,7 +184,7 @@ fn a_group_that_does_not_serve_turns_origins_away_and_retires() {
     // And it may come back.
     apply(&mut machine, &lays_out(layout(2, 1, 1)));
     let reported = apply(&mut machine, &lays_out(layout(3, 2, 2)));
-    assert!(standing(&reported, proxy(1, 0)).is_some_and(|stands| !stands.retired));
+    assert!(status(&reported, proxy(1, 0)).is_some_and(|stands| !stands.retired));
 }
 
 // A sequencer that was followed while the group was not in use is still there, and has given away numbers that others have by now.
@@ -240,7 +240,7 @@ fn what_a_stub_has_is_handed_over_once() {
     apply(&mut to, &Entry::Page(leaving[0].clone()));
     assert_eq!(to.stub().has, [0], "it does not know of the layout yet");
     let reported = apply(&mut to, &lays_out(layout(1, 1, 2)));
-    assert_eq!(standing(&reported, proxy(1, 1)).map(|stands| stands.awaited.len()), Some(1));
+    assert_eq!(status(&reported, proxy(1, 1)).map(|stands| stands.awaited.len()), Some(1));
     apply(&mut to, &Entry::Page(leaving[1].clone()));
     assert_eq!(to.stub().has, [0], "not the first");
     for page in [&leaving[0], &leaving[0], &leaving[1], &leaving[0], &leaving[1]] {

@@ -438,7 +438,7 @@ mod a_shard {
         assert_eq!(reported[1..3], expected);
         assert!(
             reported.contains(&(gateway(1), refused.into())),
-            "chosen by the spread before: {reported:?}"
+            "chosen by the shard map before: {reported:?}"
         );
         assert_eq!(&first.role.service().has[..], b"am");
     }

@@ -167,7 +167,7 @@ fn a_blank_acceptor_is_silent_until_all_were_blank_together() {
     let mut wiped =
         Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     let members = (1..=3).map(|host| (node(host, ACCEPTOR), 40)).collect();
-    wiped.hear(node(2, ACCEPTOR), acceptor::Born { members });
+    wiped.hear(node(2, ACCEPTOR), acceptor::Active { members });
     assert!(wiped.role.is_refused() && wiped.hear(node(1, PROXY), noop(0, 1)).is_empty());
 }
 

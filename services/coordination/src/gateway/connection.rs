@@ -128,7 +128,7 @@ pub(crate) struct Read {
     pub(crate) counted: bool,
     /// The number of its registration, if it leaves watches.
     pub(crate) watch: WatchSeq,
-    /// The version of the spread by which the shards of its parts were chosen.
+    /// The version of the shard map by which the shards of its parts were chosen.
     pub(crate) shard_map: u64,
 }
 

@@ -175,7 +175,7 @@ fn closing_removes_all_nodes_under_one_gsn() {
         assert!(c.closed.contains_key(&owner.node));
         let stats = ["/p", "/q"].map(|path| other.ask(c, op::EXISTS, &read(path, false)).stat());
         assert_eq!(stats.map(|stat| stat.num_children), [0, 0]);
-        assert_eq!(stats[0].pzxid, stats[1].pzxid, "one event, one stamp");
+        assert_eq!(stats[0].pzxid, stats[1].pzxid, "one event, one zxid");
         assert!(Client::resume(c, 0, owner.session, &owner.password, 0, 10_000).is_none());
         c.agree();
     }

@@ -200,7 +200,7 @@ impl Role for Acceptor {
             AcceptorIn::Seal(message) => self.on_seal(from, message, cx),
             AcceptorIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
-            AcceptorIn::Born(message) => self.on_born(message, cx),
+            AcceptorIn::Active(message) => self.on_active(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
             AcceptorIn::Durable(_) if from != cx.node() => cx.reject("word of another acceptor's journal"),
             AcceptorIn::Durable(message) => {

@@ -55,14 +55,14 @@ kernel::messages! {
             /// What it sends everybody.
             pulse: Pulse,
         },
-        /// From an acceptor whose journal is blank: so am I, born with this incarnation.
+        /// From an acceptor whose journal is blank: so am I, begun with this incarnation.
         7 => Blank {
-            /// Drawn at random when its journal was born.
+            /// Drawn at random when its journal began.
             incarnation: u64,
         },
-        /// From an active acceptor to a blank one: the cluster is born, with these acceptors.
+        /// From an active acceptor to a blank one: the cluster has bootstrapped, with these acceptors.
         /// Promise: these acceptors were there at the bootstrap.
-        8 => Born {
+        8 => Active {
             /// Each with its incarnation.
             members: Vec<(NodeId, u64)>,
         },
