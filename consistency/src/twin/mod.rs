@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Lists,
 }
 
-/// How a random history is cut.
+/// How a random history is truncated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,

@@ -299,7 +299,7 @@ impl<F: Family> Clients<F> {
         let (mut left, began) = (budget, std::time::Instant::now());
         for _ in 0..self.readable.len() {
             if left == 0 || self.sends.len() >= SENDS_MAX || began.elapsed() >= READ_TIME_MAX {
-                outside.metrics.rounds_cut_short += 1;
+                outside.metrics.rounds_limited += 1;
                 return;
             }
             let Some(index) = self.readable.pop_front() else { return };

@@ -221,9 +221,9 @@ mod tests {
     // Greetings are read by hosts of other versions: their bytes must never change.
     #[test]
     fn greetings_round_trip_and_keep_their_bytes() {
-        for cut in 0..framed(&hello()).len() {
-            let mut input = BytesMut::from(&framed(&hello())[..cut]);
-            assert_eq!(take_greeting::<Hello>(&mut input), Ok(None), "after {cut} bytes");
+        for length in 0..framed(&hello()).len() {
+            let mut input = BytesMut::from(&framed(&hello())[..length]);
+            assert_eq!(take_greeting::<Hello>(&mut input), Ok(None), "after {length} bytes");
         }
         let mut input = BytesMut::from(&framed(&hello())[..]);
         assert_eq!(take_greeting(&mut input), Ok(Some(hello())));

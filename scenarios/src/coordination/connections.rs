@@ -70,14 +70,14 @@ impl CoordinationScenario {
                     link.poll = control.request(link.socket, Bytes::from_static(&[node::POLL]));
                 }
                 self.users[number].feed(bytes);
-                while !self.is_cut_off(number, control)
+                while !self.is_disconnected(number, control)
                     && let Some(news) = self.users[number].hear(now)
                 {
                     self.on_news(number, news, control);
                 }
             }
             Some((&node::CLOSED, reason)) => {
-                self.check_cut_off(number, reason);
+                self.check_disconnected(number, reason);
                 self.disconnect(number, now, Some(control));
             }
             Some(_) | None => {}

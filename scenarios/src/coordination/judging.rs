@@ -35,15 +35,15 @@ impl CoordinationScenario {
         );
     }
 
-    /// Who closes a session is answered, and not cut off because it is gone.
-    pub(super) fn check_cut_off(&self, number: usize, reason: &[u8]) {
+    /// Who closes a session is answered, and not disconnected because it is gone.
+    pub(super) fn check_disconnected(&self, number: usize, reason: &[u8]) {
         let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
         let closes = awaited.into_iter().any(|awaited| awaited.ask == Ask::Close);
         let ended = reason.starts_with(b"the session has ended");
         invariant!(
             CLOSE,
             !(closes && ended),
-            "user {number} closed its session and was cut off without an answer"
+            "user {number} closed its session and was disconnected without an answer"
         );
     }
 

@@ -22,7 +22,7 @@ pub(super) struct Cutting {
     late: Option<Duration>,
 }
 
-/// How much a user pipelines that is to be cut off.
+/// How much a user pipelines that is to be disconnected.
 const PIPELINED: usize = 6;
 const SOON: Duration = Duration::from_millis(20);
 
@@ -134,7 +134,7 @@ impl CoordinationScenario {
         }
     }
 
-    /// What a user does next whose answers are to be cut off; none if that is another.
+    /// What a user does next whose answers are to be lost; none if that is another.
     pub(super) fn pipelined_by(&mut self, number: usize) -> Option<Task> {
         self.cutting.as_ref().filter(|it| it.user == number)?;
         let value = self.value();
@@ -148,8 +148,8 @@ impl CoordinationScenario {
         Some(Task { asks: asks.collect(), pipelined: true })
     }
 
-    /// Breaks the connection of a user whose answers are to be cut off, when it has heard so many and others have come.
-    pub(super) fn is_cut_off(&mut self, number: usize, control: &mut Control<'_, Seat>) -> bool {
+    /// Breaks the connection of a user whose answers are to be lost, when it has heard so many and others have come.
+    pub(super) fn is_disconnected(&mut self, number: usize, control: &mut Control<'_, Seat>) -> bool {
         let Some(cutting) = self.cutting.as_mut().filter(|it| it.user == number) else { return false };
         let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
         let waits = awaited.filter(|awaited| awaited.of_task).count();
@@ -164,7 +164,7 @@ impl CoordinationScenario {
             }
             Some(heard) => cutting.heard = heard,
             None => {
-                control.mark("scenario.cut_answers_off_one_by_one_and_as_a_whole");
+                control.mark("scenario.lost_answers_one_by_one_and_as_a_whole");
                 self.cutting = None;
             }
         }

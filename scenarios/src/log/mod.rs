@@ -87,8 +87,8 @@ const STRIKES: [StrikeKind; 6] = [
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill everybody", class: sim::Class::Strike },
     StrikeKind { name: "rot a segment", class: sim::Class::Strike },
-    StrikeKind { name: "cut everybody off from the archive", class: sim::Class::Strike },
-    StrikeKind { name: "cut one host off from the archive", class: sim::Class::Strike },
+    StrikeKind { name: "partition everybody from the archive", class: sim::Class::Strike },
+    StrikeKind { name: "partition one host from the archive", class: sim::Class::Strike },
 ];
 
 impl LogScenario {
@@ -363,10 +363,10 @@ impl Scenario for LogScenario {
                 return rng.pick(&hosts).copied().is_some_and(|host| control.rot_blob(host, rng));
             }
             (4, _) if self.archiving.is_some() => {
-                control.cut_off_archive(None, rng.duration(second, 8 * second));
+                control.partition_archive(None, rng.duration(second, 8 * second));
             }
             (5, _) if self.archiving.is_some() => {
-                control.cut_off_archive(rng.pick(&self.hosts).copied(), rng.duration(second, 8 * second));
+                control.partition_archive(rng.pick(&self.hosts).copied(), rng.duration(second, 8 * second));
             }
             _ => return false,
         }

@@ -210,7 +210,7 @@ impl Mix {
         let id = u64::from(operation.client) << 32 | u64::from(operation.nth) << 4;
         let token = session.token;
         let plain = |call: TxnCall| Planned { call, interactive: None };
-        // It is known for as long as outcomes are kept whether a call was executed, and no longer.
+        // It is known for as long as outcomes are retained whether a call was executed, and no longer.
         let late = |(_, asked): &(OneShot, u64)| now.saturating_sub(*asked) > self.send_again_within;
         if let Some((unsettled, _)) = session.unsettled.take().filter(|it| !late(it)) {
             let call = OneShot { id, token, ..unsettled };

@@ -61,7 +61,7 @@ fn counters(page: &mut MetricsPage, metrics: &Metrics) {
         ("bytes_out", "Bytes to other hosts", metrics.bytes_out),
         ("bursts", "Rounds of the reactor", metrics.bursts),
         ("fsyncs", "Times the journal was synced", metrics.fsyncs),
-        ("rounds_cut_short", "Rounds of the reactor that left work to the next", metrics.rounds_cut_short),
+        ("rounds_limited", "Rounds of the reactor that left work to the next", metrics.rounds_limited),
         ("reads_stopped", "Times a client was read no further before it reads", metrics.reads_stopped),
         ("segments_written", "Segments of logs written to the disk", metrics.blobs.stores),
         ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),

@@ -31,7 +31,7 @@ pub const CONNECTIONS_MAX: usize = 512;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// How long its body may take.
 const BODY_WITHIN: Duration = Duration::from_secs(20);
-/// A client that takes nothing of its answer for so long is cut off.
+/// A client that takes nothing of its answer for so long is disconnected.
 const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const BODY_BYTES_MAX: usize = 2 << 20;
@@ -74,7 +74,7 @@ impl Counts {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections and requests that were turned away or cut off, by reason.
+    /// Connections and requests that were turned away or disconnected, by reason.
     pub fn by_reason(&self) -> BTreeMap<&'static str, u64> {
         self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

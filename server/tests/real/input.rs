@@ -307,7 +307,7 @@ fn clients_that_never_read_cost_bounded_memory() {
                     let queries = Commands::from_row(row);
                     let (session, seen) = (SessionId(number), Slot(0));
                     let query = Query { session, level: Level::Eventual, seen, queries };
-                    // The host may have cut this client off already.
+                    // The host may have disconnected this client already.
                     let _ = stream.write_all(&frame(query));
                 }
                 stream

@@ -257,7 +257,7 @@ int openat(int folder, const char *path, int flags, ...) {
 int ftruncate64(int fd, off_t bytes) {
     pthread_mutex_lock(&lock);
     struct file *file = of(fd);
-    // What is cut off was never worth syncing; what stays goes first, so that it is not cut off later.
+    // What is truncated was never worth syncing; what stays goes first, so that it is not truncated later.
     if (file) settle(fd, file);
     pthread_mutex_unlock(&lock);
     return real_ftruncate(fd, bytes);

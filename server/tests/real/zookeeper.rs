@@ -141,7 +141,7 @@ fn malformed_packets_concern_only_their_senders() {
 
 // Subscribers that never read fill the memory with what they do not take.
 #[test]
-fn subscribers_that_never_read_are_cut_off() {
+fn subscribers_that_never_read_are_disconnected() {
     alone(async {
         let limits = "[limits]\nclient_backlog_bytes_max = \"512KiB\"\nbacklog_bytes_max = \"64MiB\"";
         let (mut cluster, addresses) = cluster(limits).await;
@@ -162,7 +162,7 @@ fn subscribers_that_never_read_are_cut_off() {
             (0..30).for_each(|_| {
                 raw.push(op::GET_DATA, &read);
             });
-            // One that is cut off already cannot send.
+            // One that is disconnected already cannot send.
             let _ = raw.flush();
             silent.push(raw);
             bystander.goes_on("/bystander");

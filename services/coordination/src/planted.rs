@@ -29,8 +29,8 @@ kernel::planted_bugs! {
     session_timeout_halved = "K23",
     /// A new leader expires sessions by a clock that stood still while nobody listened to them.
     new_leader_uses_stale_session_clock = "K24",
-    /// A client that closes its session is cut off when a sign of life finds it gone.
-    closing_client_cut_off = "K26",
+    /// A client that closes its session is disconnected when a sign of life finds it gone.
+    closing_client_disconnected = "K26",
     /// A session's clean-up goes to the shards where it made its nodes, although they were handed over since.
     clean_up_misses_moved_nodes = "K27",
     /// A session that is closing is not cleaned up.

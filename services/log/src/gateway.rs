@@ -460,7 +460,7 @@ where
         match refused.why {
             Why::Moved => cx.mark("log.refused_a_late_writer"),
             Why::Sealed => cx.mark("log.refused_to_break_a_seal"),
-            Why::Trimmed => cx.mark("log.showed_a_reader_where_to_resume"),
+            Why::Trimmed => cx.mark("log.reported_a_reader_where_to_resume"),
             Why::Unarchived => cx.mark("log.refused_what_the_archive_has_no_room_for"),
             _ => {}
         }

@@ -295,12 +295,12 @@ impl Logs {
 
     fn identity(&self, log: &Log) -> LogIdentity {
         let Origin { number, created_ms, .. } = *log.origin;
-        let (mut waiting, mut kept) = (0, log.parts.front().map_or(log.next, Part::first));
+        let (mut waiting, mut retained) = (0, log.parts.front().map_or(log.next, Part::first));
         for part in self.storage.retired.of(number) {
             waiting += part.bytes() as u64;
-            kept = kept.min(part.first());
+            retained = retained.min(part.first());
         }
-        LogIdentity { space: self.space.0, number, created_ms, retained: kept, waiting_bytes: waiting }
+        LogIdentity { space: self.space.0, number, created_ms, retained, waiting_bytes: waiting }
     }
 
     fn answer_read(&mut self, reader: NodeId, request: &Request) -> Result<Answer, BlobRange> {

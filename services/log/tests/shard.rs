@@ -326,7 +326,7 @@ fn snapshots_name_what_is_stored_and_carry_the_rest() {
         }
         assert_eq!((words[59].as_str(), words[60].as_str()), ("entry 59", "later"));
     }
-    assert_eq!(copy.disk, one.disk, "servers cut logs alike");
+    assert_eq!(copy.disk, one.disk, "servers divide logs alike");
     let chunk = [8, 1, 2, 3];
     assert!(copy.logs.install(&chunk).is_err());
 }

@@ -71,7 +71,7 @@ fn used_disk() -> (FaultyDisk, u64) {
 
 // A batch torn at any byte must vanish silently and wholly; what was synced must stay, and the journal must go on.
 #[test]
-fn a_tail_torn_at_any_byte_is_cut() {
+fn a_tail_torn_at_any_byte_is_truncated() {
     let (disk, next) = used_disk();
     let mut journal = open(&disk).expect("it opens");
     append(&mut journal, HOST_SLOT, next, 8);

@@ -4,7 +4,7 @@ mod clocks;
 mod faults;
 mod workload;
 
-use workload::{Client, KeptOperations};
+use workload::{Client, Retained};
 
 use crate::archive::SimulatedArchive;
 use crate::class::{Class, Classes};
@@ -63,7 +63,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         commands: Vec::new(),
         begun: Vec::new(),
         omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
-        retained: options.plan.as_ref().and_then(|plan| Some(KeptOperations::of(plan.retained.as_ref()?))),
+        retained: options.plan.as_ref().and_then(|plan| Some(Retained::of(plan.retained.as_ref()?))),
         salt,
         heal_at,
         replays: script.is_some(),
@@ -122,7 +122,7 @@ pub(crate) struct Run<S: Scenario> {
     pub(crate) commands: Vec<Command<S::Node>>,
     pub(crate) begun: Vec<BegunOperation>,
     pub(crate) omitted: BTreeSet<OperationId>,
-    retained: Option<KeptOperations>,
+    retained: Option<Retained>,
     salt: u64,
     heal_at: Option<u64>,
     pub(crate) replays: bool,
@@ -419,9 +419,9 @@ impl<S: Scenario> Run<S> {
                     self.out.network.hinder(to, how, self.out.now + lasts);
                 }
             }
-            Command::CutOffArchive { hosts, lasts } => {
+            Command::PartitionArchive { hosts, lasts } => {
                 if self.phase == Phase::Safety {
-                    self.out.archive.cut_off(hosts, self.out.now + lasts);
+                    self.out.archive.partition(hosts, self.out.now + lasts);
                 }
             }
             Command::Alarm { after, token } => {
@@ -473,7 +473,7 @@ impl<S: Scenario> Run<S> {
                 heal_at: self.heal_at,
                 faults,
                 omitted,
-                retained: self.retained.map(KeptOperations::into_all),
+                retained: self.retained.map(Retained::into_all),
             },
             swarm: self.out.swarm,
             applicable,

@@ -88,7 +88,7 @@ kernel::messages! {
             last: bool,
         },
         /// From a proxy's replica of this host: enough servers have durable snapshots of everything below, and inputs for it need not
-        /// be kept.
+        /// be retained.
         10 => Settled {
             /// Their space, and the number.
             below: Placed,

@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 kernel::record! {
-    /// Everything that is a function of the log, apart from the stub and what is kept for shards.
+    /// Everything that is a function of the log, apart from the stub and what is retained for shards.
     struct Assigned {
         ballot: Ballot,
         epoch: u64,
@@ -169,7 +169,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.claim.as_ref()
     }
 
-    /// Bytes of operations kept for shards.
+    /// Bytes of operations retained for shards.
     pub fn retained_bytes(&self) -> usize {
         self.retained.bytes()
     }
@@ -404,7 +404,7 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the cut.
+    /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the consistent cut.
     fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<ConsistentCut>) {
         runs.iter().for_each(|run| self.retained.insert(run.clone()));
         let in_use = |space| self.topology.layout.shard_map.spaces().any(|used| used == space);

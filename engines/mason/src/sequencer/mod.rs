@@ -221,7 +221,7 @@ impl Sequencer {
         served.remembered = served.remembered.split_off(&(after.min(served.highest) + 1));
         let lost: Vec<Allocation> = served.remembered.values().cloned().collect();
         if !lost.is_empty() {
-            cx.mark("sequencer.notified_a_new_leader_of_lost_requests");
+            cx.mark("sequencer.reported_a_new_leader_of_lost_requests");
         }
         cx.send(from, proxy::Probed { epoch, highest: served.highest, lost });
     }

@@ -14,8 +14,8 @@ use std::time::Duration;
 const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
 /// A server that catches up asks for the next page of operations when it has executed one, and not for each of several groups' pages.
 const ASK_PAGES_AFTER: Duration = Duration::from_millis(2);
-/// What is kept of the memory that answers are written to.
-const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+/// What is retained of the memory that answers are written to.
+const SCRATCH_RETAINED_BYTES: usize = 1 << 20;
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
@@ -275,7 +275,7 @@ impl<S: Shard> ShardServer<S> {
             }
         }
         self.scratch.clear();
-        self.scratch.shrink_to(SCRATCH_KEPT_BYTES);
+        self.scratch.shrink_to(SCRATCH_RETAINED_BYTES);
         if !withheld.is_empty() {
             cx.mark("shard.withheld_an_answer");
         }

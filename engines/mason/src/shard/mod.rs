@@ -104,7 +104,7 @@ pub struct ShardServer<S> {
     archiving: archive::Archiving,
 }
 
-/// Cuts that wait to be covered: an early one that goes is covered by a later one.
+/// Consistent cuts that wait to be covered: an early one that goes is covered by a later one.
 const CUTS_MAX: usize = 1_024;
 /// Reads that wait; more are dropped, and their gateway asks again.
 const READS_MAX: usize = 65_536;

@@ -12,7 +12,7 @@
 //! ```
 //! The resharding is one operation of all shards that take part. All numbers below were chosen by the shard map before and all above
 //! by this one, so no shard ever meets an operation that concerns it no more. The state crosses as the inputs of any operation over
-//! several shards do: asked for in parts, kept until enough servers have it durably, the same from every server.
+//! several shards do: asked for in parts, retained until enough servers have it durably, the same from every server.
 //!
 //! What readers watch is a server's own, and goes from server to server on each host, before either executes anything further: the
 //! new one notifies of all that comes after. Between giving and the resharding a server answers no reads, which could register more. A
@@ -175,7 +175,7 @@ impl<S: Shard> ShardServer<S> {
             resharded.reshard(&shard_map, order, &pages);
         }
         self.come_to(shard_map, order.gsn, cx);
-        // What was given away is kept for the others until they have it durably, which a snapshot of theirs brings about.
+        // What was given away is retained for the others until they have it durably, which a snapshot of theirs brings about.
         self.due.hurry();
     }
 

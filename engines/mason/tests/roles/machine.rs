@@ -180,7 +180,7 @@ fn a_leader_begins_with_all_that_the_log_has() {
     assert_eq!(apply(&mut machine, begin(2)), [], "an earlier leader comes too late");
 }
 
-// Every server of the host gets its operations and the cut; the leader learns that it may go on.
+// Every server of the host gets its operations and the consistent cut; the leader learns that it may go on.
 #[test]
 fn a_batch_assigns_and_delivers() {
     let mut machine = begun();
@@ -327,19 +327,19 @@ fn lacking(machine: &Machine, number: u64) -> ShardIn {
 
 // A server that is sent less than everything retained waits for ever; one that is sent a gap as if all were there executes past it.
 #[test]
-fn what_is_kept_is_handed_out_until_it_is_durable() {
+fn what_is_retained_is_handed_out_until_it_is_durable() {
     let mut machine = begun();
     let items =
         |tags: std::ops::RangeInclusive<u64>| tags.map(|tag| item(operation(tag, b"x"), &[0])).collect();
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 2)], items(1..=2))));
     apply(&mut machine, Entry::Batch(batch(2, &[range(0, 3, 1)], items(3..=3))));
-    let ShardIn::Deliver(page) = lacking(&machine, 2) else { panic!("operations are kept") };
+    let ShardIn::Deliver(page) = lacking(&machine, 2) else { panic!("operations are retained") };
     let whole = [1, 2].map(|n| executes(&[at(0, n)], 29 + n, operation(n, b"x")));
     assert_eq!(operations(&page.runs), whole, "a page holds 64 bytes: the run that has it");
     let before = machine.retained_bytes();
     apply(&mut machine, Entry::Durable { low_watermarks: vec![at(0, 3)], version: Some(0) });
     assert_eq!(lacking(&machine, 2), ShardBehind { durable: Number(3) }.into());
-    let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is kept") };
+    let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is retained") };
     assert_eq!(operations(&page.runs), [executes(&[at(0, 3)], 30, operation(3, b"x"))]);
     assert!(machine.retained_bytes() < before);
 }
@@ -347,7 +347,7 @@ fn what_is_kept_is_handed_out_until_it_is_durable() {
 // Where nobody writes any more, a server that restarted would never learn that it has everything, and would leave reads of those unanswered
 // who have seen what came after its own last operation.
 #[test]
-fn the_newest_cut_is_sent_to_who_lacks_nothing() {
+fn the_newest_consistent_cut_is_sent_to_who_lacks_nothing() {
     let mut machine = begun();
     let reported = |machine: &Machine, number| match lacking(machine, number) {
         ShardIn::Deliver(page) => (page.runs.len(), page.cut, page.more),

@@ -509,6 +509,6 @@ mod a_shard {
         assert_eq!((again.role.shard_map(), &again.role.service().has[..]), (&shard_map(), &b"am"[..]));
         let want = WantInputs { number: mason::Number(3), wanted_at: mason::Number(1), part: None };
         let retained = sends(&again.hear(server(2, 2), want));
-        assert_eq!(retained, one(server(2, 2), said(1, 0, b"c", None)), "kept for who lacks it");
+        assert_eq!(retained, one(server(2, 2), said(1, 0, b"c", None)), "retained for who lacks it");
     }
 }

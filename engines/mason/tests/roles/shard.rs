@@ -195,9 +195,9 @@ fn an_operation_over_two_shards_waits_for_the_other_ones_inputs() {
     assert_eq!(did, to_gateway(Answers { group: Group(1), answers: vec![answer(2, 20, b"aboth")] }));
 }
 
-// Inputs that were lost are asked for, sent again, and kept until enough servers need them no more.
+// Inputs that were lost are asked for, sent again, and retained until enough servers need them no more.
 #[test]
-fn inputs_are_kept_until_the_others_are_durable() {
+fn inputs_are_retained_until_the_others_are_durable() {
     let mut bench = shard();
     let both = deliver(vec![executes(&[at(0, 1), at(1, 1)], 20, 1, b"both")]);
     bench.burst(replica(), both);
@@ -317,7 +317,11 @@ fn reads_wait_for_what_they_must_see() {
     assert_eq!(did, expected.concat(), "what was noticed comes before what is read");
     let cut = Some(ConsistentCut { gsn: Gsn(26), next: vec![at(0, 3)] });
     let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut, more: false }));
-    assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
+    assert_eq!(
+        did,
+        one(gateway(2), answer(3, 20, b"?ab")),
+        "a consistent cut covers what concerns other shards"
+    );
 }
 
 // An answer that its gateway has no room for would take the host's memory; withheld without a word, it never comes.

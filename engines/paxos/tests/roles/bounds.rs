@@ -105,7 +105,7 @@ fn a_copy_of_what_is_in_flight_adds_nothing() {
     assert!(bench.role.waiting_bytes() > waiting, "another connection's is another one");
 }
 
-// More than is kept must be refused while it is known that nobody has it.
+// More than is retained must be refused while it is known that nobody has it.
 #[test]
 fn a_full_batcher_and_a_full_disk_refuse() {
     let mut bench = busy_batcher();

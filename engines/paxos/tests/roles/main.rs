@@ -167,7 +167,7 @@ fn a_blank_acceptor_is_silent_until_all_were_blank_together() {
     let mut wiped =
         Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     let members = (1..=3).map(|host| (node(host, ACCEPTOR), 40)).collect();
-    wiped.hear(node(2, ACCEPTOR), acceptor::Active { members });
+    wiped.hear(node(2, ACCEPTOR), acceptor::Bootstrapped { members });
     assert!(wiped.role.is_refused() && wiped.hear(node(1, PROXY), noop(0, 1)).is_empty());
 }
 
@@ -216,7 +216,7 @@ fn a_thrifty_proxy_leader_asks_the_silent_when_it_is_late() {
     assert_eq!(asked, [node(2, ACCEPTOR), node(3, ACCEPTOR)]);
 }
 
-// A refused proposal that is kept is resent for ever, and its leader never learns that it was deposed.
+// A refused proposal that is retained is resent for ever, and its leader never learns that it was deposed.
 #[test]
 fn a_refused_proxy_leader_notifies_its_leader() {
     let mut proxy = Table::new(ProxyLeader::new(Parameters::default(), configurations(1)), node(1, PROXY));

@@ -98,14 +98,14 @@ fn a_change_is_in_force_after_promises_and_seals_and_not_before() {
 #[test]
 fn votes_of_the_new_acceptors_are_adopted() {
     let (mut bench, _, question) = activating();
-    let earlier = leader::ReportedVote { slot: Slot(FIRST), ballot: Ballot::ZERO, value: value("kept") };
+    let earlier = leader::ReportedVote { slot: Slot(FIRST), ballot: Ballot::ZERO, value: value("reported") };
     bench.hear(node(4, ACCEPTOR), promise(&question, vec![earlier]));
     bench.hear(node(2, ACCEPTOR), promise(&question, Vec::new()));
     for host in [1, 2] {
         let did = bench.hear(node(host, ACCEPTOR), leader::Sealed { ballot: ballot(1), version: 1 });
         assert_eq!(assigned(&did).len(), usize::from(host == 2));
         if host == 2 {
-            assert_eq!(assigned(&did), [(FIRST, value("kept"))]);
+            assert_eq!(assigned(&did), [(FIRST, value("reported"))]);
         }
     }
 }

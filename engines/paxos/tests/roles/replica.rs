@@ -5,7 +5,7 @@ use kernel::{DecodeError, SnapshotStep, StateMachine};
 use paxos::multipaxos::replica::{self, ReadGroup, Replica, ReplicaIn, ReplicaTimer};
 use paxos::multipaxos::unbatcher::UnbatcherIn;
 use paxos::{
-    Batch, BatchId, CommandGroup, GroupKind, KEPT_ANSWERS_BYTES_MAX, Message, REPEATED_BYTES_MAX, Rules,
+    Batch, BatchId, CommandGroup, GroupKind, Message, REPEATED_BYTES_MAX, RETAINED_ANSWERS_BYTES_MAX, Rules,
 };
 
 /// Answers how many commands it has executed.
@@ -106,7 +106,7 @@ impl StateMachine for Repeats {
 }
 
 // Rules that hold from a restart on, and not from a slot on, have replicas answer one log differently; rules that do not count what is
-// kept leave the memory of all replicas to any client.
+// retained leave the memory of all replicas to any client.
 #[test]
 fn a_batch_is_answered_by_its_own_rules() {
     let replica = Replica::new(Parameters::default(), configurations(1), Repeats(usize::MAX));
@@ -143,12 +143,12 @@ fn a_batch_is_answered_by_its_own_rules() {
     assert_eq!(answered(None, 0..2), [40_000, 40_000], "of a version that had no rules");
     assert_eq!(answered(Some(Rules::BRIEF), 2..4), [REPEATED_BYTES_MAX, REPEATED_BYTES_MAX]);
     assert_eq!(answered(None, 4..5), [40_000], "the rules are the batch's");
-    let many = KEPT_ANSWERS_BYTES_MAX as u64 / 40_000;
+    let many = RETAINED_ANSWERS_BYTES_MAX as u64 / 40_000;
     answered(None, 5..5 + many);
     assert_eq!(
         answered(Some(Rules::BRIEF), 5 + many..6 + many),
         [0],
-        "the answers that are kept are too many"
+        "the answers that are retained are too many"
     );
 }
 
@@ -181,7 +181,7 @@ fn a_read_waits_for_its_slot_and_has_idle_ones_filled() {
     assert_eq!(sends(&did).iter().map(|(to, _)| *to).collect::<Vec<_>>(), [node(1, UNBATCHER)]);
 }
 
-// A peer that lags is helped with entries as long as they are kept, and sent nothing that was not executed.
+// A peer that lags is helped with entries as long as they are retained, and sent nothing that was not executed.
 #[test]
 fn a_replica_gives_what_it_has_executed() {
     let mut bench = replica();

@@ -2,7 +2,7 @@
 //!
 //! Frames, each with its length and checksum (`length: u32 | crc32c: u32 | body`, little-endian). The body of the first is a line that
 //! says what the file is, then JSON that says of which log. Each further one has the position of its first entry (`u64`) and
-//! entries (`length: u32 | bytes`). The last has the position behind the last entry, and no entries: a file that was cut off lacks it.
+//! entries (`length: u32 | bytes`). The last has the position behind the last entry, and no entries: a truncated file lacks it.
 
 use super::{IN_FLIGHT_MAX, Sent, broken, failure, progress_of};
 use crate::commands::kv::Endpoint;
@@ -105,7 +105,7 @@ impl<R: io::Read> Reader<R> {
             if count == 0 {
                 return match self.ended && self.read.is_empty() {
                     true => Ok(None),
-                    false => Err(unsound(self.at, "the file is cut off here")),
+                    false => Err(unsound(self.at, "the file is truncated here")),
                 };
             }
             self.read.extend_from_slice(&chunk[..count]);
@@ -307,9 +307,9 @@ mod tests {
         let found: Vec<_> = parts.iter().filter_map(entries).collect();
         assert_eq!(found, [(3, vec![b"x".to_vec(), vec![]]), (9, vec![b"after a hole".to_vec()])]);
         assert_eq!(parts.last(), Some(&Part::End(10)));
-        for cut in 0..whole.len() {
-            let said = all(&whole[..cut]).expect_err("it is cut off");
-            assert!(said.contains("cut off"), "{cut}: {said}");
+        for length in 0..whole.len() {
+            let said = all(&whole[..length]).expect_err("it is truncated");
+            assert!(said.contains("truncated"), "{length}: {said}");
         }
         for at in 0..whole.len() {
             let mut damaged = whole.clone();

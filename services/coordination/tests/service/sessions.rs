@@ -136,8 +136,8 @@ fn a_new_leader_and_a_loaded_snapshot_expire_nobody_early() {
     assert_eq!(other.ask(c, op::EXISTS, &read("/e", false)).error, -101);
 }
 
-// A sign of life that meets a session on its way out says that it is gone. Who asked for its end would be cut off by it, and never learn
-// that its nodes are gone.
+// A sign of life that meets a session on its way out says that it is gone. Who asked for its end would be disconnected by it, and never
+// learn that its nodes are gone.
 #[test]
 fn a_close_is_answered_though_a_sign_of_life_finds_the_session_closing() {
     let mut cluster = Cluster::new(2, 2, 4, 17);
@@ -148,7 +148,7 @@ fn a_close_is_answered_though_a_sign_of_life_finds_the_session_closing() {
     let xid = client.send(c, op::CLOSE, &[]);
     // Its gateway reports to the group who was heard, and is answered.
     c.pass(1_000);
-    assert!(!c.closed.contains_key(&client.node), "cut off: {:?}", c.closed);
+    assert!(!c.closed.contains_key(&client.node), "disconnected: {:?}", c.closed);
     assert!(client.hear(c).is_empty(), "its node is there");
     c.holds_follow_ups = false;
     c.follow_up();

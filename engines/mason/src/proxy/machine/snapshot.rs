@@ -26,7 +26,7 @@ fn pieces_of(kind: u8, bytes: &[u8], piece_bytes: usize) -> VecDeque<Bytes> {
 }
 
 impl<S: Stub> ProxyMachine<S> {
-    /// A snapshot's chunks but for what is kept.
+    /// A snapshot's chunks but for what is retained.
     pub(super) fn own_chunks(&self) -> VecDeque<Bytes> {
         let mut stub = Vec::new();
         self.stub.save(&mut stub);

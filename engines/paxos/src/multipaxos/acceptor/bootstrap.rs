@@ -1,6 +1,6 @@
 //! Who may vote: an acceptor that has lost its votes must not.
 
-use super::{Acceptor, AcceptorRecord, AcceptorTimer, Active, Blank, Summary};
+use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Bootstrapped, Summary};
 use crate::configuration::Configurations;
 use crate::multipaxos::messages::leader;
 use kernel::{Cx, NodeId, planted};
@@ -61,14 +61,14 @@ impl Acceptor {
         let Some(summary) = &self.summary else { return };
         if summary.active {
             // Only durable memories are shared: a bootstrap that is forgotten again was none.
-            return cx.send_durable(from, Active { members: summary.members.clone() });
+            return cx.send_durable(from, Bootstrapped { members: summary.members.clone() });
         }
         if self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
             self.blank.insert(from, message.incarnation);
         }
     }
 
-    pub(super) fn on_active(&mut self, message: Active, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_bootstrapped(&mut self, message: Bootstrapped, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
         let mine = message.members.iter().find(|(member, _)| *member == cx.node());
         match mine {

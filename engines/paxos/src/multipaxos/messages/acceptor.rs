@@ -62,7 +62,7 @@ kernel::messages! {
         },
         /// From an active acceptor to a blank one: the cluster has bootstrapped, with these acceptors.
         /// Promise: these acceptors were there at the bootstrap.
-        8 => Active {
+        8 => Bootstrapped {
             /// Each with its incarnation.
             members: Vec<(NodeId, u64)>,
         },

@@ -4,7 +4,7 @@ use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, ReadBatch, Replica, Voted, 
 use crate::multipaxos::messages::client::{Row, Status};
 use crate::multipaxos::messages::{client, leader, unbatcher};
 use crate::value::{
-    Batch, BatchId, CommandGroup, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value,
+    Batch, BatchId, CommandGroup, GroupKind, REPEATED_BYTES_MAX, RETAINED_ANSWERS_BYTES_MAX, Value,
 };
 use kernel::{Bytes, Cx, Decode, NodeId, PageBudget, StateMachine, planted};
 use parts::{Admission, Sequence, SessionId, Slot};
@@ -144,7 +144,7 @@ impl<S: StateMachine> Replica<S> {
         self.due.count_executed(encoded.len());
         let answers = self.is_responsible(slot, batch.unbatcher, cx.node());
         let mut replies = Replies::new(batch.unbatcher, slot.next(), self.parameters.page_bytes);
-        let keeps_much = self.state.sessions.answer_bytes() > KEPT_ANSWERS_BYTES_MAX;
+        let keeps_much = self.state.sessions.answer_bytes() > RETAINED_ANSWERS_BYTES_MAX;
         self.machine.repeat_at_most(match batch.rules {
             None => usize::MAX,
             Some(_) if keeps_much => 0,

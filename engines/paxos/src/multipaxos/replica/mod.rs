@@ -167,7 +167,7 @@ impl<S: StateMachine> Replica<S> {
         self.state.sessions.acknowledged()
     }
 
-    /// A digest of what is kept for clients, so that nothing is executed twice.
+    /// A digest of what is retained for clients, so that nothing is executed twice.
     pub fn sessions_digest(&self) -> u64 {
         self.state.sessions.digest()
     }
@@ -187,7 +187,7 @@ impl<S: StateMachine> Replica<S> {
         self.snapshots.durable_below()
     }
 
-    /// The executed values still kept, for invariants.
+    /// The executed values still retained, for invariants.
     pub fn retained(&self) -> impl Iterator<Item = (Slot, &Value)> {
         self.retained.iter()
     }
