@@ -91,7 +91,7 @@ steps! {
 }
 
 impl PricedStep {
-    /// Its place in a tariff's table.
+    /// Its index in a tariff's table.
     pub fn kind(self) -> MessageKind {
         MessageKind(self as u16)
     }

@@ -20,7 +20,7 @@ impl Dice {
     }
 }
 
-/// Writes per key before a fresh key takes its place, as Jepsen's generators do.
+/// Writes per key before a fresh key follows it, as Jepsen's generators do.
 const WRITES_PER_KEY: u64 = 64;
 const KEYS: u64 = 10;
 const CLIENTS: u64 = 20;

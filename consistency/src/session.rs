@@ -58,9 +58,9 @@ impl Newest {
     }
 }
 
-/// A session's place: which, and how far.
+/// A session's position: which, and how far.
 #[derive(Clone, Copy)]
-struct Place {
+struct SessionPosition {
     session: u32,
     position: u32,
 }
@@ -82,30 +82,30 @@ pub(crate) fn check(history: &History, resolved: &Resolved, model: Model) -> Ver
     for (slot, write) in resolved.writes.iter().enumerate().filter(|(_, write)| write.vertex != NONE) {
         rows[write.vertex as usize].writes.push((write.key, ranks.0[slot]));
     }
-    let mut places = vec![Place { session: 0, position: 0 }; rows.len()];
-    let order = sessions(history, resolved, &mut places);
+    let mut positions = vec![SessionPosition { session: 0, position: 0 }; rows.len()];
+    let order = sessions(history, resolved, &mut positions);
     match model {
-        Model::ReadYourWrites => own(history, resolved, &order, &rows, &places, true),
-        Model::MonotonicReads => own(history, resolved, &order, &rows, &places, false),
-        Model::MonotonicWrites => others(history, resolved, &order, &rows, &places, true),
-        _ => others(history, resolved, &order, &rows, &places, false),
+        Model::ReadYourWrites => own(history, resolved, &order, &rows, &positions, true),
+        Model::MonotonicReads => own(history, resolved, &order, &rows, &positions, false),
+        Model::MonotonicWrites => others(history, resolved, &order, &rows, &positions, true),
+        _ => others(history, resolved, &order, &rows, &positions, false),
     }
 }
 
-/// The vertices session by session, in order; fills in their places.
-fn sessions(history: &History, resolved: &Resolved, places: &mut [Place]) -> Vec<u32> {
-    let mut order = Vec::with_capacity(places.len());
-    let (mut process, mut place) = (None, Place { session: 0, position: 0 });
+/// The vertices session by session, in order; fills in their positions.
+fn sessions(history: &History, resolved: &Resolved, positions: &mut [SessionPosition]) -> Vec<u32> {
+    let mut order = Vec::with_capacity(positions.len());
+    let (mut process, mut position) = (None, SessionPosition { session: 0, position: 0 });
     for op in history.by_process() {
         let operation = &history.operations()[op.at()];
         if process != Some(operation.process) {
             process = Some(operation.process);
-            place = Place { session: place.session + 1, position: 0 };
+            position = SessionPosition { session: position.session + 1, position: 0 };
         }
         let vertex = resolved.vertex_of[op.at()];
         if vertex != NONE {
-            place.position += 1;
-            places[vertex as usize] = place;
+            position.position += 1;
+            positions[vertex as usize] = position;
             order.push(vertex);
         }
         if operation.fate == Fate::Unknown {
@@ -131,14 +131,14 @@ fn own(
     resolved: &Resolved,
     order: &[u32],
     rows: &[Row],
-    places: &[Place],
+    positions: &[SessionPosition],
     writes: bool,
 ) -> Verdict {
     let mut newest: BTreeMap<Symbol, (u32, OpIndex)> = BTreeMap::new();
     let mut session = 0;
     for vertex in order {
-        if places[*vertex as usize].session != session {
-            session = places[*vertex as usize].session;
+        if positions[*vertex as usize].session != session {
+            session = positions[*vertex as usize].session;
             newest.clear();
         }
         let op = resolved.vertices[*vertex as usize];
@@ -170,16 +170,16 @@ fn others(
     resolved: &Resolved,
     order: &[u32],
     rows: &[Row],
-    places: &[Place],
+    positions: &[SessionPosition],
     writes: bool,
 ) -> Verdict {
     // What each session had written (or read) of each key, up to each of its positions.
     let mut met: BTreeMap<(Symbol, u32), Newest> = BTreeMap::new();
     for vertex in order {
-        let (row, place) = (&rows[*vertex as usize], places[*vertex as usize]);
+        let (row, position) = (&rows[*vertex as usize], positions[*vertex as usize]);
         let op = resolved.vertices[*vertex as usize];
         for (key, rank) in if writes { &row.writes } else { &row.reads } {
-            let newest = met.entry((*key, place.session)).or_insert_with(|| Newest(Vec::new()));
+            let newest = met.entry((*key, position.session)).or_insert_with(|| Newest(Vec::new()));
             let older = writes && newest.0.last().is_some_and(|(_, known, _)| known > rank);
             if older && *rank != NONE - 1 {
                 let before = newest.0.last().map_or(op, |(_, _, before)| *before);
@@ -191,13 +191,14 @@ fn others(
                     "wrote the key earlier in the same session at a newer version",
                 );
             }
-            newest.add(place.position, *rank, op);
+            newest.add(position.position, *rank, op);
         }
         if !writes {
             // A write must come after the versions its own session had read of the same key.
             for (key, rank) in &row.writes {
-                let read =
-                    met.get(&(*key, place.session)).and_then(|newest| newest.before(place.position + 1));
+                let read = met
+                    .get(&(*key, position.session))
+                    .and_then(|newest| newest.before(position.position + 1));
                 if let Some((known, before)) = read.filter(|(known, _)| known > rank) {
                     let _ = known;
                     return violated(
@@ -211,7 +212,7 @@ fn others(
             }
         }
     }
-    readers(history, resolved, order, rows, places, &met, writes)
+    readers(history, resolved, order, rows, positions, &met, writes)
 }
 
 /// Who saw a write of a session must see what that session had met before it.
@@ -220,7 +221,7 @@ fn readers(
     resolved: &Resolved,
     order: &[u32],
     rows: &[Row],
-    places: &[Place],
+    positions: &[SessionPosition],
     met: &BTreeMap<(Symbol, u32), Newest>,
     writes: bool,
 ) -> Verdict {
@@ -228,14 +229,14 @@ fn readers(
     let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
     let mut session = 0;
     for vertex in order {
-        let (row, place) = (&rows[*vertex as usize], places[*vertex as usize]);
-        if place.session != session {
-            session = place.session;
+        let (row, position) = (&rows[*vertex as usize], positions[*vertex as usize]);
+        if position.session != session {
+            session = position.session;
             seen.clear();
         }
         let op = resolved.vertices[*vertex as usize];
         for source in &row.sources {
-            let of = places[*source as usize];
+            let of = positions[*source as usize];
             let known = seen.entry(of.session).or_insert(0);
             *known = (*known).max(of.position);
         }

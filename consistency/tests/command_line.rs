@@ -128,7 +128,7 @@ fn bad_input_is_refused_with_line_and_reason() {
     // A checker that guesses at a broken file says yes to anything.
     let folder = Folder::new("bad_input");
     let cases: &[(&str, &str, &[&str])] = &[
-        ("cut.edn", &STALE[..STALE.len() - 30], &["line 5", "truncated"]),
+        ("truncated.edn", &STALE[..STALE.len() - 30], &["line 5", "truncated"]),
         (
             "field.jsonl",
             r#"{"client":1,"f":"write","key":"x","valu":1,"call":1,"return":2}"#,
@@ -152,7 +152,7 @@ fn bad_input_is_refused_with_line_and_reason() {
         (
             "trailer.jsonl",
             "{\"ordinate\":\"history\",\"format\":1}\n{\"client\":1,\"f\":\"write\",\"key\":\"x\",\"value\":1,\"call\":1,\"return\":2}\n",
-            &["trailer is missing", "cut short"],
+            &["trailer is missing", "was truncated"],
         ),
         (
             "count.jsonl",

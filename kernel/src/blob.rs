@@ -1,4 +1,4 @@
-//! Blobs: bytes that a node writes once and reads back in parts, beside its journal. What is large and never changes lives there,
+//! Blobs: bytes that a node writes once and reads back in parts, beside its journal. What is large and never changes is there,
 //! so that neither memory nor snapshots must hold it.
 //!
 //! **Contract with the driver.** A blob exists for good when [`BlobNotice::Stored`] says so, and until it is dropped; before, a crash
@@ -92,7 +92,7 @@ pub enum BlobEffect {
         id: BlobId,
     },
     /// Copy one into the archive, unless the object is there already; answered by [`BlobNotice::Archived`] or
-    /// [`BlobNotice::Unarchived`], or by [`BlobNotice::Lost`] if it is in neither place.
+    /// [`BlobNotice::Unarchived`], or by [`BlobNotice::Lost`] if it is in neither.
     Archive {
         /// Which.
         id: BlobId,

@@ -1,5 +1,5 @@
 //! How large things may be: one table for what batchers, leaders, acceptors, journals, snapshots, links and clients hold of each
-//! other, so that whatever is built in one place fits in the next.
+//! other, so that whatever is built in one part fits in the next.
 //!
 //! ```text
 //! command of a client    <= batch              paxos.batch_bytes_max, in the cluster file

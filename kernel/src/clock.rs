@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How far a clock may be off that nobody says anything of: the bound of Linux for one that is not synchronised.
 const UNKNOWN_ERROR: Duration = Duration::from_secs(16);
-/// A step of the clock that is smaller is not told from the time that two readings are apart. Every interval is wider by it.
+/// A step of the clock that is smaller is not distinguished from the time that two readings are apart. Every interval is wider by it.
 pub const STEP_UNSEEN: Duration = Duration::from_micros(10);
 const BILLION: u128 = 1_000_000_000;
 

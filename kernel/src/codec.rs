@@ -344,10 +344,10 @@ mod tests {
         let mut reader = Reader::new(bytes.clone());
         assert_eq!(T::decode(&mut reader), Ok(value));
         assert_eq!(reader.remaining(), 0);
-        for cut in 0..bytes.len() {
+        for length in 0..bytes.len() {
             assert!(
-                T::decode(&mut Reader::new(bytes.slice(..cut))).is_err(),
-                "accepted a prefix of {cut} bytes"
+                T::decode(&mut Reader::new(bytes.slice(..length))).is_err(),
+                "accepted a prefix of {length} bytes"
             );
         }
     }

@@ -106,7 +106,7 @@ mod tests {
 
     // A node id that mixes up host and slot would deliver messages to the wrong role.
     #[test]
-    fn node_ids_keep_host_and_place() {
+    fn node_ids_keep_host_and_slot() {
         let node = NodeId::new(HostId::named("b"), HostSlot(7));
         assert_eq!((node.host(), node.host_slot()), (HostId::named("b"), HostSlot(7)));
         assert_ne!(HostId::named("a"), HostId::named("b"));

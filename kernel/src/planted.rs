@@ -44,7 +44,7 @@ macro_rules! planted_bugs {
     ($( $(#[$doc:meta])+ $name:ident = $id:literal ),* $(,)?) => {
         $(
             $(#[$doc])+
-            #[allow(non_upper_case_globals, reason = "a name is written as at the place where the bug is planted")]
+            #[allow(non_upper_case_globals, reason = "a name is written as where the bug is planted")]
             pub static $name: $crate::PlantedBug = $crate::PlantedBug::new(
                 $id,
                 concat!("planted bug ", env!("CARGO_CRATE_NAME"), "::", stringify!($name)),

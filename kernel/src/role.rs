@@ -39,7 +39,7 @@ pub trait Embeds<Inner: Family>: Family {
 /// - After a crash the role is built anew, `restore` is called for every record that is still needed, in order, then
 ///   `on_start`. What was not appended is forgotten; what was appended but not yet durable may be.
 /// - Links lose, duplicate, delay and reorder messages, except between nodes of one host, where they arrive once and
-///   in order as long as the host lives.
+///   in order as long as the host runs.
 /// - Time and randomness come through [`Cx`] alone.
 ///
 /// **Contract with the peer.** Whatever a peer or a client sends is the peer's fault: [`Cx::reject`], never a panic.
@@ -127,7 +127,7 @@ pub trait Node: Sized {
     fn role_name(&self) -> &'static str;
 }
 
-/// A place in a node's journal: how many records the node had appended before, over all its incarnations.
+/// A position in a node's journal: how many records the node had appended before, over all its incarnations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Position(pub u64);
 

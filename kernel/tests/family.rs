@@ -107,7 +107,7 @@ fn with<T>(call: impl FnOnce(Situation<'_>) -> T) -> T {
 
 // If effects came out of order, or a record's slot were wrong, acknowledgements would leave before their journal.
 #[test]
-fn effects_come_out_in_order_with_their_places() {
+fn effects_come_out_in_order_with_their_positions() {
     let peer = NodeId::new(HostId(2), HostSlot(2));
     let mut counter = Member::Counter(Counter::default());
     let mut effects = Effects::new(Position(5), false);

@@ -300,12 +300,12 @@ mod tests {
         SnapshotRecord::Chunk { bytes: Bytes::copy_from_slice(&[byte]) }
     }
 
-    // A snapshot that a crash cut off, or whose beginning was trimmed, is half of a state.
+    // A snapshot that a crash interrupted, or whose beginning was trimmed, is half of a state.
     #[test]
     fn only_a_whole_snapshot_is_read_back() {
         let mut snapshots = Snapshots::<u64, Counter>::default();
-        let cut_off = [chunk(9), SnapshotRecord::End, SnapshotRecord::Begin { below: 5 }, chunk(8)];
-        assert!(cut_off.into_iter().all(|record| snapshots.restore(record).is_none()));
+        let interrupted = [chunk(9), SnapshotRecord::End, SnapshotRecord::Begin { below: 5 }, chunk(8)];
+        assert!(interrupted.into_iter().all(|record| snapshots.restore(record).is_none()));
         let whole = [SnapshotRecord::Begin { below: 7 }, chunk(1), chunk(2)];
         assert!(whole.into_iter().all(|record| snapshots.restore(record).is_none()));
         let chunks = vec![Bytes::from_static(&[1]), Bytes::from_static(&[2])];

@@ -1,5 +1,5 @@
-//! Transfers: what is larger than a message goes page by page from a peer to the node that lacks it. The receiver asks for each page, so that
-//! what links lose, repeat or delay costs a question and nothing else.
+//! Transfers: what is larger than a message goes page by page from a peer to the node that lacks it. The receiver asks for each page, so
+//! that what links lose, repeat or delay costs a question and nothing else.
 //!
 //! ```text
 //! receiver                     peer
@@ -157,7 +157,7 @@ impl<V: Copy + PartialEq> Transfers<V> {
         self.in_flight.is_some()
     }
 
-    /// Begins one from `peer`, in the place of one in flight. `transfer` is a name that no other transfer of this peer has.
+    /// Begins one from `peer`, instead of one in flight. `transfer` is a name that no other transfer of this peer has.
     pub fn begin(&mut self, peer: NodeId, transfer: u64, now: Instant) -> WantedPage {
         let (pull, pages) = (Pull::begin(peer, now), Vec::new());
         self.in_flight.insert(Transfer { id: transfer, pull, version: None, pages }).wanted()

@@ -9,12 +9,12 @@ mod failure;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Longer than the log's truncations are apart under load, and far below what an idle host should hold on to.
-const FREED_MEMORY_KEPT: std::time::Duration = std::time::Duration::from_secs(1);
+const FREED_MEMORY_RETAINED: std::time::Duration = std::time::Duration::from_secs(1);
 /// What a shell reports of a program that wrote into a closed pipe.
 const PIPE_CLOSED: i32 = 141;
 
 fn main() -> std::process::ExitCode {
-    runtime::memory::keep_freed(FREED_MEMORY_KEPT);
+    runtime::memory::keep_freed(FREED_MEMORY_RETAINED);
     runtime::memory::avoid_huge_pages();
     end_quietly_without_reader();
     commands::run()

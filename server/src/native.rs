@@ -43,7 +43,7 @@ const GATE_WATCHED_EVERY: Duration = Duration::from_secs(1);
 const SENT_ELSEWHERE: CloseReason = CloseReason("other hosts serve clients");
 
 /// What the writer keeps of its memory between two messages.
-const WRITER_KEPT_BYTES: usize = 256 << 10;
+const WRITER_RETAINED_BYTES: usize = 256 << 10;
 
 impl FrontEnd<Ordinate> for NativePort {
     fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Ordinate>> {
@@ -165,7 +165,7 @@ impl Session<Ordinate> for Connection {
         let bytes = writer.bytes();
         cx.output().extend_from_slice(bytes);
         bytes.clear();
-        bytes.shrink_to(WRITER_KEPT_BYTES);
+        bytes.shrink_to(WRITER_RETAINED_BYTES);
         drop(writer);
         self.reads.count(cx);
         self.go_on(cx).map(|_| ())
@@ -230,7 +230,7 @@ impl Connection {
         let mut body = Reader::new(frame.clone());
         while body.remaining() > 0 {
             let at = body.position();
-            let message = Bytes::decode(&mut body).map_err(|_| CloseReason("message cut short"))?;
+            let message = Bytes::decode(&mut body).map_err(|_| CloseReason("message truncated"))?;
             if !self.take_message(&message, cx)? {
                 // What is held beyond the burst must not hold on to all that was read with it.
                 self.waiting = Some(Bytes::copy_from_slice(&frame[at..]));

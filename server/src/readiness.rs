@@ -50,7 +50,7 @@ fn named(name: &str) -> Option<Shortage> {
 impl Unready {
     /// One line for the operator of `host`.
     pub fn words(&self, host: &str) -> String {
-        let unborn = "a cluster is born when all its hosts have been started once";
+        let not_begun = "a cluster begins when all its hosts have been started once";
         match self {
             Self::VotesLost => format!(
                 "this host lost its votes; replace it: ordinate cluster members replace {host} NEW=ADDRESS"
@@ -63,8 +63,8 @@ impl Unready {
                 let remedy = "if its disk was lost, replace it: ordinate cluster members replace";
                 format!("{by} refuses this host: {why}; {remedy} {host} NEW=ADDRESS")
             }
-            Self::NoLeader => format!("no leader is known; {unborn}"),
-            Self::NoVotes => format!("the acceptor does not vote yet; {unborn}"),
+            Self::NoLeader => format!("no leader is known; {not_begun}"),
+            Self::NoVotes => format!("the acceptor does not vote yet; {not_begun}"),
             Self::NoState => "the replica has no state yet".to_owned(),
         }
     }

@@ -150,17 +150,17 @@ fn whole_name_of_a_row(line: &str) -> Option<&str> {
     cell.split('{').next().filter(|name| name.starts_with("ordinate_") || name.starts_with("process_"))
 }
 
-type Place<'a> = (String, &'a File, usize);
+type Found<'a> = (String, &'a File, usize);
 
-fn found(file: &File, name_in: fn(&str) -> Option<&str>) -> Vec<Place<'_>> {
+fn found(file: &File, name_in: fn(&str) -> Option<&str>) -> Vec<Found<'_>> {
     file.lines().filter_map(|(number, line)| Some((name_in(line)?.to_owned(), file, number))).collect()
 }
 
 /// Names that only the code or only the page has; names that the page has twice.
-fn compare(code: &[Place<'_>], page: &[Place<'_>], kind: &str) -> Vec<Finding> {
-    let by_name = |places: &[Place<'_>]| -> BTreeMap<String, usize> {
+fn compare(code: &[Found<'_>], page: &[Found<'_>], kind: &str) -> Vec<Finding> {
+    let by_name = |positions: &[Found<'_>]| -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
-        places.iter().for_each(|(name, _, _)| *counts.entry(name.clone()).or_insert(0) += 1);
+        positions.iter().for_each(|(name, _, _)| *counts.entry(name.clone()).or_insert(0) += 1);
         counts
     };
     let (in_code, in_page) = (by_name(code), by_name(page));
@@ -223,14 +223,14 @@ fn metric_of_a_row(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     // A dead link ends the reader's way.
     #[test]
     fn dead_links_are_found() {
         let page = "[a](b.md) [c](../src/c.rs)\n[d](e.md#f) [g](#h) [i](https://example.net/j)\n";
         let files = crooked(&[("docs/a.md", page), ("docs/b.md", ""), ("src/c.rs", "")]);
-        assert_eq!(places(&links(&files)), ["docs/a.md:2"]);
+        assert_eq!(positions(&links(&files)), ["docs/a.md:2"]);
     }
 
     // A reader who opens a file that has moved on is lost.
@@ -238,7 +238,7 @@ mod tests {
     fn files_that_are_not_there_are_found() {
         let page = "`src/c.rs`, `src/` and `else/d.rs`\n`src/e.rs`\n`src/<name>`\n";
         let files = crooked(&[("docs/a.md", page), ("src/c.rs", "")]);
-        assert_eq!(places(&named_files(&files)), ["docs/a.md:2"]);
+        assert_eq!(positions(&named_files(&files)), ["docs/a.md:2"]);
     }
 
     // A page whose lines run off the screen is not read.
@@ -247,7 +247,7 @@ mod tests {
         let (wide, cell) = ("word ".repeat(21), format!("| {} |", "word ".repeat(30)));
         let page = format!("short\n{wide}\n{cell}\n```\n{wide}\n```\n{wide}\n");
         let files = crooked(&[("docs/a.md", &page), (GENERATED, &page)]);
-        assert_eq!(places(&wide_lines(&files)), ["docs/a.md:2", "docs/a.md:7"]);
+        assert_eq!(positions(&wide_lines(&files)), ["docs/a.md:2", "docs/a.md:7"]);
     }
 
     // A code that nobody explains, or an explanation of a code that nobody meets, misleads at the worst moment.
@@ -258,7 +258,7 @@ mod tests {
         let files = crooked(&[("server/src/a.rs", code), (OPERATIONS, page)]);
         let found =
             ["server/src/a.rs:2", "docs/operations.md:3", "docs/operations.md:2", "docs/operations.md:4"];
-        assert_eq!(places(&error_codes(&files)), found);
+        assert_eq!(positions(&error_codes(&files)), found);
     }
 
     // An alert on a metric that does not exist never fires.
@@ -271,7 +271,7 @@ mod tests {
         let status = "server/src/services/kv/status.rs";
         let files = crooked(&[(METRICS, code), (status, of_service), (OPERATIONS, page)]);
         let found = [format!("{METRICS}:3"), format!("{status}:1"), format!("{OPERATIONS}:3")];
-        assert_eq!(places(&metrics(&files)), found);
+        assert_eq!(positions(&metrics(&files)), found);
     }
 
     // A panel that asks for a metric that was renamed is empty, and looks like peace.
@@ -280,6 +280,6 @@ mod tests {
         let page = "| `ordinate_fsyncs_total` | x |\n| `ordinate_took_seconds{of}` | x |\n";
         let board = "\"rate(ordinate_fsyncs_total[1m])\"\n\"ordinate_fsyncs\"\n\"ordinate_took_seconds_bucket{le=\\\"1\\\"}\"\n\"process_x\"\n\"ordinate_info\"\n";
         let files = crooked(&[("deploy/board.json", board), (OPERATIONS, page)]);
-        assert_eq!(places(&dashboard(&files)), ["deploy/board.json:2", "deploy/board.json:4"]);
+        assert_eq!(positions(&dashboard(&files)), ["deploy/board.json:2", "deploy/board.json:4"]);
     }
 }

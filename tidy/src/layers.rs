@@ -99,7 +99,7 @@ fn line_of(file: &File, section: &str, name: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     fn package(name: &str, rest: &str) -> String {
         format!("[package]\nname = \"{name}\"\n{rest}")
@@ -133,7 +133,7 @@ mod tests {
             "services/kv/Cargo.toml:4",
             "bench/Cargo.toml:5",
         ];
-        assert_eq!(places(&layers(&files)), found);
+        assert_eq!(positions(&layers(&files)), found);
     }
 
     // A host that carries a simulator, or parses flags, is no library.
@@ -146,6 +146,6 @@ mod tests {
             ("server/src/main.rs", uses),
             ("bench/src/lib.rs", uses),
         ]);
-        assert_eq!(places(&library(&files)), ["server/src/host.rs:1", "server/src/host.rs:2"]);
+        assert_eq!(positions(&library(&files)), ["server/src/host.rs:1", "server/src/host.rs:2"]);
     }
 }

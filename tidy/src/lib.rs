@@ -112,6 +112,6 @@ pub(crate) fn crooked(files: &[(&str, &str)]) -> Vec<File> {
 
 /// Where the findings are, for the tests of a rule.
 #[cfg(test)]
-pub(crate) fn places(findings: &[Finding]) -> Vec<String> {
+pub(crate) fn positions(findings: &[Finding]) -> Vec<String> {
     findings.iter().map(|finding| format!("{}:{}", finding.path, finding.line)).collect()
 }

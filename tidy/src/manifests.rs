@@ -79,20 +79,20 @@ pub fn lints(files: &[File]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     // A crate without a licence cannot be used; one without lints drifts away from the rest.
     #[test]
     fn a_bare_package_is_found() {
         let files = crooked(&[("a/Cargo.toml", "# a\n[package]\nname = \"a\"\n")]);
-        assert_eq!(places(&packages(&files)), ["a/Cargo.toml:2"; 3]);
+        assert_eq!(positions(&packages(&files)), ["a/Cargo.toml:2"; 3]);
     }
 
     // A lock file that names a private registry builds nowhere else.
     #[test]
     fn a_foreign_source_is_found() {
         let files = crooked(&[("Cargo.lock", "name = \"a\"\nsource = \"registry+https://example.net/\"\n")]);
-        assert_eq!(places(&registries(&files)), ["Cargo.lock:2"]);
+        assert_eq!(positions(&registries(&files)), ["Cargo.lock:2"]);
     }
 
     // An engine that may read the clock is not a function of its seed.
@@ -100,7 +100,7 @@ mod tests {
     fn a_pure_crate_without_bans_is_found() {
         let manifest = "[package]\nname = \"x\"\n";
         let bare = crooked(&[("engines/x/Cargo.toml", manifest), ("server/Cargo.toml", manifest)]);
-        assert_eq!(places(&lints(&bare)), ["engines/x/Cargo.toml:1"]);
+        assert_eq!(positions(&lints(&bare)), ["engines/x/Cargo.toml:1"]);
         let lax = crooked(&[
             ("kernel/Cargo.toml", manifest),
             ("kernel/clippy.toml", "\"std::time::Instant\" \"std::time::SystemTime\""),

@@ -149,11 +149,11 @@ fn note(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     const MANIFEST: (&str, &str) = ("a/Cargo.toml", "[package]\nname = \"a\"\n");
 
-    // Two files that cannot be read without each other are one file in two places.
+    // Two files that cannot be read without each other are one file in two parts.
     #[test]
     fn modules_that_import_each_other_are_found() {
         let files = crooked(&[
@@ -166,7 +166,7 @@ mod tests {
             ("a/src/c/mod.rs", "//! x\nmod d;\nstruct C(super::b::B);\n"),
             ("a/src/c/d.rs", "//! x\nuse super::C;\n"),
         ]);
-        assert_eq!(places(&circles(&files)), ["a/src/b.rs:2", "a/src/c/mod.rs:3"]);
+        assert_eq!(positions(&circles(&files)), ["a/src/b.rs:2", "a/src/c/mod.rs:3"]);
     }
 
     // A circle over a third module is as hard to read, and easier to overlook.
@@ -178,7 +178,7 @@ mod tests {
             ("a/src/c.rs", "//! x\nuse super::d::e::E;\n"),
             ("a/src/d/e.rs", "//! x\npub use crate::b::B;\n"),
         ]);
-        assert_eq!(places(&circles(&files)), ["a/src/b.rs:2", "a/src/c.rs:2", "a/src/d/e.rs:2"]);
+        assert_eq!(positions(&circles(&files)), ["a/src/b.rs:2", "a/src/c.rs:2", "a/src/d/e.rs:2"]);
     }
 
     // What tests import, what the root and what a module's own parts import, is no circle.
@@ -191,6 +191,6 @@ mod tests {
             ("a/src/b/c.rs", "//! x\nuse super::B;\n"),
             ("a/src/d.rs", "//! x\nuse crate::b::{B, c::C};\n"),
         ]);
-        assert_eq!(places(&circles(&files)), Vec::<String>::new());
+        assert_eq!(positions(&circles(&files)), Vec::<String>::new());
     }
 }

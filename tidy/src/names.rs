@@ -63,13 +63,13 @@ fn empty_name(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     // Notes and logs that come in with a merge stay for ever.
     #[test]
     fn stray_files_are_found() {
         let files = crooked(&[("NOTE.txt", "x\n"), ("README.md", "x\n"), ("docs/NOTE.txt", "x\n")]);
-        assert_eq!(places(&root_files(&files)), ["NOTE.txt:1"]);
+        assert_eq!(positions(&root_files(&files)), ["NOTE.txt:1"]);
     }
 
     // A module for everything becomes one that everything depends on.
@@ -80,6 +80,6 @@ mod tests {
             ("a/src/lib.rs", "mod solid;\npub(crate) mod common {\n}\nstruct LockManager;\n// mod misc\n"),
             ("a/src/commons.rs", "//! not an empty name\n"),
         ]);
-        assert_eq!(places(&names(&files)), ["a/src/util/mod.rs:1", "a/src/lib.rs:2", "a/src/lib.rs:4"]);
+        assert_eq!(positions(&names(&files)), ["a/src/util/mod.rs:1", "a/src/lib.rs:2", "a/src/lib.rs:4"]);
     }
 }

@@ -84,7 +84,7 @@ fn held_by<'a>(before: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     // A vote that leaves before the disk has it is forgotten by a crash, and counted by others.
     #[test]
@@ -99,6 +99,6 @@ mod tests {
             ("a/src/messages.rs", messages),
             ("a/src/role.rs", role),
         ]);
-        assert_eq!(places(&promises(&files)), ["a/src/role.rs:5", "a/src/role.rs:10"]);
+        assert_eq!(positions(&promises(&files)), ["a/src/role.rs:5", "a/src/role.rs:10"]);
     }
 }

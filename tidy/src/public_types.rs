@@ -100,7 +100,7 @@ fn is_of_name(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     const LOW: (&str, &str) = ("low/Cargo.toml", "[package]\nname = \"low\"\n");
     const HIGH: (&str, &str) =
@@ -118,7 +118,7 @@ mod tests {
             ("high/src/b/mod.rs", "//! x\npub mod c;\npub enum Row {}\npub enum Hidden {}\n"),
             ("high/src/b/c.rs", "//! x\n    7 => Table {\n    8 => Row(Row),\n    9 => Row,\n"),
         ]);
-        assert_eq!(places(&public_types(&files)), ["high/src/b/mod.rs:3", "high/src/b/c.rs:2"]);
+        assert_eq!(positions(&public_types(&files)), ["high/src/b/mod.rs:3", "high/src/b/c.rs:2"]);
     }
 
     // Crates that do not import each other never meet; what is private is nobody else's.
@@ -133,6 +133,6 @@ mod tests {
             ("high/src/lib.rs", "//! x\nmod a;\n"),
             ("high/src/a.rs", "//! x\npub struct Row;\n"),
         ]);
-        assert_eq!(places(&public_types(&files)), Vec::<String>::new());
+        assert_eq!(positions(&public_types(&files)), Vec::<String>::new());
     }
 }

@@ -95,7 +95,7 @@ fn is_table(above: &[&str]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     // A bound that is off by one, or counts comments and tests, would refuse or admit the wrong files.
     #[test]
@@ -118,7 +118,7 @@ mod tests {
             ("a/src/b/tests.rs", &exceeds),
         ]);
         let findings = long_files(&files);
-        assert_eq!(places(&findings), ["d.rs:503", "e.rs:1103"]);
+        assert_eq!(positions(&findings), ["d.rs:503", "e.rs:1103"]);
         assert_eq!(findings[1].what, "502 lines of code, more than 500");
     }
 
@@ -135,7 +135,7 @@ mod tests {
         );
         let text = format!("//! fn x\nimpl A {{\n{declared}{fits}{exceeds}{table}{declared}{fits}}}\n");
         let findings = long_functions(&crooked(&[("a.rs", &text)]));
-        assert_eq!(places(&findings), ["a.rs:79"]);
+        assert_eq!(positions(&findings), ["a.rs:79"]);
         assert_eq!(findings[0].what, "exceeds has 72 lines of code, more than 70");
     }
 }

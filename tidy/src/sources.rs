@@ -64,20 +64,20 @@ pub fn unsafe_code(files: &[File]) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{crooked, places};
+    use crate::{crooked, positions};
 
     // A file that does not say what it is for is read in vain.
     #[test]
     fn a_file_without_heading_is_found() {
         let files = crooked(&[("a.rs", "// x\n"), ("b.rs", "//! x\n"), ("c.md", "x\n")]);
-        assert_eq!(places(&headings(&files)), ["a.rs:1"]);
+        assert_eq!(positions(&headings(&files)), ["a.rs:1"]);
     }
 
     // A stub that compiles looks like a feature.
     #[test]
     fn unfinished_work_is_found() {
         let text = ["fn a() {}\n", "to", "do!()\n// FIX", "ME later\n"].concat();
-        assert_eq!(places(&stubs(&crooked(&[("a.rs", &text)]))), ["a.rs:2", "a.rs:3"]);
+        assert_eq!(positions(&stubs(&crooked(&[("a.rs", &text)]))), ["a.rs:2", "a.rs:3"]);
     }
 
     // One block that nobody reviews undoes what the compiler proves everywhere else.
@@ -91,6 +91,6 @@ mod tests {
             ("drivers/runtime/Cargo.toml", "[package]\nname = \"runtime\"\n"),
             ("drivers/runtime/src/lib.rs", &block),
         ]);
-        assert_eq!(places(&unsafe_code(&files)), ["a/src/lib.rs:1", "a/tests/b.rs:2"]);
+        assert_eq!(positions(&unsafe_code(&files)), ["a/src/lib.rs:1", "a/tests/b.rs:2"]);
     }
 }

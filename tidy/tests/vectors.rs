@@ -110,8 +110,9 @@ fn put_city() -> Vec<u8> {
 }
 
 fn configuration() -> Configuration {
-    let on =
-        |place: u32| ["a", "b", "c"].map(|host| NodeId::new(HostId::named(host), HostSlot(place))).to_vec();
+    let on = |position: u32| {
+        ["a", "b", "c"].map(|host| NodeId::new(HostId::named(host), HostSlot(position))).to_vec()
+    };
     let group = AcceptorGroup::majority(on(4)).expect("three different nodes are a group");
     let entry = |name: &str| HostEntry { name: name.into(), address: format!("{name}.example.net:7072") };
     Configuration {
@@ -342,9 +343,9 @@ fn calls_of_the_sequence() {
     };
     let spaces = vec!["orders".to_owned(), "payments".to_owned()];
     let next = Next { id: 7, spaces, label: Bytes::from_static(b"o-17") };
-    add("next", "call 7: a place in orders and payments, for o-17", Native::Next(next));
+    add("next", "call 7: a position in orders and payments, for o-17", Native::Next(next));
     let done = Numbered { id: 7, status: Outcome::Done as u8, numbers: vec![5, 9], gsn: 1200 };
-    add("done", "call 7: number 5 of orders, 9 of payments, stamp 1200", Native::Numbered(done.clone()));
+    add("done", "call 7: number 5 of orders, 9 of payments, gsn 1200", Native::Numbered(done.clone()));
     for (word, outcome) in
         [("busy", Outcome::Busy), ("unknown", Outcome::Unknown), ("malformed", Outcome::Malformed)]
     {

@@ -25,7 +25,7 @@ pub fn preface(version: u32) -> [u8; PREFACE_BYTES] {
 /// The longest text of a refusal.
 pub const REFUSAL_BYTES_MAX: usize = 1024;
 
-/// A preface of version 0 that says why; what exceeds [`REFUSAL_BYTES_MAX`] is cut off.
+/// A preface of version 0 that says why; what exceeds [`REFUSAL_BYTES_MAX`] is truncated.
 pub fn refusal(why: &str) -> Vec<u8> {
     let why = &why[..why.floor_char_boundary(REFUSAL_BYTES_MAX)];
     let mut preface = preface(0);

@@ -3,13 +3,13 @@
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 
 kernel::record! {
-    /// Asks for one place in each of some spaces.
+    /// Asks for one position in each of some spaces.
     pub struct Next {
         /// The client's number for this call; comes back in the answer.
         id: u64,
         /// Names of spaces.
         spaces: Vec<String>,
-        /// What the place is for; remembered by the spaces.
+        /// What the position is for; remembered by the spaces.
         label: Bytes,
     }
 }
@@ -23,7 +23,7 @@ kernel::record! {
         status: u8,
         /// One number for each space, in the order asked; empty unless done.
         numbers: Vec<u64>,
-        /// The place among all operations of all spaces; 0 unless done.
+        /// The position among all operations of all spaces; 0 unless done.
         gsn: u64,
     }
 }
@@ -32,11 +32,11 @@ kernel::record! {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Outcome {
-    /// The place is the caller's.
+    /// The position is the caller's.
     Done = 0,
     /// Nothing was done: too many calls wait here.
     Busy = 1,
-    /// A place may have been given: the host lost track of the call.
+    /// A position may have been given: the host lost track of the call.
     Unknown = 2,
     /// Nothing was done: a space is not known, none is named, or the label is too long.
     Malformed = 3,

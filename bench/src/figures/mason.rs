@@ -117,7 +117,7 @@ fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let table = breakdown::table(
         "Where an operation's time goes, 48 machines and 1 space",
         &WAY,
-        "the rest: waiting for a place among the batches in flight, and cards",
+        "the rest: waiting for a slot among the batches in flight, and cards",
         &Profile::d430(),
         &runs,
     );

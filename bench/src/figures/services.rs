@@ -265,7 +265,7 @@ fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
     let table = breakdown::table(
         "Where an append's time goes in Corfu-Mason, 4 shards",
         &APPENDS_WAY,
-        "the rest: waiting for a place among the batches in flight, and cards",
+        "the rest: waiting for a slot among the batches in flight, and cards",
         &Profile::d430(),
         &[("4 in flight", &over[2][0].met), ("30, as in the paper", &over[2][LOG_LOAD].met)],
     );
@@ -368,7 +368,7 @@ fn shards(watch: &Watch<'_>) -> Result<Drawing, String> {
         let runs = [("fewest in flight", &given[0].met), ("as many as in the paper", &given[SHARD_LOAD].met)];
         breakdown::table(title, way, rest, &Profile::d430(), &runs)
     };
-    let (rest, alone) = ("the rest: waiting for a place among the batches in flight, and cards", "the rest");
+    let (rest, alone) = ("the rest: waiting for a slot among the batches in flight, and cards", "the rest");
     let tables = vec![
         spent("Where a setData's time goes in one group alone", &ALONE_WAY, alone, &sets[0]),
         spent("Where it goes over Mason, 1 shard", &SHARD_WAY, rest, &sets[1]),

@@ -49,7 +49,7 @@ impl Scale {
         Self { from: 0.0, to: count * step, start, length, logarithmic: false, ticks }
     }
 
-    fn place(&self, number: f64) -> f64 {
+    fn position(&self, number: f64) -> f64 {
         let number = if self.logarithmic { number.max(1e-12).log10() } else { number };
         self.start + (number - self.from) / (self.to - self.from) * self.length
     }
@@ -116,7 +116,7 @@ fn draw_panel(canvas: &mut Canvas, panel: &Panel, left: f64, width: f64) {
     let y = Scale::over(points().map(|point| point.y), panel.y, 0.0, PLOT_HEIGHT);
     canvas.text(left + LEFT, HEAD + 18.0, 14.5, "start", "font-weight=\"600\"", &panel.title);
     for &tick in &y.ticks {
-        let at = y0 - y.place(tick);
+        let at = y0 - y.position(tick);
         canvas.add(format_args!(
             "<line x1=\"{x0:.1}\" x2=\"{:.1}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"{GRID}\"/>",
             x0 + plot_width
@@ -130,7 +130,7 @@ fn draw_panel(canvas: &mut Canvas, panel: &Panel, left: f64, width: f64) {
     if panel.bars.is_empty() {
         let x = Scale::over(points().map(|point| point.x), panel.x, x0, plot_width);
         for &tick in &x.ticks {
-            let at = x.place(tick);
+            let at = x.position(tick);
             canvas.text(
                 at,
                 y0 + 19.0,
@@ -167,17 +167,17 @@ fn colour(series: &Series) -> &'static str {
 
 fn draw_line(canvas: &mut Canvas, series: &Series, x: &Scale, y: &Scale, y0: f64) {
     let colour = colour(series);
-    let places: Vec<(f64, f64)> =
-        series.points.iter().map(|point| (x.place(point.x), y0 - y.place(point.y))).collect();
-    let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+    let positions: Vec<(f64, f64)> =
+        series.points.iter().map(|point| (x.position(point.x), y0 - y.position(point.y))).collect();
+    let path: Vec<String> = positions.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
     let dashes = if series.line == LineStyle::Paper { " stroke-dasharray=\"2 5\"" } else { "" };
     canvas.add(format_args!(
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.4\" \
          stroke-linejoin=\"round\" stroke-linecap=\"round\"{dashes}/>",
         path.join(" ")
     ));
-    let many = places.len() > 60;
-    for (point, (x, y)) in series.points.iter().zip(places).filter(|_| !many) {
+    let many = positions.len() > 60;
+    for (point, (x, y)) in series.points.iter().zip(positions).filter(|_| !many) {
         let (fill, radius) = if series.line == LineStyle::Paper { ("white", 4.6) } else { (colour, 3.8) };
         let note = escape(&point.note);
         canvas.add(format_args!(
@@ -196,7 +196,7 @@ fn draw_bars(canvas: &mut Canvas, panel: &Panel, y: &Scale, x0: f64, y0: f64, wi
         for point in &series.points {
             let middle = x0 + (point.x + 0.5) * slot;
             let left = middle + (row as f64 - rows / 2.0) * bar;
-            let high = y.place(point.y);
+            let high = y.position(point.y);
             let (fill, dashes) = match series.line {
                 LineStyle::Paper => ("white", " stroke-dasharray=\"3 3\""),
                 LineStyle::Ours | LineStyle::Bars => (colour, ""),

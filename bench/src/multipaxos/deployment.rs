@@ -26,7 +26,7 @@ const REPLICA: HostSlot = HostSlot(5);
 const UNBATCHER: HostSlot = HostSlot(6);
 const FIRST_CLIENT: u32 = 0x100;
 
-/// How long a cluster has, of virtual time, to be born and to elect its leader.
+/// How long a cluster has, of virtual time, to bootstrap and to elect its leader.
 const BOOTSTRAP_WITHIN: Duration = Duration::from_secs(10);
 const BOOTSTRAP_STEP: Duration = Duration::from_millis(50);
 /// Machines that stand for the clients'.
@@ -145,7 +145,7 @@ impl StoreDeployment {
         workload: &Workload,
         clients: usize,
         window: Window,
-    ) -> Result<Measured, NotBorn> {
+    ) -> Result<Measured, NotBootstrapped> {
         let mut running = Running::start(self, profile, workload, clients, 1)?;
         let nodes = running.clients.clone();
         Ok(running.testbed.run(&nodes, Pace::Closed { outstanding: 1 }, &mut workload.clone(), window))
@@ -188,12 +188,12 @@ fn row(command: &[u8]) -> Vec<u8> {
 
 /// No leader was elected in time, which no deployment without faults should show.
 #[derive(Clone, Debug)]
-pub struct NotBorn {
+pub struct NotBootstrapped {
     /// What was refused meanwhile.
     pub rejects: Vec<(&'static str, u64)>,
 }
 
-impl std::fmt::Display for NotBorn {
+impl std::fmt::Display for NotBootstrapped {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
@@ -203,7 +203,7 @@ impl std::fmt::Display for NotBorn {
     }
 }
 
-impl std::error::Error for NotBorn {}
+impl std::error::Error for NotBootstrapped {}
 
 /// A deployment that has its leader.
 pub struct Running<N: Node = Seat> {
@@ -294,7 +294,7 @@ impl Running {
         workload: &Workload,
         clients: usize,
         seed: u64,
-    ) -> Result<Running, NotBorn> {
+    ) -> Result<Running, NotBootstrapped> {
         Self::start_as(deployment, profile, workload, clients, seed, |seat| seat)
     }
 }
@@ -311,7 +311,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>> Running<N> {
         clients: usize,
         seed: u64,
         wrap: impl Fn(Seat) -> N,
-    ) -> Result<Running<N>, NotBorn> {
+    ) -> Result<Running<N>, NotBootstrapped> {
         let first = configuration(deployment);
         let mut builder = Builder {
             testbed: Testbed::new(seed, Steps, profile.link()),
@@ -434,7 +434,11 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
         vec![(BATCHER, Member::Batcher(batcher).into()), (UNBATCHER, Member::Unbatcher(Unbatcher).into())]
     }
 
-    fn await_leader(&mut self, first: &Configuration, shape: MachineLayout) -> Result<HostId, NotBorn> {
+    fn await_leader(
+        &mut self,
+        first: &Configuration,
+        shape: MachineLayout,
+    ) -> Result<HostId, NotBootstrapped> {
         let leads = |node: &NodeId, testbed: &Testbed<N, Steps>| match testbed.node(*node).map(N::as_ref) {
             Some(Seat::Member(member)) => matches!(&**member, Member::Leader(leader) if leader.is_leading()),
             Some(Seat::Unreplicated(_)) => true,
@@ -447,7 +451,9 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
             self.testbed.run_for(BOOTSTRAP_STEP);
         }
         debug_assert!(shape != MachineLayout::Unreplicated, "it leads from the beginning");
-        Err(NotBorn { rejects: self.testbed.rejects().iter().map(|(&what, &count)| (what, count)).collect() })
+        Err(NotBootstrapped {
+            rejects: self.testbed.rejects().iter().map(|(&what, &count)| (what, count)).collect(),
+        })
     }
 
     /// Clients on machines that cost nothing, each a node of its own.

@@ -13,7 +13,7 @@ use std::time::Duration;
 kernel::timers! {
     /// The store's timers.
     pub enum UnreplicatedTimer {
-        /// Tell the batchers that this is where batches go.
+        /// Notify the batchers that this is where batches go.
         Heartbeat,
     }
 }

@@ -30,7 +30,7 @@ const CLIENTS: u32 = 0x1000;
 const CHAIN: usize = 2;
 /// All threads of a machine serve its one role.
 const THREADS: u64 = 8;
-/// The log is born and the sequencer has begun by then.
+/// The log has bootstrapped and the sequencer has begun by then.
 const BEGINS_WITHIN: Duration = Duration::from_millis(500);
 
 /// Entries of a log that is read.

@@ -1,7 +1,7 @@
 //! Services over Mason on machines of their own, and what the paper compares them with (Mason's paper, sections 7.2 and 7.3).
 //!
 //! The proxies' replicas hand over what is ordered on their own host. Where shards are on other machines, a [`Relay`] stands in
-//! their place there: it is the part of the paper's service stub that sends operations on.
+//! for them there: it is the part of the paper's service stub that sends operations on.
 
 mod corfu_prime;
 mod deployment;

@@ -64,7 +64,7 @@ impl Decode for ServiceMessage {
     }
 }
 
-/// Stands on a proxy's host in the place of shards that are elsewhere.
+/// Stands on a proxy's host instead of shards that are elsewhere.
 #[derive(Clone, Debug)]
 pub enum Relay {
     /// Sends what is ordered to a shard's server.

@@ -161,7 +161,7 @@ def read_answer(reader: wire.Reader) -> None | list[int] | LogEntries | list[Log
 class Log:
     """The shared log.
 
-    Appends that are in flight at once are appended in the order of the calls, as long as their connection lives and the host is
+    Appends that are in flight at once are appended in the order of the calls, as long as their connection is open and the host is
     not too busy to take one of them.
     """
 

@@ -14,11 +14,11 @@ TO_CLIENT = 21
 
 
 @dataclass(frozen=True)
-class Place:
-    """A number in each space, in the order asked, and one stamp over all."""
+class SequencePosition:
+    """A number in each space, in the order asked, and one gsn over all."""
 
     numbers: list[int]
-    stamp: int
+    gsn: int
 
 
 def next_message(identifier: int, spaces: Several[str], label: bytes) -> bytes:
@@ -26,16 +26,16 @@ def next_message(identifier: int, spaces: Several[str], label: bytes) -> bytes:
     return bytes([TO_HOST, 1]) + u64(identifier) + wire.list_of(of_text(name) for name in spaces) + of_bytes(label)
 
 
-def read_numbered(reader: wire.Reader) -> Place:
+def read_numbered(reader: wire.Reader) -> SequencePosition:
     """What an answer says; what is none is raised."""
     status = reader.u8()
-    place = Place(reader.list(wire.Reader.u64), reader.u64())
+    position = SequencePosition(reader.list(wire.Reader.u64), reader.u64())
     if status == 0:
-        return place
+        return position
     if status == 1:
         raise Busy
     if status == 2:
-        raise errors.MaybeExecuted("a place may have been given; asking again takes another one")
+        raise errors.MaybeExecuted("a position may have been given; asking again takes another one")
     if status == 4:
         raise errors.DiskFull("the disk is full: nothing was done")
     raise errors.Refused("no space or an unknown one is named, or the label is too long")
@@ -47,11 +47,11 @@ class Sequence:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def next(self, spaces: Several[str], label: bytes = b"") -> Place:
+    async def next(self, spaces: Several[str], label: bytes = b"") -> SequencePosition:
         """The next number in each space."""
 
         def message(identifier: int) -> bytes:
             return next_message(identifier, spaces, label)
 
-        place: Place = await self._calls.call(message, read_numbered, may_repeat=False)
-        return place
+        position: SequencePosition = await self._calls.call(message, read_numbered, may_repeat=False)
+        return position

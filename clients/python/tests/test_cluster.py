@@ -95,11 +95,11 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
             await log.stat(self.name)
 
     # Two callers with one number, or a number that nobody has.
-    async def test_places_are_contiguous(self) -> None:
-        places = await asyncio.gather(*(self.client.sequence.next(["orders", "payments"]) for _ in range(100)))
-        numbers = sorted(place.numbers[0] for place in places)
+    async def test_positions_are_contiguous(self) -> None:
+        positions = await asyncio.gather(*(self.client.sequence.next(["orders", "payments"]) for _ in range(100)))
+        numbers = sorted(position.numbers[0] for position in positions)
         self.assertEqual(numbers, list(range(numbers[0], numbers[0] + 100)))
-        self.assertEqual(len({place.stamp for place in places}), 100)
+        self.assertEqual(len({position.gsn for position in positions}), 100)
         with self.assertRaises(ordinate.Refused):
             await self.client.sequence.next(["nosuch"])
 
@@ -111,7 +111,7 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
             page = await narrow.kv.scan(self.name.encode() + b"/", self.name.encode() + b"0")
             self.assertEqual(len(page.items), 100)
 
-    # A caller who gives up must not leave its place taken.
+    # A caller who gives up must not leave its position taken.
     async def test_calls_can_be_cancelled(self) -> None:
         async with client(outstanding_max=1) as narrow:
             for _ in range(5):

@@ -84,8 +84,8 @@ class Vectors(unittest.TestCase):
             reader = wire.Reader(data)
             kv.read_answer(reader)
             self.assertEqual(reader.left, 0, name)
-            for cut in range(len(data)):
-                self.assertIs(raised(lambda: kv.read_answer(wire.Reader(data[:cut]))), wire.Malformed, f"{name} cut at {cut}")
+            for length in range(len(data)):
+                self.assertIs(raised(lambda: kv.read_answer(wire.Reader(data[:length]))), wire.Malformed, f"{name} truncated at {length}")
 
     def test_messages(self) -> None:
         found = vectors("messages.txt")
@@ -107,7 +107,7 @@ class Vectors(unittest.TestCase):
             self.assertEqual(reader.u64(), 7)
             return sequence.read_numbered(reader)
 
-        self.assertEqual(read("done"), sequence.Place([5, 9], 1200))
+        self.assertEqual(read("done"), sequence.SequencePosition([5, 9], 1200))
         outcomes = {"busy": Busy, "unknown": errors.MaybeExecuted, "malformed": errors.Refused}
         for name, kind in outcomes.items():
             self.assertIs(raised(lambda: read(name)), kind, name)

@@ -13,7 +13,7 @@ trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<W: AsyncRead + AsyncWrite + Send + Unpin> Wire for W {}
 
 /// What a queue keeps of its memory when it is empty.
-const QUEUE_KEPT_BYTES: usize = 256 << 10;
+const QUEUE_RETAINED_BYTES: usize = 256 << 10;
 
 /// A frame is closed at this length.
 const FRAME_BYTES: usize = 64 << 10;
@@ -130,7 +130,7 @@ impl Writing {
         if !queued.is_empty() {
             self.output.extend_from_slice(queued);
             queued.clear();
-            queued.shrink_to(QUEUE_KEPT_BYTES);
+            queued.shrink_to(QUEUE_RETAINED_BYTES);
         }
         while !self.output.is_empty() {
             self.flushed = false;

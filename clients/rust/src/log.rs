@@ -134,7 +134,7 @@ impl Ask for Request {
 
 /// A client of the shared log. Cheap to clone; must be made inside a tokio runtime.
 ///
-/// Appends that are in flight at once are appended in the order of the calls, as long as their connection lives and the host is not
+/// Appends that are in flight at once are appended in the order of the calls, as long as their connection is open and the host is not
 /// too busy to take one of them.
 #[derive(Clone, Debug)]
 pub struct Log {

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::time::Duration;
 use wire::sequence::{Native, Next, Numbered, Outcome};
 
-/// A place in the order of all operations of a sequence.
+/// A position in the order of all operations of a sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SequencePosition {
     /// One number for each space, in the order asked. Contiguous in every space: each number is somebody's, or a no-op's.
@@ -51,7 +51,7 @@ impl Ask for Wanted {
         }
     }
 
-    /// One caller would be given two places.
+    /// One caller would be given two positions.
     fn may_repeat(&self) -> bool {
         false
     }
@@ -82,10 +82,10 @@ impl Sequence {
         self
     }
 
-    /// Takes one place in each of `spaces`. The call is on its way when this returns; its answer comes by the future.
+    /// Takes one position in each of `spaces`. The call is on its way when this returns; its answer comes by the future.
     ///
     /// [`CallError::MaybeExecuted`] and [`CallError::TimedOut`]: a number may have been assigned that no caller received. Calls
-    /// are never sent twice, so that no caller is given two places for one.
+    /// are never sent twice, so that no caller is given two positions for one.
     pub fn next<S: AsRef<str>>(
         &self,
         spaces: &[S],

@@ -55,7 +55,7 @@ pub(super) fn of<'a>(layout: &Layout, witness: &'a Witness) -> Vec<Arrow<'a>> {
             beside(from, to, first.saturating_sub(COLUMN * columns), gaps.map(&mut track))
         };
         let taken: Vec<(usize, usize)> = arrows.iter().map(|arrow| arrow.number_at).collect();
-        let number_at = clear_place(&points, layout, &taken);
+        let number_at = clear_position(&points, layout, &taken);
         arrows.push(Arrow { points, number: index + 1, number_at, sentence: &reason.sentence });
     }
     arrows
@@ -100,17 +100,19 @@ fn beside(from: &Bar, to: &Bar, column: usize, [leave, arrive]: [usize; 2]) -> V
 
 /// The point of a line, nearest to its middle, whose number hides no bar, no label and no other number; where there is
 /// none, the one farthest from other numbers.
-fn clear_place(points: &[(usize, usize)], layout: &Layout, taken: &[(usize, usize)]) -> (usize, usize) {
-    let places: Vec<(usize, usize)> = (0..=40)
+fn clear_position(points: &[(usize, usize)], layout: &Layout, taken: &[(usize, usize)]) -> (usize, usize) {
+    let positions: Vec<(usize, usize)> = (0..=40)
         .map(|step| at(points, if step % 2 == 0 { 500 + 12 * step } else { 500 - 12 * step }))
         .collect();
-    let nearest = |place: &(usize, usize)| {
-        taken.iter().map(|other| distance_squared(*place, *other)).min().unwrap_or(usize::MAX)
+    let nearest = |position: &(usize, usize)| {
+        taken.iter().map(|other| distance_squared(*position, *other)).min().unwrap_or(usize::MAX)
     };
-    let hides = |place: &(usize, usize)| layout.bars.values().any(|bar| covers(bar, *place));
-    let clear = places.iter().find(|place| !hides(place) && nearest(place) >= 4 * NUMBER * NUMBER);
-    let best = || places.iter().filter(|place| !hides(place)).max_by_key(|place| nearest(place));
-    clear.or_else(best).copied().unwrap_or(places[0])
+    let hides = |position: &(usize, usize)| layout.bars.values().any(|bar| covers(bar, *position));
+    let clear =
+        positions.iter().find(|position| !hides(position) && nearest(position) >= 4 * NUMBER * NUMBER);
+    let best =
+        || positions.iter().filter(|position| !hides(position)).max_by_key(|position| nearest(position));
+    clear.or_else(best).copied().unwrap_or(positions[0])
 }
 
 /// Whether a number there would hide a part of the bar or its label; a little of the edge may be touched.

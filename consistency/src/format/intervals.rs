@@ -101,10 +101,10 @@ impl Reader {
         Ok(())
     }
 
-    /// Our own files end with a trailer, or were cut short.
+    /// Our own files end with a trailer, or were truncated.
     pub(super) fn end(&self, options: &LoadOptions, count: usize) -> Result<(), String> {
         if self.ours && !self.ended && !options.lenient {
-            return Err(format!("the trailer is missing after {count} operations: the file was cut short"));
+            return Err(format!("the trailer is missing after {count} operations: the file was truncated"));
         }
         Ok(())
     }

@@ -183,7 +183,7 @@ fn data(resolved: &Resolved, edges: &mut Edges) {
     free(resolved, edges);
 }
 
-/// Writes without a place still come after the initial version: its readers precede them.
+/// Writes without a position still come after the initial version: its readers precede them.
 fn free(resolved: &Resolved, edges: &mut Edges) {
     if resolved.free.is_empty() {
         return;

@@ -25,7 +25,7 @@ impl OpIndex {
     }
 }
 
-/// What the service says about the place of a version in its key's order: compared as numbers, left to right.
+/// What the service says about the position of a version in its key's order: compared as numbers, left to right.
 /// A plain version or log position is the first number; a carstamp is (timestamp, rmw counter, client).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Timestamp(pub [u64; 3]);

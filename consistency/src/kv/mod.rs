@@ -279,19 +279,19 @@ fn decide_key(key: &str, ops: &[&Interval<KvCall, KvReply>], budget: &mut Search
         let sentence = format!("key {key}: {} shows what nothing wrote", describe(ops[stuck]));
         return KeyVerdict::Violated { operations: vec![stuck], sentences: vec![sentence] };
     }
-    let (places, searched): (Vec<usize>, Vec<_>) = relevant::relevant(ops).into_iter().unzip();
+    let (positions, searched): (Vec<usize>, Vec<_>) = relevant::relevant(ops).into_iter().unzip();
     match linearize(&KvObject, &searched, budget) {
         Found::Holds(_) => KeyVerdict::Holds,
         Found::Undecided => KeyVerdict::Undecided,
         Found::Violated { longest, stuck } => {
-            let stuck = places[stuck];
+            let stuck = positions[stuck];
             let sentence = format!(
                 "key {key}: {} cannot be placed: no order of the {} operations before it ends in a state that \
                  answers so",
                 describe(ops[stuck]),
                 longest.len(),
             );
-            let last = longest.last().map(|op| places[*op]);
+            let last = longest.last().map(|op| positions[*op]);
             let operations = last.into_iter().chain([stuck]).collect();
             KeyVerdict::Violated { operations, sentences: vec![sentence] }
         }

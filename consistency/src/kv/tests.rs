@@ -248,7 +248,7 @@ fn registers(dice: &mut Dice, count: u64, values: usize) -> KvHistory {
 
 #[test]
 fn calls_without_answers_do_not_exhaust_the_search() {
-    // Tried wherever they fit, they are used up long before the places where they took effect.
+    // Tried wherever they fit, they are used up long before the points where they took effect.
     for values in [5, usize::MAX >> 1] {
         let history = registers(&mut Dice(3), 20_000, values);
         let verdict = history

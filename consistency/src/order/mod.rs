@@ -24,7 +24,7 @@ pub(crate) struct WriteSlot {
     pub(crate) key: Symbol,
     /// The write of the next version of the key; [`NONE`] after the last, and where the order is open.
     pub(crate) next: u32,
-    /// The place the service gave it, or that a reader reported.
+    /// The position the service gave it, or that a reader reported.
     pub(crate) timestamp: Option<Timestamp>,
     /// The value it left (registers) or its last element (lists).
     pub(crate) value: Symbol,
@@ -52,7 +52,7 @@ pub(crate) struct Resolved {
     pub(crate) first: Vec<u32>,
     /// Appends that nobody read: after everything known of their list, in any order.
     pub(crate) tails: BTreeMap<Symbol, Vec<u32>>,
-    /// Writes without a known place, by key. The chain of the key holds for the others all the same.
+    /// Writes without a known position, by key. The chain of the key holds for the others all the same.
     pub(crate) free: BTreeMap<Symbol, Vec<u32>>,
     pub(crate) anomalies: Vec<Anomaly>,
 }

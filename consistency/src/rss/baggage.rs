@@ -36,7 +36,7 @@ pub enum BaggageError<E> {
         /// Entries it would have.
         entries: usize,
     },
-    /// The entry is none of ours or was cut. Act as if none had come: as a fresh, fenced client, and count it.
+    /// The entry is not ours or was truncated. Act as if none had come: as a fresh, fenced client, and count it.
     #[error("the baggage entry {NAME} cannot be read")]
     Malformed,
 }

@@ -19,7 +19,7 @@ const STEPS_MAX: u64 = 1_000_000;
 struct DeadEnd {
     answer: Option<(Time, usize)>,
     /// Operations before this one of the path stay where they are.
-    floor: usize,
+    low_watermark: usize,
     taken: usize,
     steps: u64,
 }
@@ -29,7 +29,7 @@ impl<O: Object> Search<'_, O> {
     pub(super) fn run_sparing(mut self, budget: &mut SearchBudget) -> Option<Found> {
         let window = ROUNDS * self.events.overlap_max().max(4);
         let mut memo = Memo::new(budget.bytes);
-        let mut dead_end = DeadEnd { answer: None, floor: 0, taken: 0, steps: 0 };
+        let mut dead_end = DeadEnd { answer: None, low_watermark: 0, taken: 0, steps: 0 };
         let mut unknown_max = 0;
         let mut next = Next::Event(self.events.first());
         while self.waiting > 0 {
@@ -43,8 +43,10 @@ impl<O: Object> Search<'_, O> {
                     None => {
                         let (stuck, until) = self.events.answer(event, self.ops);
                         if dead_end.answer < Some((until, stuck)) {
-                            let floor = dead_end.floor.max(self.path.len().saturating_sub(window));
-                            dead_end = DeadEnd { answer: Some((until, stuck)), floor, taken: 0, steps: 0 };
+                            let low_watermark =
+                                dead_end.low_watermark.max(self.path.len().saturating_sub(window));
+                            dead_end =
+                                DeadEnd { answer: Some((until, stuck)), low_watermark, taken: 0, steps: 0 };
                         }
                         next = Next::Unknown(0, until);
                         continue;
@@ -57,7 +59,7 @@ impl<O: Object> Search<'_, O> {
                         Some((op, after)) => (op, Next::Unknown(after, until)),
                         None => {
                             memo.insert(&self.done, &self.unknown, &self.state);
-                            if self.path.len() > dead_end.floor {
+                            if self.path.len() > dead_end.low_watermark {
                                 next = self.turn_back()?;
                                 continue;
                             }

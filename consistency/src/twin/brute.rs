@@ -236,7 +236,7 @@ impl World<'_> {
         }
         for op in (0..self.count()).filter(|op| self.op(*op).fate != Fate::Fail) {
             let blocked = (0..self.count()).any(|other| waits(other, placed) && demanded[other][op]);
-            // A pending operation that comes later than the ones it must precede has missed its place.
+            // A pending operation that comes later than the ones it must precede has missed its position.
             let missed = self.op(op).fate == Fate::Unknown && order.iter().any(|later| demanded[op][*later]);
             if placed[op] || blocked || missed {
                 continue;

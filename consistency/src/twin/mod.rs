@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Lists,
 }
 
-/// How a random history is cut.
+/// How a random history is truncated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
@@ -53,8 +53,8 @@ pub(crate) fn random_history(dice: &mut Dice, shape: Shape) -> History {
             if *writes {
                 let order = &mut orders[*key];
                 // Mostly in the order of invocation, so that many histories hold.
-                let place = if dice.once_in(3) { dice.below(order.len() + 1) } else { order.len() };
-                order.insert(place, (index * 10 + at + 1) as i64);
+                let position = if dice.once_in(3) { dice.below(order.len() + 1) } else { order.len() };
+                order.insert(position, (index * 10 + at + 1) as i64);
             }
         }
     }

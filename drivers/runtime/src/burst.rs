@@ -82,7 +82,7 @@ impl<N: Node + 'static> Reactor<N> {
                     left -= 1;
                 }
                 if left.is_multiple_of(CASCADE_LOOK_EVERY) && began.elapsed() >= CASCADE_TIME_MAX {
-                    self.router.metrics.rounds_cut_short += 1;
+                    self.router.metrics.rounds_limited += 1;
                     left = 0;
                     break;
                 }

@@ -24,7 +24,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Places from here on are clients.
+/// Slots from here on are clients.
 pub(crate) const CLIENT_SLOTS: u32 = 0x8000_0000;
 /// Output buffers retained for the next client for which something waits.
 const POOLED_BUFFERS_MAX: usize = 256;
@@ -129,7 +129,7 @@ pub(crate) struct Clients<F: Family> {
     descriptors: Descriptors,
     table: Vec<Option<Client<F>>>,
     free: Vec<ClientIndex>,
-    by_slot: HashMap<u32, ClientIndex, BuildHasherDefault<PlaceHasher>>,
+    by_slot: HashMap<u32, ClientIndex, BuildHasherDefault<SlotHasher>>,
     next_slot: u32,
     token_base: usize,
     readable: VecDeque<ClientIndex>,
@@ -299,7 +299,7 @@ impl<F: Family> Clients<F> {
         let (mut left, began) = (budget, std::time::Instant::now());
         for _ in 0..self.readable.len() {
             if left == 0 || self.sends.len() >= SENDS_MAX || began.elapsed() >= READ_TIME_MAX {
-                outside.metrics.rounds_cut_short += 1;
+                outside.metrics.rounds_limited += 1;
                 return;
             }
             let Some(index) = self.readable.pop_front() else { return };
@@ -510,11 +510,11 @@ fn give_back(pool: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
     }
 }
 
-/// Places of clients are consecutive: one multiplication spreads them.
+/// Slots of clients are consecutive: one multiplication spreads them.
 #[derive(Default)]
-struct PlaceHasher(u64);
+struct SlotHasher(u64);
 
-impl Hasher for PlaceHasher {
+impl Hasher for SlotHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -86,7 +86,7 @@ const META: &str = "ordinate.meta";
 /// The line that says that a host joined a living cluster.
 const JOINED: &str = "began by-joining";
 /// The line that says that the journal says how far it reaches: one that does not has lost that, or all.
-const EXTENT_KEPT: &str = "journal extent-kept";
+const EXTENT_RETAINED: &str = "journal extent-kept";
 /// How a line begins that has a setting.
 const MADE_WITH: &str = "made-with ";
 const META_UNFINISHED: &str = "ordinate.meta.unfinished";
@@ -258,7 +258,7 @@ impl Owner {
         Ok(self)
     }
 
-    /// Puts it in the place of what was there, whole or not at all.
+    /// Puts it instead of what was there, whole or not at all.
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut body = format!(
             "format {FORMAT}\ncluster {}\nhost {}\nincarnation {:032x}\n",
@@ -268,7 +268,7 @@ impl Owner {
             body += &format!("{JOINED}\n");
         }
         if self.extent_retained {
-            body += &format!("{EXTENT_KEPT}\n");
+            body += &format!("{EXTENT_RETAINED}\n");
         }
         for (name, value) in &self.made_with {
             body += &format!("{MADE_WITH}{name} {value}\n");
@@ -303,7 +303,7 @@ impl Owner {
             host: line("host")?.to_owned(),
             incarnation: Incarnation(incarnation.map_err(|_| damaged("the incarnation is no number"))?),
             joined: text.lines().any(|line| line == JOINED),
-            extent_retained: text.lines().any(|line| line == EXTENT_KEPT),
+            extent_retained: text.lines().any(|line| line == EXTENT_RETAINED),
             made_with: made_with.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         })
     }

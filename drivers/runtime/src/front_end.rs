@@ -5,7 +5,7 @@ use kernel::{Family, Instant, NodeId};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// A client protocol on one listening port. Lives on the reactor's thread and need not be `Send`.
+/// A client protocol on one listening port. Runs on the reactor's thread and need not be `Send`.
 ///
 /// **Contract.** Nothing here may block. Sessions that share state share it through the front end that made them (an `Rc`).
 pub trait FrontEnd<F: Family> {

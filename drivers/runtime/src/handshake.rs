@@ -157,7 +157,7 @@ impl Decode for Reply {
 }
 
 /// Bytes of a run's start.
-const STANDING_BYTES: usize = 24;
+const RUN_START_BYTES: usize = 24;
 
 fn encode_run_start(run_start: Option<RunStart>, out: &mut Vec<u8>) {
     if let Some(RunStart { run, found }) = run_start {
@@ -167,7 +167,7 @@ fn encode_run_start(run_start: Option<RunStart>, out: &mut Vec<u8>) {
 }
 
 fn decode_run_start(input: &mut Reader) -> Result<Option<RunStart>, DecodeError> {
-    if input.remaining() < STANDING_BYTES {
+    if input.remaining() < RUN_START_BYTES {
         return Ok(None);
     }
     Ok(Some(RunStart { run: u128::decode(input)?, found: u64::decode(input)? }))
@@ -221,9 +221,9 @@ mod tests {
     // Greetings are read by hosts of other versions: their bytes must never change.
     #[test]
     fn greetings_round_trip_and_keep_their_bytes() {
-        for cut in 0..framed(&hello()).len() {
-            let mut input = BytesMut::from(&framed(&hello())[..cut]);
-            assert_eq!(take_greeting::<Hello>(&mut input), Ok(None), "after {cut} bytes");
+        for length in 0..framed(&hello()).len() {
+            let mut input = BytesMut::from(&framed(&hello())[..length]);
+            assert_eq!(take_greeting::<Hello>(&mut input), Ok(None), "after {length} bytes");
         }
         let mut input = BytesMut::from(&framed(&hello())[..]);
         assert_eq!(take_greeting(&mut input), Ok(Some(hello())));

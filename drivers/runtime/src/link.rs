@@ -32,7 +32,7 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// A frame is closed at this length, so that its receiver can begin before the last byte is there.
 const FRAME_BYTES: usize = 64 << 10;
 /// What is retained of a queue's memory when it is empty.
-const QUEUE_KEPT_BYTES: usize = 256 << 10;
+const QUEUE_RETAINED_BYTES: usize = 256 << 10;
 
 const NOTHING_MARKED: Mark = Mark { batches: 0, full: false, clock: None };
 
@@ -257,9 +257,9 @@ impl Link {
                 self.writable = flushed && self.sent == queue.len();
                 if self.sent == queue.len() {
                     queue.clear();
-                    queue.shrink_to(QUEUE_KEPT_BYTES);
+                    queue.shrink_to(QUEUE_RETAINED_BYTES);
                     self.sent = 0;
-                } else if self.sent > queue.len() / 2 && self.sent > QUEUE_KEPT_BYTES {
+                } else if self.sent > queue.len() / 2 && self.sent > QUEUE_RETAINED_BYTES {
                     queue.drain(..self.sent);
                     self.sent = 0;
                 }

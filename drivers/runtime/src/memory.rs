@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// `mi_option_purge_delay`, by its place in mimalloc's enum; the same in its versions 2 and 3.
+/// `mi_option_purge_delay`, by its position in mimalloc's enum; the same in its versions 2 and 3.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
 /// How long freed memory is retained before it goes back to the system. A log frees what it has truncated in large pieces and

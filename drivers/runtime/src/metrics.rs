@@ -43,7 +43,7 @@ pub struct Metrics {
     /// How often reading from a client stopped because it has not taken what it was sent.
     pub reads_stopped: u64,
     /// Rounds that ended by their time or amount, with work left for the next.
-    pub rounds_cut_short: u64,
+    pub rounds_limited: u64,
     /// Memory held for what waits to be written to sockets, in bytes.
     pub buffered_bytes: u64,
     /// Bytes of records appended but not yet handed to the disk.

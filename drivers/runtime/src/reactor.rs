@@ -81,7 +81,7 @@ pub(crate) struct Reactor<N: Node> {
     next_request: u64,
     clock: Clock,
     alarm: Alarm,
-    /// When other hosts are told next how the clock stands.
+    /// When it is reported to other hosts next how the clock stands.
     clock_report_at: Instant,
     /// Nodes have duties that rest on the clock: the operator learns if they are given up.
     clock_required: bool,
@@ -439,7 +439,7 @@ impl<N: Node + 'static> Reactor<N> {
         Ok(())
     }
 
-    /// Tells the nodes what became of their blobs.
+    /// Reports to the nodes what became of their blobs.
     fn hear_of_blobs(&mut self) -> Result<(), HostError> {
         self.blobs.retry(self.nodes.now);
         while let Some((host_slot, notice)) = self.blobs.poll(self.nodes.now)? {

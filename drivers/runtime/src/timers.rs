@@ -4,7 +4,7 @@ use kernel::{Instant, TimerIndex};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A node's number on its host, by rank of its place.
+/// A node's number on its host, by rank of its slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct NodeIndex(pub(crate) usize);
 
@@ -51,7 +51,7 @@ impl Timers {
             self.heap.pop();
             let pending = self.pending(node, TimerIndex(timer));
             if pending.queued != Some(at) {
-                continue; // An earlier entry took this one's place.
+                continue; // An earlier entry was moved to this one's index.
             }
             pending.queued = None;
             match pending.deadline {

@@ -105,7 +105,7 @@ impl ServerTls {
     }
 }
 
-/// The one place that names the cryptography in use.
+/// The only function that names the cryptography in use.
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

@@ -182,7 +182,7 @@ fn deaf_clients(address: SocketAddr) -> Vec<TcpStream> {
 
 // What waits for clients that never read must stay within the port's bound, and some client has to go for it.
 #[test]
-fn clients_that_do_not_read_are_cut_off() {
+fn clients_that_do_not_read_are_disconnected() {
     let total = 24 << 20;
     let limits =
         ClientLimits { output_bytes_max: 8 << 20, output_bytes_max_total: total, ..ClientLimits::default() };

@@ -50,7 +50,7 @@ fn acknowledged_records_survive_a_kill() {
 
 // A fault that lets messages through, or a heal that does not, would make every partition test worthless.
 #[test]
-fn cuts_hold_and_heal() {
+fn partitions_hold_and_heal() {
     let mut configs = cluster(&["a", "b"]).into_iter();
     let a = Host::start(configs.next().expect("a"), both, vec![]).expect("a starts");
     let b = Host::start(configs.next().expect("b"), both, vec![]).expect("b starts");

@@ -316,7 +316,7 @@ fn a_peer_that_stands_still_costs_a_bounded_queue() {
 
 // What was half sent when a connection broke must not be taken for the beginning of the next one.
 #[test]
-fn a_frame_that_was_cut_is_forgotten() {
+fn a_truncated_frame_is_forgotten() {
     let (a, b) = pair();
     let peers = b.peers.clone();
     let b_listen = b.listen.as_ref().expect("b listens").try_clone().expect("a listener can be cloned");

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct SimulatedArchive {
     objects: BTreeMap<String, Bytes>,
     /// Who does not reach it, and until when.
-    cut_off: Vec<(HostMask, u64)>,
+    partitioned: Vec<(HostMask, u64)>,
     /// Of a hundred requests, so many fail.
     failing: u64,
     /// How many times as long as a sync a request takes, at most.
@@ -36,7 +36,7 @@ impl SimulatedArchive {
         let key = root(seed, Purpose::Archive);
         let failing = [0, 0, 10, 40][(mix(key, 0) % 4) as usize];
         let slowness = 1 << (mix(key, 1) % 9);
-        Self { objects: BTreeMap::new(), cut_off: Vec::new(), failing, slowness, key, asked: 0 }
+        Self { objects: BTreeMap::new(), partitioned: Vec::new(), failing, slowness, key, asked: 0 }
     }
 
     /// Everything in it, by name.
@@ -54,13 +54,13 @@ impl SimulatedArchive {
         self.objects.is_empty()
     }
 
-    pub(crate) fn cut_off(&mut self, hosts: HostMask, until: u64) {
-        self.cut_off.push((hosts, until));
+    pub(crate) fn partition(&mut self, hosts: HostMask, until: u64) {
+        self.partitioned.push((hosts, until));
     }
 
     /// Everybody reaches it from now on, and it does not fail.
     pub(crate) fn heal(&mut self) {
-        self.cut_off.clear();
+        self.partitioned.clear();
         self.failing = 0;
     }
 
@@ -72,10 +72,10 @@ impl SimulatedArchive {
 
     /// What becomes of a request of `host` that is due now.
     pub(crate) fn takes(&mut self, host: HostIndex, now: u64) -> Taken {
-        self.cut_off.retain(|&(_, until)| until > now);
+        self.partitioned.retain(|&(_, until)| until > now);
         let draw = mix(self.key, 2 * self.asked + 1);
         self.asked += 1;
-        if self.cut_off.iter().any(|(hosts, _)| hosts.has(host)) {
+        if self.partitioned.iter().any(|(hosts, _)| hosts.has(host)) {
             Taken::Failed
         } else if draw % 100 >= self.failing {
             Taken::Done
@@ -113,7 +113,7 @@ mod tests {
                 assert!((10..=10 + 10 * 256).contains(&archive.lasts(10)));
                 *reached.entry(format!("{:?}", archive.takes(0, 5))).or_insert(0) += 1;
             }
-            archive.cut_off(HostMask::of(1), 100);
+            archive.partition(HostMask::of(1), 100);
             assert_eq!(archive.takes(1, 99), Taken::Failed);
             archive.heal();
             assert!((0..50).all(|_| archive.takes(1, 99) == Taken::Done));

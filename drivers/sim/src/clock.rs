@@ -37,7 +37,7 @@ struct Timed {
     measurements: u64,
 }
 
-/// How often hosts tell each other how their clocks stand.
+/// How often hosts report to each other how their clocks stand.
 pub(crate) const REPORT_EVERY: u64 = 250_000_000;
 
 impl Clock {
@@ -48,7 +48,7 @@ impl Clock {
         Self { drift: 0, since: 0, local_then: 0, error, offset, lie, step, lost: false, timed: None }
     }
 
-    /// A new incarnation of the host starts the monotonic clock anywhere: nobody may compare it across lives or hosts.
+    /// A new incarnation of the host starts the monotonic clock anywhere: nobody may compare it across incarnations or hosts.
     pub(crate) fn boot(&mut self, now: u64, local: u64) {
         self.since = now;
         self.local_then = local;

@@ -1,7 +1,7 @@
 //! The journal of one host as bytes on a disk: framed records, one write per burst, and what a crash leaves of them.
 //!
 //! `length: u32 | crc32c: u32 | slot: u32 | position: u64 | record`; the length counts slot, position and record. Like
-//! the real journal it cuts a torn tail at the first bad frame. Unlike the real one it knows what was durable, so it
+//! the real journal it truncates a torn tail at the first bad frame. Unlike the real one it knows what was durable, so it
 //! reports every bad frame before that as corruption, whatever follows it.
 
 use crate::draw::{mix, unit};
@@ -256,7 +256,7 @@ impl Disk {
         self.bytes[from..to].fill(0);
     }
 
-    /// Reads the journal back as a new incarnation finds it: cuts the tail at the first bad frame, or reports it if it was
+    /// Reads the journal back as a new incarnation finds it: truncates the tail at the first bad frame, or reports it if it was
     /// durable. What is left is synced again before anybody acts on it.
     pub(crate) fn recover(&mut self) -> Result<(), Corrupt> {
         let good = self.frames.iter().position(|&frame| self.read(frame).is_none());

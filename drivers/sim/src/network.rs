@@ -232,11 +232,11 @@ impl Network {
         self.hindered.extend(how.map(|how| Hindered { to, how, until, met: 0 }));
     }
 
-    /// Severs the links of a cut, or mends what this cut severed.
-    pub(crate) fn sever(&mut self, cut: NetworkPartition, severed: bool) {
+    /// Severs the links of a partition, or mends what this partition severed.
+    pub(crate) fn sever(&mut self, links: NetworkPartition, severed: bool) {
         for from in 0..self.hosts as HostIndex {
             for to in 0..self.hosts as HostIndex {
-                if from != to && cut.severs(from, to) {
+                if from != to && links.severs(from, to) {
                     self.sever_link(from, to, severed);
                 }
             }

@@ -8,7 +8,7 @@ use std::sync::Once;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Panic {
     text: String,
-    place: String,
+    location: String,
 }
 
 impl Panic {
@@ -22,7 +22,7 @@ impl Panic {
     pub(crate) fn what(&self) -> String {
         let id = self.invariant();
         let text = self.text.strip_prefix(&id).and_then(|text| text.strip_prefix(':')).unwrap_or(&self.text);
-        format!("{} (at {})", text.trim(), self.place)
+        format!("{} (at {})", text.trim(), self.location)
     }
 }
 
@@ -41,8 +41,8 @@ pub(crate) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Panic> {
                 return previous(info);
             }
             let text = info.payload_as_str().unwrap_or("a panic without a text").to_owned();
-            let place = info.location().map_or(String::new(), ToString::to_string);
-            CAUGHT.set(Panic { text, place });
+            let location = info.location().map_or(String::new(), ToString::to_string);
+            CAUGHT.set(Panic { text, location });
         }));
     });
     let outer = CATCHES.replace(true);

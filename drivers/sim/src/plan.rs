@@ -113,8 +113,8 @@ impl NetworkPartition {
             Self::OneWay { side } => side.has(from) && !side.has(to),
             Self::Bridge { side, bridge } => from != bridge && to != bridge && side.has(from) != side.has(to),
             Self::Ring { hosts } => {
-                let place = |of| hosts.iter().position(|host| host == of);
-                let (Some(from), Some(to)) = (place(from), place(to)) else { return false };
+                let index = |of| hosts.iter().position(|host| host == of);
+                let (Some(from), Some(to)) = (index(from), index(to)) else { return false };
                 let count = hosts.iter().count();
                 let apart = from.abs_diff(to);
                 apart.min(count - apart) > 1
@@ -142,7 +142,7 @@ pub enum Blow {
     /// Some hosts do not hear some others.
     Partition {
         /// Who does not hear whom.
-        cut: NetworkPartition,
+        links: NetworkPartition,
     },
     /// A link stops, and floods when the fault is over.
     Clog {
@@ -333,7 +333,7 @@ impl Blow {
                 Loss::Torn => Class::TornWrite,
                 Loss::Reordered => Class::ReorderedWrites,
             },
-            Self::Partition { cut } => match cut {
+            Self::Partition { links } => match links {
                 NetworkPartition::Both { .. } => Class::Partition,
                 NetworkPartition::OneWay { .. } => Class::OneWayPartition,
                 NetworkPartition::Bridge { .. } | NetworkPartition::Ring { .. } => Class::BridgePartition,
@@ -509,9 +509,9 @@ mod tests {
         assert!(Plan::from_text(&beheaded).is_err());
     }
 
-    // A cut that severs the wrong way, or a bridge that is cut itself, would test something else than it counts.
+    // A partition that severs the wrong way, or a bridge that is severed itself, would test something else than it counts.
     #[test]
-    fn cuts_sever_what_they_say() {
+    fn partitions_sever_what_they_say() {
         let side = HostMask(0b00011);
         assert!(NetworkPartition::Both { side }.severs(0, 4) && NetworkPartition::Both { side }.severs(4, 0));
         assert!(

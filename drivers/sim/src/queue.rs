@@ -22,7 +22,7 @@ pub(crate) enum Event {
     FaultStart { fault: u32 },
     /// A fault that lasts is over.
     FaultEnd { fault: u32 },
-    /// Hosts tell each other how their clocks stand.
+    /// Hosts report to each other how their clocks stand.
     Clocks,
     /// A client may start its next operation.
     Operate { client: u16 },

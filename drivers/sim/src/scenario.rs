@@ -30,7 +30,7 @@ pub enum Core {
     Excused(String),
 }
 
-/// A protocol under test. One value lives through one run.
+/// A protocol under test. One value lasts for one run.
 ///
 /// **Contract.** A scenario is as deterministic as the nodes it builds: it draws only from what it is handed. It
 /// reports a violation by panicking with the invariant's id before the first colon (see [`kernel::invariant!`]), in
@@ -260,7 +260,7 @@ pub(crate) enum Command<N: Node> {
     Resume { host: HostIndex },
     Sever { from: HostIndex, to: HostIndex, severed: bool },
     Hinder { to: NodeId, how: Option<Hindrance>, lasts: u64 },
-    CutOffArchive { hosts: HostMask, lasts: u64 },
+    PartitionArchive { hosts: HostMask, lasts: u64 },
     Alarm { after: u64, token: u64 },
     Mark { name: &'static str },
 }
@@ -359,29 +359,29 @@ impl<N: Node> Control<'_, N> {
         }
     }
 
-    /// Cuts a host off for a while, both ways.
+    /// Partitions a host for a while, both ways.
     pub fn isolate(&mut self, host: HostId, lasts: Duration) {
         if let Some(index) = self.cluster.index(host) {
-            let cut = NetworkPartition::Both { side: HostMask::of(index) };
-            self.inflict(Blow::Partition { cut }, lasts);
+            let links = NetworkPartition::Both { side: HostMask::of(index) };
+            self.inflict(Blow::Partition { links }, lasts);
         }
     }
 
-    /// Cuts off what a host says for a while; it still hears.
+    /// Loses what a host says for a while; it still hears.
     pub fn mute(&mut self, host: HostId, lasts: Duration) {
         if let Some(index) = self.cluster.index(host) {
-            let cut = NetworkPartition::OneWay { side: HostMask::of(index) };
-            self.inflict(Blow::Partition { cut }, lasts);
+            let links = NetworkPartition::OneWay { side: HostMask::of(index) };
+            self.inflict(Blow::Partition { links }, lasts);
         }
     }
 
     /// Nobody reaches the archive for a while, or one host does not.
-    pub fn cut_off_archive(&mut self, host: Option<HostId>, lasts: Duration) {
+    pub fn partition_archive(&mut self, host: Option<HostId>, lasts: Duration) {
         let hosts = match host {
             Some(host) => self.cluster.index(host).map_or(HostMask(0), HostMask::of),
             None => HostMask(u64::MAX),
         };
-        self.commands.push(Command::CutOffArchive { hosts, lasts: lasts.as_nanos() as u64 });
+        self.commands.push(Command::PartitionArchive { hosts, lasts: lasts.as_nanos() as u64 });
     }
 
     /// Inflicts any fault now.

@@ -53,7 +53,7 @@ impl HostSpec {
 pub struct Incarnation {
     /// Whose.
     pub host: HostId,
-    /// How many lives it had before.
+    /// How many incarnations it had before.
     pub number: u32,
     /// Whether its disk is empty because an earlier one was lost.
     pub wiped: bool,

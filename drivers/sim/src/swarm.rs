@@ -251,11 +251,11 @@ impl Planner<'_> {
                 let to = (usize::from(host) + 1 + rng.index(self.hosts.len().max(2) - 1)) % self.hosts.len();
                 Blow::Clog { from: host, to: to as HostIndex }
             }
-            Class::Partition => Blow::Partition { cut: NetworkPartition::Both { side: self.side(rng) } },
+            Class::Partition => Blow::Partition { links: NetworkPartition::Both { side: self.side(rng) } },
             Class::OneWayPartition => {
-                Blow::Partition { cut: NetworkPartition::OneWay { side: self.side(rng) } }
+                Blow::Partition { links: NetworkPartition::OneWay { side: self.side(rng) } }
             }
-            Class::BridgePartition => Blow::Partition { cut: self.bridge_or_ring(rng) },
+            Class::BridgePartition => Blow::Partition { links: self.bridge_or_ring(rng) },
             Class::Crash => self.crash(host, Loss::None, rng),
             Class::LostWrites => self.crash(host, Loss::All, rng),
             Class::TornWrite => self.crash(host, Loss::Torn, rng),

@@ -1,4 +1,4 @@
-//! Traces in words: roles instead of places, messages and values without their brackets, lengths instead of bytes, and no secret.
+//! Traces in words: roles instead of slots, messages and values without their brackets, lengths instead of bytes, and no secret.
 
 mod values;
 
@@ -29,7 +29,7 @@ pub(crate) fn of_fault(fault: &Fault, strikes: &[StrikeKind]) -> String {
         Fault::Freeze { host, way } => {
             let way = match way {
                 Frozen::Down => "stays down",
-                Frozen::Isolated => "stays cut off",
+                Frozen::Isolated => "stays partitioned",
                 Frozen::Deaf => "hears nobody of the core",
                 Frozen::Mute => "is not heard by the core",
                 Frozen::Paused => "stands still",
@@ -64,8 +64,8 @@ fn of_crash(hosts: HostMask, aim: Aim, loss: Loss, output_lost: bool) -> String 
     format!("a crash of {}, {when}; {loss}{sent}", of_hosts(hosts))
 }
 
-fn of_cut(cut: NetworkPartition) -> String {
-    match cut {
+fn of_partition(links: NetworkPartition) -> String {
+    match links {
         NetworkPartition::Both { side } => {
             format!("{} and the others do not hear each other", of_hosts(side))
         }
@@ -83,7 +83,7 @@ fn of_blow(blow: &Blow, strikes: &[StrikeKind]) -> String {
     let share = |millionths: i32| f64::from(millionths) / 1e6;
     match *blow {
         Blow::Crash { hosts, aim, loss, output_lost, .. } => of_crash(hosts, aim, loss, output_lost),
-        Blow::Partition { cut } => of_cut(cut),
+        Blow::Partition { links } => of_partition(links),
         Blow::Clog { from, to } => format!("the link from host {from} to host {to} holds all back"),
         Blow::Pause { host } => format!("host {host} stands still"),
         Blow::SlowNode { host, factor } => format!("host {host} computes {factor} times slower"),

@@ -44,7 +44,7 @@ const KNOWN_MAX: usize = 6;
 /// Every 10 ms stores a blob and reads one; the oldest goes when there are too many.
 #[derive(Default)]
 pub struct Keeper {
-    lives: u32,
+    incarnations: u32,
     /// Stored, by its records: an odd one says that the blob of half its number is not needed any more.
     known: BTreeSet<u64>,
     next: u64,
@@ -75,7 +75,7 @@ impl Role for Keeper {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         cx.keep_blobs(self.known.iter().map(|&first| id(first)).collect());
-        if self.lives > 0 {
+        if self.incarnations > 0 {
             for &first in &self.known {
                 cx.mark("keeper.read_after_a_crash");
                 cx.load_blob(BlobRange { id: id(first), offset: 2, bytes: 5 });
@@ -141,7 +141,10 @@ impl Scenario for KeepScenario {
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {
-        vec![(KEEPER.host_slot(), Member::Keeper(Keeper { lives: incarnation.number, ..Keeper::default() }))]
+        vec![(
+            KEEPER.host_slot(),
+            Member::Keeper(Keeper { incarnations: incarnation.number, ..Keeper::default() }),
+        )]
     }
 
     fn operate(&mut self, _: OperationId, _: NodeId, _: &mut Rng, _: &mut Control<'_, Member>) {}

@@ -198,17 +198,17 @@ fn a_clock_that_lies_is_fenced_within_a_second_and_is_back_afterwards() {
     }
 }
 
-// A host that nobody reaches cannot be told; one that is told must not forget it because the others are away.
+// A host that nobody reaches cannot be notified; one that is notified must not forget it because the others are away.
 #[test]
 fn who_was_fenced_stays_so_while_nobody_reaches_it() {
-    let cut = Blow::Partition { cut: NetworkPartition::Both { side: HostMask::of(1) } };
+    let partition = Blow::Partition { links: NetworkPartition::Both { side: HostMask::of(1) } };
     let faults = vec![
         Fault::Timed {
             at: 500 * MS,
             lasts: 3_400 * MS,
             blow: Blow::ClockLie { host: 1, nanoseconds: 100 * MS as i64 },
         },
-        Fault::Timed { at: 2_000 * MS, lasts: 1_900 * MS, blow: cut },
+        Fault::Timed { at: 2_000 * MS, lasts: 1_900 * MS, blow: partition },
     ];
     let (seen, _) = seen_in(1, Some(faults));
     assert_eq!(usable(&seen, 1, 1_500, 3_900), Some(false));

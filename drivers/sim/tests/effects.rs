@@ -245,21 +245,21 @@ fn without_faults_every_beat_is_heard_in_order() {
     assert!(heard.iter().all(honest));
 }
 
-// A partition that lets messages through, cuts the wrong way, or never ends.
+// A partition that lets messages through, severs the wrong way, or never ends.
 #[test]
-fn partitions_cut_what_they_say_for_as_long_as_they_last() {
+fn partitions_sever_what_they_say_for_as_long_as_they_last() {
     let beacon = HostMask::of(BEACON_HOST);
     let listener = HostMask::of(LISTENER_HOST);
-    for cut in [
+    for links in [
         NetworkPartition::Both { side: beacon },
         NetworkPartition::Both { side: listener },
         NetworkPartition::OneWay { side: beacon },
     ] {
-        let heard = heard_with(Blow::Partition { cut });
-        assert_eq!(between(&heard, 506, 1_005, false), Vec::<u64>::new(), "{cut:?}");
-        assert!(between(&heard, 1_005, 2_000, false).len() > 90, "{cut:?}");
+        let heard = heard_with(Blow::Partition { links });
+        assert_eq!(between(&heard, 506, 1_005, false), Vec::<u64>::new(), "{links:?}");
+        assert!(between(&heard, 1_005, 2_000, false).len() > 90, "{links:?}");
     }
-    let other_way = heard_with(Blow::Partition { cut: NetworkPartition::OneWay { side: listener } });
+    let other_way = heard_with(Blow::Partition { links: NetworkPartition::OneWay { side: listener } });
     assert!(between(&other_way, 506, 1_005, false).len() >= 49);
 }
 
@@ -363,8 +363,8 @@ fn crashes_strike_at_their_moment_and_lose_what_they_say() {
     let said = last_of(&synced, false).expect("it beat for half a second");
     assert_eq!((last_of(&synced, true), first_of_next(&synced)), (Some(said - 1), Some(said + 1)));
     // What was in flight is lost with the host.
-    let cut_off = crash(Aim::Unsynced, Loss::All, true);
-    assert_eq!(last_of(&cut_off, false), last_of(&lost, false).map(|said| said - 1));
+    let torn = crash(Aim::Unsynced, Loss::All, true);
+    assert_eq!(last_of(&torn, false), last_of(&lost, false).map(|said| said - 1));
     // It stays down as long as it should.
     assert_eq!(between(&lost, 520, 1_000, false), Vec::<u64>::new());
 }
@@ -388,10 +388,10 @@ fn after_a_write_error_nothing_is_acknowledged() {
 fn damaged_disks_do_not_come_back() {
     let host = BEACON_HOST;
     for draw in 0..20 {
-        let spread = draw * (u64::MAX / 20);
+        let anywhere = draw * (u64::MAX / 20);
         for blow in [
-            Blow::BitRot { host, draw: spread },
-            Blow::MisdirectedWrite { host, draw: spread + draw % 2 },
+            Blow::BitRot { host, draw: anywhere },
+            Blow::MisdirectedWrite { host, draw: anywhere + draw % 2 },
             Blow::DiskLost { host },
         ] {
             let heard = heard_with(blow);
@@ -421,7 +421,7 @@ fn the_core_is_healed_of_everything() {
     let host = BEACON_HOST;
     for blow in [
         Blow::Pause { host },
-        Blow::Partition { cut: NetworkPartition::Both { side: HostMask::of(host) } },
+        Blow::Partition { links: NetworkPartition::Both { side: HostMask::of(host) } },
         Blow::Clog { from: BEACON_HOST, to: LISTENER_HOST },
         Blow::SlowNode { host, factor: 50_000 },
         Blow::SlowDisk { host, factor: 100 },

@@ -146,7 +146,7 @@ fn an_operation_less_leaves_the_times_of_the_others() {
     }
 }
 
-// An engineer who is woken by a red build needs the seed, the place and the command.
+// An engineer who is woken by a red build needs the seed, the line and the command.
 #[test]
 fn a_violation_is_reported_with_all_that_repeats_it() {
     let failing = first(Mistake::ReadFromOne, 50);

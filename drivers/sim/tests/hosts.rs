@@ -65,7 +65,7 @@ pub struct Writer {
     put: u64,
     noted: u64,
     set_at: Instant,
-    lives: u64,
+    incarnations: u64,
 }
 
 const WRITE_EVERY: Duration = Duration::from_millis(30);
@@ -76,13 +76,13 @@ impl Role for Writer {
     type Timer = Tick;
     type Record = u64;
 
-    fn restore(&mut self, _position: Position, lives: u64) {
-        self.lives = lives;
+    fn restore(&mut self, _position: Position, incarnations: u64) {
+        self.incarnations = incarnations;
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        self.lives += 1;
-        let at = cx.append(&self.lives);
+        self.incarnations += 1;
+        let at = cx.append(&self.incarnations);
         cx.trim(at);
         self.set_at = cx.now();
         cx.set_timer(Tick::Write, WRITE_EVERY);
@@ -280,7 +280,10 @@ impl Scenario for KeepingScenario {
         let keeper = self.keeper();
         let writer = NodeId::new(KEEPER_HOST, WRITER);
         vec![
-            (WRITER, Member::Writer(Writer { keeper, put: 0, noted: 0, set_at: Instant(0), lives: 0 })),
+            (
+                WRITER,
+                Member::Writer(Writer { keeper, put: 0, noted: 0, set_at: Instant(0), incarnations: 0 }),
+            ),
             (
                 keeper.host_slot(),
                 Member::Keeper(Keeper {

@@ -1,4 +1,4 @@
-//! Formats: golden bytes of everything that travels or is kept, and hostile bytes that nobody would write.
+//! Formats: golden bytes of everything that travels or is stored, and hostile bytes that nobody would write.
 
 use kernel::{Bytes, Decode, Encode, Reader, Rng};
 use std::fmt::{Debug, Write as _};
@@ -30,11 +30,11 @@ impl Golden {
         if std::env::var_os("ORDINATE_BLESS").is_some() {
             std::fs::write(path, &self.0).expect("the source tree is writable where this is asked");
         }
-        let kept = std::fs::read_to_string(path).expect("the golden file is part of the source tree");
-        for (now, then) in self.0.lines().zip(kept.lines()) {
+        let golden = std::fs::read_to_string(path).expect("the golden file is part of the source tree");
+        for (now, then) in self.0.lines().zip(golden.lines()) {
             assert_eq!(now, then);
         }
-        assert_eq!(self.0.lines().count(), kept.lines().count());
+        assert_eq!(self.0.lines().count(), golden.lines().count());
     }
 }
 

@@ -17,7 +17,7 @@ pub type Did<F> = Vec<Effect<<F as Family>::Message, <F as Family>::Response>>;
 pub struct Table<R: Role> {
     /// The role, to be looked at.
     pub role: R,
-    /// Whether it is told that nothing can be made durable.
+    /// Whether it is notified that nothing can be made durable.
     pub disk_full: bool,
     me: NodeId,
     now: Instant,
@@ -49,7 +49,7 @@ impl<R: Role> Table<R> {
         self.now
     }
 
-    /// Time passes, and no timer is told.
+    /// Time passes, and no timer is called.
     pub fn pass(&mut self, time: Duration) {
         self.now = self.now + time;
     }

@@ -56,7 +56,7 @@ kernel::record! {
         promised: Ballot,
         /// What it has accepted for the next one.
         accepted: Option<Vote>,
-        /// Its life.
+        /// Its incarnation.
         journal: Option<JournalId>,
     }
 }
@@ -77,7 +77,7 @@ pub struct Auxiliary {
     widths: Vec<usize>,
     parameters: Parameters,
     state: AuxiliaryRecord,
-    /// When each life of a server, sequencer or auxiliary was heard last.
+    /// When each incarnation of a server, sequencer or auxiliary was heard last.
     heard: BTreeMap<(NodeId, JournalId), Instant>,
     /// What storage servers said last of themselves.
     statuses: BTreeMap<NodeId, StorageStatus>,
@@ -176,14 +176,15 @@ impl Auxiliary {
     /// Whether an auxiliary's answer counts.
     fn has_vote(&self, peer: NodeId, journal: Option<JournalId>) -> bool {
         let installed = &self.state.installed;
-        let meant = !installed.is_born() || journal.is_some_and(|journal| installed.means(peer, journal));
+        let meant =
+            !installed.is_bootstrapped() || journal.is_some_and(|journal| installed.means(peer, journal));
         meant && self.peers.contains(&peer)
     }
 
     /// Whether so many answers that count decide; a bootstrap needs all, since nobody knows yet who has lost what.
     fn is_quorum(&self, count: usize) -> bool {
         let all = self.peers.len();
-        if self.state.installed.is_born() { 2 * count > all } else { count == all }
+        if self.state.installed.is_bootstrapped() { 2 * count > all } else { count == all }
     }
 
     fn hear(&mut self, node: NodeId, journal: Option<JournalId>, now: Instant) {
@@ -198,7 +199,7 @@ impl Auxiliary {
         (self.parameters.suspect_after * self.patience.factor()).min(longest)
     }
 
-    /// The life of a node that was heard last, unless that was long ago.
+    /// The incarnation of a node that was heard last, unless that was long ago.
     fn journal_of(&self, node: NodeId, now: Instant) -> Option<JournalId> {
         let journals = self.heard.range((node, JournalId(0))..=(node, JournalId(u64::MAX)));
         let (&(_, journal), &at) = journals.max_by_key(|(_, at)| **at)?;
@@ -209,8 +210,8 @@ impl Auxiliary {
     fn is_silent(&self, node: NodeId, now: Instant) -> bool {
         let installed = &self.state.installed;
         let journals = self.heard.range((node, JournalId(0))..=(node, JournalId(u64::MAX)));
-        let mut meant =
-            journals.filter(|((_, journal), _)| !installed.is_born() || installed.means(node, *journal));
+        let mut meant = journals
+            .filter(|((_, journal), _)| !installed.is_bootstrapped() || installed.means(node, *journal));
         !meant.any(|(_, &at)| now.since(at) <= self.suspect_after())
     }
 
@@ -234,7 +235,7 @@ impl Auxiliary {
         self.heard.extend(serving.map(|lived| ((lived.node, lived.journal), now)));
     }
 
-    /// Tells everybody who serves what was just decided.
+    /// Reports to everybody who serves what was just decided.
     fn announce(&self, cx: &mut Cx<'_, Self>) {
         let projection = &self.state.installed;
         for peer in self.others(cx.node()) {
@@ -249,7 +250,7 @@ impl Auxiliary {
     fn begin_sequencer(&self, cx: &mut Cx<'_, Self>) {
         let installed = &self.state.installed;
         let Projection { epoch, sequencer, first, .. } = *installed;
-        if installed.is_born() {
+        if installed.is_bootstrapped() {
             cx.send_durable(sequencer, Begin { epoch, first, journal: installed.journal(sequencer) });
         }
     }
@@ -374,11 +375,11 @@ impl Auxiliary {
 
     /// True if a change is needed or heals, and can be done.
     fn may_change(&self, me: NodeId, now: Instant) -> bool {
-        if !self.state.installed.is_born() {
+        if !self.state.installed.is_bootstrapped() {
             let everybody = self.state.installed.servers().chain(self.peers.iter().copied());
             return everybody.chain([self.state.installed.sequencer]).all(|node| !self.is_silent(node, now));
         }
-        // Another life's ballots are not to be used again, and its votes are not this one's.
+        // Another incarnation's ballots are not to be used again, and its votes are not this one's.
         self.has_vote(me, self.state.journal) && (self.sees_trouble(now) || self.can_heal(now))
     }
 
@@ -406,14 +407,14 @@ impl Auxiliary {
     /// Auxiliaries that see the same trouble do not act at the same time.
     fn be_patient(&mut self, cx: &mut Cx<'_, Self>) {
         // Nobody is suspected at a bootstrap.
-        let is_born = self.state.installed.is_born();
-        let longest = if is_born { self.parameters.suspect_after } else { self.parameters.tick * 4 };
+        let is_bootstrapped = self.state.installed.is_bootstrapped();
+        let longest = if is_bootstrapped { self.parameters.suspect_after } else { self.parameters.tick * 4 };
         let wait = cx.rng().duration(longest / 10, longest);
         self.patient_until = cx.now() + wait;
     }
 }
 
-/// A life that was not heard for so many times as long as a silent one is suspected is forgotten.
+/// An incarnation that was not heard for so many times as long as a silent one is suspected is forgotten.
 const FORGET: u32 = 10;
 
 impl Role for Auxiliary {
@@ -434,7 +435,7 @@ impl Role for Auxiliary {
         let installed = self.state.installed.clone();
         self.hear_all_of(&installed, cx.now());
         self.be_patient(cx);
-        if installed.is_born() {
+        if installed.is_bootstrapped() {
             self.patient_until = self.patient_until + self.parameters.start_for;
         }
         self.tick(cx);

@@ -1,8 +1,8 @@
 //! CORFU': a shared log whose clients do the work.
 //!
 //! **Promised.** A log position holds one entry for good: what was appended, or junk. What was acknowledged stays while one server
-//! of each chain that is in the projection keeps its journal; an append that began after another was acknowledged has the higher position; a read
-//! returns what is at a position, junk, or that nothing is there yet, and a later read never takes that back. From: Balakrishnan
+//! of each chain that is in the projection keeps its journal; an append that began after another was acknowledged has the higher position;
+//! a read returns what is at a position, junk, or that nothing is there yet, and a later read never takes that back. From: Balakrishnan
 //! et al., *CORFU: A Shared Log Design for Flash Clusters*, as Mason's paper runs it for a baseline (sections 6.2 and 7.2).
 //!
 //! ```text
@@ -31,8 +31,8 @@
 //!
 //! **Why a learner may serve.** Of a chain in force each server has, position by position, what the ones behind it have: clients
 //! write from the head to the tail, write-once decides at the head, and a server changes nothing while it is sealed and not asked to
-//! serve. A server that stays keeps that order. So the last of those who stay, *t*, has all that was acknowledged, and a server with exactly
-//! what *t* has may stand behind it. That a learner has exactly that rests on four things:
+//! serve. A server that stays keeps that order. So the last of those who stay, *t*, has all that was acknowledged, and a server with
+//! exactly what *t* has may stand behind it. That a learner has exactly that rests on four things:
 //! 1. *t* only adds to its entries (and trims) from the moment that its projection was decided until another one is. The learner
 //!    compares all positions with *t*, taking what it lacks and dropping what it has otherwise, and then follows *t*'s journal from
 //!    the length that it had when the comparison began: what was written below a page that was compared before is in there.
@@ -43,8 +43,8 @@
 //! 4. It serves nobody before it is notified of a decided projection that means its journal. What it had before may be what no client
 //!    can ask for any more: it has refused all epochs in which it served since before it began to copy.
 //!
-//! **Who is meant.** A node draws a number when it starts with an empty journal, its [`JournalId`]. A projection names the lives of its
-//! servers, its sequencer and all auxiliaries, and what another life says does not count: a storage server with an empty disk is
+//! **Who is meant.** A node draws a number when it starts with an empty journal, its [`JournalId`]. A projection names the incarnations of
+//! its servers, its sequencer and all auxiliaries, and what another incarnation says does not count: a storage server with an empty disk is
 //! a learner, a sequencer does not begin what it may have served, and an auxiliary has no vote on what follows a projection that
 //! does not mean it. The first projection, which everybody knows from the beginning, names nobody, and nobody serves in it: the log's
 //! bootstrap needs everybody once.
@@ -62,7 +62,7 @@
 //! - "Nothing is there" is said only after every server of the chain said so in the epoch in force; a tail that was left out of the
 //!   projection without knowing would otherwise deny what was acknowledged.
 //! - Positions are trimmed from the beginning only, and servers drop their oldest entries beyond what they may hold. An append whose
-//!   place is gone by the time that it is asked for takes another one: its entry is in the log once as far as anybody can read.
+//!   position is gone by the time that it is asked for takes another one: its entry is in the log once as far as anybody can read.
 //! - CORFU's projections map ranges of positions to sets of drives, so that new positions may be stored elsewhere than old ones. Ours
 //!   have one map for the whole log: a learner copies everything that is left, before it is in the projection.
 #![forbid(unsafe_code)]

@@ -7,7 +7,7 @@ kernel::planted_bugs! {
     read_from_head = "C02",
     /// A storage server writes a position a second time.
     position_written_twice = "C04",
-    /// A storage server lets junk take the place of an entry.
+    /// A storage server lets junk replace an entry.
     entry_replaced_by_junk = "C05",
     /// A sealed storage server goes on serving the epoch before.
     sealed_server_serves = "C06",

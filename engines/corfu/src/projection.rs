@@ -9,7 +9,7 @@ kernel::number! {
 }
 
 kernel::number! {
-    /// A place in the log; the first is 0.
+    /// A position in the log; the first is 0.
     pub struct LogPosition(u64);
 }
 
@@ -34,7 +34,7 @@ kernel::record! {
     pub struct Data {
         /// The client.
         writer: NodeId,
-        /// The client's name for it, of which no life of the client has two.
+        /// The client's name for it, of which no incarnation of the client has two.
         tag: u64,
         /// The bytes.
         body: Bytes,
@@ -83,12 +83,12 @@ pub struct Projection {
     pub first: LogPosition,
     /// Who keeps entries: positions go round over the chains, whose heads come first.
     pub chains: Vec<Vec<NodeId>>,
-    /// By which journals the sequencer, the servers and the auxiliaries are meant. Empty in a log that is not born: nobody serves in
-    /// that epoch.
+    /// By which journals the sequencer, the servers and the auxiliaries are meant. Empty in a log that has not bootstrapped: nobody serves
+    /// in that epoch.
     pub journals: Vec<NodeJournal>,
 }
 
-/// Stands where projections without lives have their epoch.
+/// Stands where projections without incarnations have their epoch.
 const WITH_JOURNALS: Epoch = Epoch(0);
 
 impl Encode for Projection {
@@ -127,7 +127,7 @@ impl Projection {
     }
 
     /// True if it says by which journals everybody is meant.
-    pub fn is_born(&self) -> bool {
+    pub fn is_bootstrapped(&self) -> bool {
         !self.journals.is_empty()
     }
 

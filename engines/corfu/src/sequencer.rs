@@ -15,7 +15,7 @@ kernel::record! {
     pub struct Began {
         /// The epoch; 0 before the first.
         epoch: Epoch,
-        /// Its life.
+        /// Its incarnation.
         journal: Option<JournalId>,
     }
 }

@@ -298,7 +298,7 @@ impl StorageServer {
     fn on_seal(&mut self, auxiliary: NodeId, message: &Seal, cx: &mut Cx<'_, Self>) {
         let Seal { epoch, journal } = *message;
         if journal != self.journal && !planted!(lost_disk_not_fenced) {
-            return self.say_standing(auxiliary, cx);
+            return self.report_status(auxiliary, cx);
         }
         if epoch < self.epoch {
             return cx.send_durable(auxiliary, Beyond { epoch: self.epoch });
@@ -307,7 +307,7 @@ impl StorageServer {
         cx.send_durable(auxiliary, SealAck { epoch, next: self.next(), journal: self.journal });
     }
 
-    fn say_standing(&self, auxiliary: NodeId, cx: &mut Cx<'_, Self>) {
+    fn report_status(&self, auxiliary: NodeId, cx: &mut Cx<'_, Self>) {
         let copied = self.copy.as_ref().map(Copy::progress);
         let status = self.journal.map(|journal| StorageStatus {
             journal,
@@ -384,7 +384,7 @@ impl Role for StorageServer {
             StorageIn::Write(message) => self.on_write(from, message, cx),
             StorageIn::Read(message) => self.on_read(from, &message, cx),
             StorageIn::Seal(message) => self.on_seal(from, &message, cx),
-            StorageIn::Ping(Ping {}) => self.say_standing(from, cx),
+            StorageIn::Ping(Ping {}) => self.report_status(from, cx),
             StorageIn::Trim(message) => self.on_trim(from, &message, cx),
             StorageIn::Measure(message) => self.on_measure(from, &message, cx),
             StorageIn::Project(message) => self.on_project(&message, cx),

@@ -133,7 +133,7 @@ fn every_message_and_record_has_its_golden_bytes() {
     golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
 }
 
-// The journals of logs that began before nodes had lives must be read: their projections mean nobody's journal.
+// The journals of logs that began before nodes had incarnations must be read: their projections mean nobody's journal.
 #[test]
 fn a_projection_without_journals_is_read() {
     let mut old = Vec::new();

@@ -49,7 +49,7 @@ impl Deployment {
     }
 
     /// The same for one of several deployments of the same hosts: its slots begin at `first`, a multiple of
-    /// [`PLACES_PER_DEPLOYMENT`].
+    /// [`SLOTS_PER_DEPLOYMENT`].
     pub fn beginning_at(
         first: u32,
         hosts: Vec<HostEntry>,

@@ -67,7 +67,7 @@ impl From<paxos::Message> for MasonMessage {
     }
 }
 
-/// What a gateway tells a user's connection.
+/// What a gateway sends a user's connection.
 macro_rules! to_connection {
     ($($Sent:ident),+) => { $(
         impl From<$Sent> for MasonMessage {

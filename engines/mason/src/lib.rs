@@ -21,7 +21,7 @@
 //!   |<------------------------------------------------------------------|
 //! ```
 //! A linearizable read: `Barrier` to a proxy of every group, which reads its log (leaderless, by its acceptors) for how far
-//! numbers are assigned and tells the shards of its host (`Reach`); then `Read` to a shard's server there.
+//! numbers are assigned and notifies the shards of its host (`Reach`); then `Read` to a shard's server there.
 //!
 //! **Where we differ, and why.**
 //! - What a log has chosen is handed to the shards by the replica of each host, so operations travel to the shards' servers once,
@@ -30,7 +30,7 @@
 //!   ignores a batch that does not follow the one before. The paper replicates assignments as they come and checks the sequencer
 //!   once, when the answer arrives: an origin's later operation could then survive without its earlier one, and a sealed
 //!   sequencer's answer could be assigned after the seal.
-//! - A new leader does not probe request by request with a count of nothing: the sequencer tells what it allocated after the
+//! - A new leader does not probe request by request with a count of nothing: the sequencer reports what it allocated after the
 //!   last request in the log, and refuses the leaders before (Algorithm 3).
 //! - The index of the active sequencer is an explicit epoch, of which the largest counts; a recovery may be asked for any number
 //!   of times (Algorithm 2, line 38, skips a sequencer then).
@@ -60,5 +60,5 @@ pub use order::{ConsistentCut, Group, GroupTime, Gsn, Number, Operation, Order, 
 pub use paxos::{LogRole, Members};
 pub use questions::{Questions, To};
 pub use service::{Archived, BlobBacked, BlobRef, Resharded, Shard, ShardOut, Stub, StubOut, Verdict};
-pub use slots::{GATEWAY, PLACES_PER_DEPLOYMENT, Part, Post};
+pub use slots::{GATEWAY, Part, Post, SLOTS_PER_DEPLOYMENT};
 pub use topology::{Layout, MasonParameters, ProxyGroup, ShardMap, Topology};

@@ -1,4 +1,4 @@
-//! Places in the multi-sequence: spaces, numbers, global sequence numbers (the paper's section 2.1).
+//! Positions in the multi-sequence: spaces, numbers, global sequence numbers (the paper's section 2.1).
 
 use kernel::{Bytes, NodeId};
 use smallvec::SmallVec;
@@ -9,12 +9,12 @@ kernel::number! {
 }
 
 kernel::number! {
-    /// A place in one space. The first is 1; contiguous: every number gets exactly one operation, a no-op if need be.
+    /// A position in one space. The first is 1; contiguous: every number gets exactly one operation, a no-op if need be.
     pub struct Number(u64);
 }
 
 kernel::number! {
-    /// A place in the one order of all operations, drawn from a counter that every allocation of the sequencer advances. Where
+    /// A position in the one order of all operations, drawn from a counter that every allocation of the sequencer advances. Where
     /// two operations share a space their global sequence numbers are ordered as their numbers; where one was answered before the other
     /// began, so are the global sequence numbers. Has holes, and outlives a sequencer: the next one starts above.
     pub struct Gsn(u64);
@@ -32,7 +32,7 @@ kernel::number! {
 }
 
 kernel::record! {
-    /// One operation's place in one space.
+    /// One operation's position in one space.
     pub struct Placed {
         /// The space.
         space: Space,
@@ -45,11 +45,11 @@ kernel::record! {
 pub type MultiNumber = SmallVec<[Placed; 1]>;
 
 kernel::record! {
-    /// An operation's place: its multi-sequence number, its global sequence number, and the time that its proxy saw.
+    /// An operation's position: its multi-sequence number, its global sequence number, and the time that its proxy saw.
     pub struct Order {
         /// Sorted by space, each once; never empty.
         numbers: MultiNumber,
-        /// Its place among all operations.
+        /// Its position among all operations.
         gsn: Gsn,
         /// The wall clock of the proxy that had it ordered, in milliseconds since 1970.
         time: u64,
@@ -97,8 +97,8 @@ impl Range {
 }
 
 kernel::record! {
-    /// What the sequencer knew after an allocation: every operation with a global sequence number below `gsn` has, in each space, a number below
-    /// the one given here. A server that has executed all those numbers has executed all those operations.
+    /// What the sequencer knew after an allocation: every operation with a global sequence number below `gsn` has, in each space, a number
+    /// below the one given here. A server that has executed all those numbers has executed all those operations.
     pub struct ConsistentCut {
         /// The next global sequence number.
         gsn: Gsn,

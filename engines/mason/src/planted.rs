@@ -11,7 +11,7 @@ kernel::planted_bugs! {
     missing_blob_taken_as_archived = "C25",
     /// What is watched is forgotten when a node goes to another shard.
     watches_lost_in_resharding = "K15",
-    /// A shard tells nobody that it has handed over, and answers reads of what it had.
+    /// A shard notifies nobody that it has handed over, and answers reads of what it had.
     resharding_not_announced = "K16",
     /// A proxy answers a sealing before its log has it.
     seal_answered_early = "M01",
@@ -65,7 +65,7 @@ kernel::planted_bugs! {
     last_gsn_not_in_snapshot = "M29",
     /// A log's snapshots leave out which operations of each origin come next.
     next_operations_not_in_snapshot = "M30",
-    /// A log's snapshots leave out what is kept for shards.
+    /// A log's snapshots leave out what is retained for shards.
     retained_operations_not_in_snapshot = "M31",
     /// A log's snapshots leave out its low watermarks.
     low_watermarks_not_in_snapshot = "M32",
@@ -77,7 +77,7 @@ kernel::planted_bugs! {
     leader_batch_unbounded = "M36",
     /// A sequencer goes on serving the leader before the one that has asked what was lost.
     probe_does_not_fence = "M37",
-    /// A shard says that everything up to a cut is executed when one number is missing.
+    /// A shard says that everything up to a consistent cut is executed when one number is missing.
     progress_one_number_early = "M38",
     /// A log lets a second claim to an epoch replace the first.
     second_claim_replaces_first = "M39",

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub struct To {
     /// The shard.
     pub space: Space,
-    /// The version of the spread by which it was chosen; none where it does not matter.
+    /// The version of the shard map by which it was chosen; none where it does not matter.
     pub shard_map: Option<u64>,
 }
 

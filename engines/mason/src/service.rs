@@ -1,4 +1,4 @@
-//! What a service gives Mason: a stub that lives in the proxies and shards that execute (the paper's section 6.1).
+//! What a service gives Mason: a stub that runs in the proxies and shards that execute (the paper's section 6.1).
 
 use crate::order::{Group, GroupTime, Gsn, Order, Space};
 use crate::topology::{Layout, ShardMap};
@@ -16,7 +16,7 @@ pub trait Stub: Sized + 'static {
     fn spaces(&self, body: &[u8], shard_map: &ShardMap) -> Vec<Space>;
 
     /// The operation stands in the group's log, in the order in which its origin sent it. With an order it goes on to its
-    /// shards if `Verdict::Execute` is returned; after `Verdict::Void` they execute a no-op in its place, and the answer
+    /// shards if `Verdict::Execute` is returned; after `Verdict::Void` they execute a no-op instead, and the answer
     /// given here is all that the origin gets.
     fn apply(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut) -> Verdict;
 
@@ -69,7 +69,7 @@ pub enum Verdict {
 pub struct StubOut {
     pub(crate) answer: Option<Bytes>,
     pub(crate) elsewhere: bool,
-    pub(crate) tells: Vec<(NodeId, Bytes)>,
+    pub(crate) notices: Vec<(NodeId, Bytes)>,
     pub(crate) follow_ups: Vec<Bytes>,
 }
 
@@ -79,7 +79,7 @@ impl StubOut {
         self.answer = Some(body.into());
     }
 
-    /// Tells the origin of the operation at hand that another group has what it concerns; the verdict must be void.
+    /// Notifies the origin of the operation at hand that another group has what it concerns; the verdict must be void.
     pub fn elsewhere(&mut self) {
         self.elsewhere = true;
     }
@@ -89,15 +89,15 @@ impl StubOut {
         self.elsewhere
     }
 
-    /// Tells an origin something that it did not ask, from the group; arrives once if the origin's host has a replica of the
+    /// Sends an origin something that it did not ask, from the group; arrives once if the origin's host has a replica of the
     /// group, and perhaps never otherwise.
     pub fn notify(&mut self, origin: NodeId, body: impl Into<Bytes>) {
-        self.tells.push((origin, body.into()));
+        self.notices.push((origin, body.into()));
     }
 
     /// What was asked for: the answer, the words by their receivers, the follow-ups.
     pub fn into_parts(self) -> (Option<Bytes>, Vec<(NodeId, Bytes)>, Vec<Bytes>) {
-        (self.answer, self.tells, self.follow_ups)
+        (self.answer, self.notices, self.follow_ups)
     }
 
     /// Has an operation of the group itself ordered later: surely, once, under any leader. Its shards execute it as any other; its
@@ -123,7 +123,7 @@ pub trait Shard: Sized + 'static {
     /// Executes. `others`: the inputs of the other participants, sorted by space; empty where the order has one space.
     fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut);
 
-    /// Executes a read for `reader`; what it watches from now on is told by [`ShardOut::notify`]. If it needs a part of a blob that is
+    /// Executes a read for `reader`; what it watches from now on is reported by [`ShardOut::notify`]. If it needs a part of a blob that is
     /// not in memory, that is returned, nothing else is done, and the read comes again when the part is [`BlobBacked::loaded`].
     fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange>;
 
@@ -147,7 +147,7 @@ pub trait Shard: Sized + 'static {
     /// Takes one chunk, in the order they were written.
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError>;
 
-    /// The last chunk was installed: tells readers what they missed.
+    /// The last chunk was installed: notifies readers what they missed.
     fn installed(&mut self, _out: &mut ShardOut) {}
 
     /// Its state can be spread over more or fewer shards while it runs.
@@ -188,21 +188,22 @@ pub trait Shard: Sized + 'static {
 ///
 /// **Contract.** `leaving` and `reshard` are deterministic functions of the state and of what they are given.
 pub trait Resharded {
-    /// The state that snapshots from here on are installed into is spread so: before [`Shard::install`], and when an incarnation begins.
+    /// The state that snapshots from here on are installed into has this shard map: before [`Shard::install`], and when an incarnation
+    /// begins.
     fn use_shard_map(&mut self, shard_map: &ShardMap);
 
     /// What goes to other shards when this shard map comes into force: pages of about `page_bytes`, for each of them in order. A
     /// function of the state alone, so that pages of several servers fit together.
     fn leaving(&self, shard_map: &ShardMap, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)>;
 
-    /// What readers watch here that other shards of this server's host have from this shard map on, taken out. They were told of what
+    /// What readers watch here that other shards of this server's host have from this shard map on, taken out. They were notified of what
     /// happened up to `through`, unless a snapshot was installed since. No read is answered between this and [`Resharded::reshard`].
     fn watches_leaving(&mut self, shard_map: &ShardMap, through: Gsn) -> Vec<(Space, Bytes)>;
 
     /// The shard map comes into force: what leaves goes, what the others wrote for this shard comes.
     fn reshard(&mut self, shard_map: &ShardMap, order: &Order, pages: &[(Space, Vec<Bytes>)]);
 
-    /// What [`Resharded::watches_leaving`] gave for this shard at another one of this host. Tells readers what they missed, if the state
+    /// What [`Resharded::watches_leaving`] gave for this shard at another one of this host. Notifies readers what they missed, if the state
     /// here is newer than what they have seen there.
     fn take_watches(&mut self, watches: &Bytes, out: &mut ShardOut);
 }
@@ -279,7 +280,7 @@ impl ShardOut {
         (self.answer, self.notices)
     }
 
-    /// Tells a reader what it watches. Notices of one server to one reader arrive in order, before the answers and reads that
+    /// Notifies a reader of what it watches. Notices of one server to one reader arrive in order, before the answers and reads that
     /// come after them.
     pub fn notify(&mut self, reader: NodeId, body: impl Into<Bytes>) {
         self.notices.push((reader, body.into()));

@@ -5,13 +5,13 @@ use kernel::HostSlot;
 use paxos::{EmbeddedLog, LogRole};
 
 /// How many slots one deployment may use.
-pub const PLACES_PER_DEPLOYMENT: u32 = 0x10_0000;
+pub const SLOTS_PER_DEPLOYMENT: u32 = 0x10_0000;
 /// The slot of a host's gateway.
 pub const GATEWAY: HostSlot = HostSlot(0x101);
 pub(crate) const SEQUENCER: HostSlot = HostSlot(0x100);
 const FIRST_SHARD: u32 = 0x200;
 const FIRST_GROUP: u32 = 0x1000;
-const PLACES_PER_GROUP: u32 = 0x10;
+const SLOTS_PER_GROUP: u32 = 0x10;
 
 /// Behind the roles of the group's log.
 const PROXY: u32 = 7;
@@ -48,8 +48,8 @@ impl Post {
     /// What is at the slot that is `offset` after the deployment's first; none if nothing ever is.
     pub fn at(offset: u32) -> Option<Self> {
         if offset >= FIRST_GROUP {
-            let group = u16::try_from((offset - FIRST_GROUP) / PLACES_PER_GROUP).ok()?;
-            let number = (offset - FIRST_GROUP) % PLACES_PER_GROUP;
+            let group = u16::try_from((offset - FIRST_GROUP) / SLOTS_PER_GROUP).ok()?;
+            let number = (offset - FIRST_GROUP) % SLOTS_PER_GROUP;
             return Part::at(number).map(|part| Self::Part(Group(group), part));
         }
         if offset >= FIRST_SHARD {
@@ -65,7 +65,7 @@ impl Post {
 
 /// The log of a group, in the deployment whose slots begin at `first`.
 pub(crate) fn log_of(first: u32, group: Group) -> EmbeddedLog {
-    let first = first + FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0);
+    let first = first + FIRST_GROUP + SLOTS_PER_GROUP * u32::from(group.0);
     EmbeddedLog { first: HostSlot(first), number: group.0, proposer: HostSlot(first + PROXY) }
 }
 

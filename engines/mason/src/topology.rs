@@ -45,8 +45,8 @@ impl ShardMap {
 }
 
 kernel::record! {
-    /// How many of a deployment's groups are in use, and over how many shards its service is spread. The first group's log decides on it, and is itself always in use; the others
-    /// take it over, each into its own log (see [`crate::proxy::arranging`]).
+    /// How many of a deployment's groups are in use, and over how many shards its service is spread. The first group's log decides on it,
+    /// and is itself always in use; the others take it over, each into its own log (see [`crate::proxy::arranging`]).
     pub struct Layout {
         /// 0 for the bootstrap's, one more for each change.
         version: u64,
@@ -277,7 +277,7 @@ impl MasonParameters {
         Misfit::first([
             Misfit::of("the vote for a batch of operations", run + VOTE_BYTES, record),
             Misfit::of(
-                "a chunk of operations that are kept",
+                "a chunk of operations that are retained",
                 if run > self.page_bytes { run } else { self.page_bytes } + head,
                 record,
             ),

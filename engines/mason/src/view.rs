@@ -132,7 +132,7 @@ impl View {
         holes
     }
 
-    /// How many rows are kept: the measure of its memory.
+    /// How many rows are retained: the measure of its memory.
     pub fn rows(&self) -> usize {
         self.spaces.values().map(|space| space.rows.len()).sum()
     }

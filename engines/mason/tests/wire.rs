@@ -197,7 +197,7 @@ fn to_proxies() -> Vec<MasonMessage> {
         proxy::OtherShardMap { epoch, shard_map: shard_map() }.into(),
         proxy::Reshard { epoch, shard_map: shard_map(), order: order() }.into(),
         proxy::DidReshard { sequencer: epoch }.into(),
-        proxy::Standing {
+        proxy::GroupStatus {
             group: Group(1),
             layout: layout(),
             sealed: 3,

@@ -99,7 +99,7 @@ impl Configurations {
         }
         let newer = other.latest().version > self.latest().version;
         if newer {
-            // What only we know about earlier slots is kept: those slots may still need it.
+            // What only we know about earlier slots stays: those slots may still need it.
             let first = other.all[0].version;
             let mut merged: Vec<_> = self.all.iter().filter(|known| known.version < first).cloned().collect();
             merged.extend(other.all.iter().cloned());

@@ -16,6 +16,6 @@ pub use embedded::{Beginning, EmbeddedLog, LogRole, Members};
 pub use multipaxos::{Call, Member, Message, Outcome, Paxos, Refusal};
 pub use parameters::Parameters;
 pub use value::{
-    Batch, BatchId, Command, CommandGroup, Commands, GroupKind, KEPT_ANSWERS_BYTES_MAX, Level, Payload,
-    REPEATED_BYTES_MAX, Rules, Value,
+    Batch, BatchId, Command, CommandGroup, Commands, GroupKind, Level, Payload, REPEATED_BYTES_MAX,
+    RETAINED_ANSWERS_BYTES_MAX, Rules, Value,
 };

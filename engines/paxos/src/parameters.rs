@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Timeouts, batch sizes and bounds. Equal on all hosts, `window` above all: it is part of the agreement.
 #[derive(Clone, Debug)]
 pub struct Parameters {
-    /// How often a leader tells everybody that it lives.
+    /// How often a leader reports to everybody that it is alive.
     pub heartbeat_every: Duration,
     /// The least silence after which another leader may be elected; each candidate adds up to as much again at random.
     pub election_timeout: Duration,

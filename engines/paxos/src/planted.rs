@@ -11,7 +11,7 @@ kernel::planted_bugs! {
     promise_not_persisted = "P02",
     /// Phase 1 is content with one acceptor fewer than a read quorum.
     phase1_quorum_one_short = "P03",
-    /// Phase 1 ignores the votes it is told of.
+    /// Phase 1 ignores the votes that are reported to it.
     phase1_ignores_votes = "P04",
     /// A replica executes past a hole and serves reads without waiting for their slot.
     executes_past_holes = "P07",
@@ -52,13 +52,13 @@ kernel::planted_bugs! {
     read_seal_not_persisted = "P34",
     /// A candidate does not journal its round.
     candidate_round_not_persisted = "P35",
-    /// A replica tells its acceptor one slot too many that it has executed.
+    /// A replica reports to its acceptor one slot too many that it has executed.
     executed_one_slot_too_many = "P36",
     /// An acceptor gives a replica that resumes votes of which nobody has said that they are chosen.
     unchosen_votes_given_to_resuming_replica = "P37",
     /// A replica takes its acceptor's vote for what is chosen, whatever its ballot.
     vote_of_other_ballot_taken_as_chosen = "P38",
-    /// A replica tells of its snapshot before its journal has it.
+    /// A replica reports its snapshot before its journal has it.
     snapshot_reported_before_journaled = "P39",
     /// A proxy leader takes a slot for chosen with one vote fewer than a quorum.
     chosen_one_vote_short = "P40",
@@ -70,7 +70,7 @@ kernel::planted_bugs! {
     batch_grows_past_bound = "P43",
     /// A proxy leader counts votes for its slot in whatever ballot.
     votes_of_other_ballots_counted = "P44",
-    /// An acceptor that restarts tells reads of the votes since alone.
+    /// An acceptor that restarts reports to reads the votes since alone.
     restored_votes_hidden_from_reads = "P45",
     /// A configuration governs from the last slot of the window on, and not from behind it.
     new_configuration_one_slot_early = "P46",

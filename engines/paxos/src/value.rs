@@ -131,15 +131,15 @@ kernel::number! {
 }
 
 impl Rules {
-    /// What a failed condition found is repeated up to [`REPEATED_BYTES_MAX`], and not at all while the answers that sessions keep come to more than
-    /// [`KEPT_ANSWERS_BYTES_MAX`].
+    /// What a failed condition found is repeated up to [`REPEATED_BYTES_MAX`], and not at all while the answers that sessions keep come to
+    /// more than [`RETAINED_ANSWERS_BYTES_MAX`].
     pub const BRIEF: Self = Self(1);
 }
 
 /// The largest value that an answer repeats without having been asked for it.
 pub const REPEATED_BYTES_MAX: usize = 1 << 10;
 /// Answers that all sessions keep together, in bytes, beyond which no value is repeated.
-pub const KEPT_ANSWERS_BYTES_MAX: usize = 64 << 20;
+pub const RETAINED_ANSWERS_BYTES_MAX: usize = 64 << 20;
 
 kernel::record! {
     /// Commands of several clients that share a slot.

@@ -124,7 +124,7 @@ fn messages() -> Vec<Message> {
         acceptor::Seal { ballot, version: 1 }.into(),
         acceptor::Heartbeat { pulse: pulse() }.into(),
         acceptor::Blank { incarnation: 7 }.into(),
-        acceptor::Born { members: vec![(node(1, 4), 7)] }.into(),
+        acceptor::Bootstrapped { members: vec![(node(1, 4), 7)] }.into(),
         acceptor::Known { configurations: configurations() }.into(),
         acceptor::Executed { from: Slot(4), below: slot }.into(),
         acceptor::Resume { from: slot }.into(),

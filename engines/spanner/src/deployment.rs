@@ -60,7 +60,7 @@ pub struct SpannerDeployment {
 }
 
 impl SpannerDeployment {
-    /// `shards` shards on `hosts`, at slots from `first` on. Keys whose first `spread_levels` parts are the same live together.
+    /// `shards` shards on `hosts`, at slots from `first` on. Keys whose first `spread_levels` parts are the same are in one shard.
     pub fn new(
         first: u32,
         hosts: Vec<HostEntry>,

@@ -9,7 +9,7 @@ use wire::txn::KeyRange;
 pub struct Directory {
     /// The roles of each shard, one a host.
     pub shards: Vec<Vec<NodeId>>,
-    /// Keys whose first parts, so many, are the same live together; 0: each lives by itself.
+    /// Keys whose first parts, so many, are the same are in one shard; 0: each is placed by itself.
     pub spread_levels: u32,
 }
 

@@ -40,7 +40,7 @@ impl From<paxos::Message> for SpannerMessage {
     }
 }
 
-/// What a gateway tells a user's connection.
+/// What a gateway sends a user's connection.
 macro_rules! to_connection {
     ($($Sent:ident),+) => { $(
         impl From<$Sent> for SpannerMessage {

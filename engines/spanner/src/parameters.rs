@@ -15,9 +15,9 @@ pub struct SpannerParameters {
     pub close_every: Duration,
     /// A gateway that is silent for so long is dead: its transactions that are not prepared abort.
     pub owner_silence: Duration,
-    /// How often a gateway says that it lives.
+    /// How often a gateway reports that it is alive.
     pub owner_alive_every: Duration,
-    /// How long versions and outcomes are kept. A call is not committed later than half of it after it was sent, so a user who sends it
+    /// How long versions and outcomes are retained. A call is not committed later than half of it after it was sent, so a user who sends it
     /// again within the other half has it executed once.
     pub keep: Duration,
     /// The most by which a client's end may follow its commit timestamp (L): what a fence waits for.

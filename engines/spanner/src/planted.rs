@@ -27,8 +27,8 @@ kernel::planted_bugs! {
     deposed_leader_serves_beyond_its_horizon = "T02",
     /// A one-shard commit does not count as prepared while its entry is in flight.
     commit_in_flight_not_counted = "T03",
-    /// The coordinator tells its decision before that is durable.
-    decision_told_before_durable = "T04",
+    /// The coordinator sends its decision before that is durable.
+    decision_sent_before_durable = "T04",
     /// A shard that knows nothing of a transaction calls it aborted without logging that.
     unknown_called_aborted_unlogged = "T06",
     /// A decision is forgotten before all participants have applied it.

@@ -75,7 +75,8 @@ impl Decode for Fate {
 }
 
 kernel::record! {
-    /// A prepared transaction, with all that it has read and writes here: every leader of the shard holds its locks until its fate is known.
+    /// A prepared transaction, with all that it has read and writes here: every leader of the shard holds its locks until its fate is
+    /// known.
     pub struct PreparedTxn {
         /// Which.
         txn: TxnId,
@@ -154,13 +155,13 @@ impl TrueTime {
     }
 }
 
-/// The shard of a key: keys whose first `levels` parts, separated by slashes, are the same live together.
+/// The shard of a key: keys whose first `levels` parts, separated by slashes, are the same are in one shard.
 pub fn shard_of(key: &[u8], levels: u32, shards: u16) -> ShardId {
-    ShardId((parts::digest(spread_part(key, levels)) % u64::from(shards.max(1))) as u16)
+    ShardId((parts::digest(shard_part(key, levels)) % u64::from(shards.max(1))) as u16)
 }
 
-/// The part of a key that decides where it lives. With no levels, all of it does.
-fn spread_part(key: &[u8], levels: u32) -> &[u8] {
+/// The part of a key that decides where it is. With no levels, all of it does.
+fn shard_part(key: &[u8], levels: u32) -> &[u8] {
     if levels == 0 {
         return key;
     }
@@ -182,7 +183,7 @@ pub(crate) fn shard_of_range(range: &KeyRange, levels: u32, shards: u16) -> Opti
         Some(end) => &range.start[..common(end)],
         None => &[],
     };
-    let part = spread_part(prefix, levels);
+    let part = shard_part(prefix, levels);
     (levels > 0 && part.len() < prefix.len()).then(|| shard_of(prefix, levels, shards))
 }
 
@@ -209,7 +210,7 @@ mod tests {
         assert_eq!(of("bank/a/1", 1), of("bank/b/2", 1));
         assert_eq!(of("bank/a/1", 2), of("bank/a/2", 2));
         assert_ne!(of("bank/a", 0), of("bank/b", 0));
-        assert_eq!(of("bank", 1), of("bank/x", 1), "a parent lives with its children");
+        assert_eq!(of("bank", 1), of("bank/x", 1), "a parent is where its children are");
         let range = |start: &'static str, end: &'static str| KeyRange {
             start: Bytes::from_static(start.as_bytes()),
             end: Some(Bytes::from_static(end.as_bytes())),

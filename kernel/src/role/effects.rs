@@ -86,7 +86,7 @@ pub struct Effects<F: Family> {
 /// A record appended in this burst.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Journaled<'a> {
-    /// Its place in the node's journal.
+    /// Its position in the node's journal.
     pub position: Position,
     /// Its encoding.
     pub bytes: &'a [u8],
@@ -256,7 +256,7 @@ impl<'a, R: Role> Cx<'a, R> {
         self.effects.effects.push(Effect::SendDurable { to, message: message.into(), after });
     }
 
-    /// Adds to the journal and returns the record's place.
+    /// Adds to the journal and returns the record's position.
     pub fn append(&mut self, record: &R::Record) -> Position {
         record.encode(&mut self.effects.journal);
         self.effects.record_ends.push(self.effects.journal.len());

@@ -158,7 +158,7 @@ impl AcceptorDisk {
         }
     }
 
-    /// The votes in memory of an acceptor that lives hold all that others rely on.
+    /// The votes in memory of an acceptor that runs hold all that others rely on.
     pub(super) fn check_memory(
         &self,
         node: NodeId,

@@ -26,7 +26,7 @@ pub(crate) struct CorfuAudit {
     given: BTreeMap<Epoch, LogPosition>,
 }
 
-/// Which role a place is of.
+/// Which role a slot is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Journal {
     Storage,

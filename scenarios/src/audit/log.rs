@@ -36,7 +36,7 @@ pub(crate) struct LogAudit {
     /// Below which of its commands each client has said that it has every answer.
     acknowledged: BTreeMap<SessionId, Sequence>,
     /// Acceptors whose disks have ever said that they may vote.
-    born: BTreeSet<NodeId>,
+    bootstrapped: BTreeSet<NodeId>,
     /// The furthest that a leader has had forgotten.
     truncation: Slot,
 }
@@ -92,7 +92,7 @@ impl LogAudit {
                     self.propose(node, *slot, *ballot, value, true);
                 }
                 if matches!(record, AcceptorRecord::Active { .. }) {
-                    self.born.insert(node);
+                    self.bootstrapped.insert(node);
                 }
                 self.acceptors.entry(node).or_default().on_durable(position, &record);
             }
@@ -131,8 +131,8 @@ impl LogAudit {
     }
 
     /// How many acceptors of these hosts have ever known durably that they may vote.
-    pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
-        self.born.iter().filter(|node| hosts.contains(&node.host())).count()
+    pub(crate) fn bootstrapped(&self, hosts: &[HostId]) -> usize {
+        self.bootstrapped.iter().filter(|node| hosts.contains(&node.host())).count()
     }
 
     /// A host starts a new incarnation.
@@ -159,8 +159,8 @@ impl LogAudit {
         }
     }
 
-    /// What is proposed in a ballot for the first time is the value of the highest vote that some read quorum has reported, or is free if one
-    /// has reported none.
+    /// What is proposed in a ballot for the first time is the value of the highest vote that some read quorum has reported, or is free if
+    /// one has reported none.
     fn check_proposal(&self, slot: Slot, ballot: Ballot, value: &Value) {
         let is_known = self.proposals.get(&slot).is_some_and(|proposals| proposals.contains_key(&ballot));
         let Some(governing) = self.governing(slot).filter(|_| !is_known) else { return };

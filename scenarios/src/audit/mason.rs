@@ -1,4 +1,4 @@
-//! A whole deployment of Mason: its groups' logs, its shards, and the lives of its gateways.
+//! A whole deployment of Mason: its groups' logs, its shards, and the incarnations of its gateways.
 
 use super::log::{self, Journal, LogAudit};
 use super::shards::ShardAudit;
@@ -16,8 +16,8 @@ use std::collections::BTreeMap;
 pub(crate) struct MasonAudit {
     logs: BTreeMap<Group, LogAudit>,
     shards: ShardAudit,
-    /// The lives that gateways' disks know of.
-    lives: BTreeMap<NodeId, u64>,
+    /// The incarnations that gateways' disks know of.
+    incarnations: BTreeMap<NodeId, u64>,
     /// Whose a group's log has called an epoch first.
     claims: BTreeMap<(Group, u64), Claim>,
 }
@@ -64,7 +64,7 @@ impl MasonAudit {
             Fact::DiskLost { host } => {
                 self.logs.values_mut().for_each(|log| log.on_disk_lost(host));
                 self.shards.on_disk_lost(host);
-                self.lives.retain(|node, _| node.host() != host);
+                self.incarnations.retain(|node, _| node.host() != host);
             }
         }
     }
@@ -77,7 +77,7 @@ impl MasonAudit {
             Some(Post::Shard(space)) => self.shards.on_durable(space, node, position, record),
             Some(Post::Gateway) => {
                 let incarnation = Incarnation::decoded(record).expect("a gateway journals its incarnations");
-                self.lives.insert(node, incarnation.number);
+                self.incarnations.insert(node, incarnation.number);
             }
             Some(Post::Sequencer) | None => {}
         }
@@ -94,12 +94,12 @@ impl MasonAudit {
                 self.shards.on_report(from, &durable.below)
             }
             MasonMessage::Proxy(ProxyIn::Gateway(FromGateway::SubmitOperations(submit))) => {
-                let durable = self.lives.get(&from).copied();
+                let durable = self.incarnations.get(&from).copied();
                 for operation in submit.operations.iter().filter(|operation| operation.origin == from) {
                     invariant!(
                         UNIQ,
                         Some(operation.incarnation) <= durable,
-                        "{from} asks in life {}, and its disk has {durable:?}",
+                        "{from} asks in incarnation {}, and its disk has {durable:?}",
                         operation.incarnation
                     );
                 }
@@ -108,10 +108,10 @@ impl MasonAudit {
         }
     }
 
-    /// How many acceptors of these hosts have ever known durably that they may vote: a bootstrap is over when all do, for one that forgot it
-    /// needs everybody again.
-    pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
-        self.logs.values().map(|log| log.born(hosts)).sum()
+    /// How many acceptors of these hosts have ever known durably that they may vote: a bootstrap is over when all do, for one that forgot
+    /// it needs everybody again.
+    pub(crate) fn bootstrapped(&self, hosts: &[HostId]) -> usize {
+        self.logs.values().map(|log| log.bootstrapped(hosts)).sum()
     }
 
     /// A host starts a new incarnation.
@@ -120,7 +120,7 @@ impl MasonAudit {
         self.shards.forget(host);
     }
 
-    /// Looks at what lives on a host, after a burst.
+    /// Looks at what runs on a host, after a burst.
     pub(crate) fn check_host<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, MasonMember<T, S, G>>)
     where
         T: Stub,

@@ -1,4 +1,5 @@
-//! The shards of a deployment: what their servers have reported to the proxies' logs, what those logs believe, and what nobody may have forgotten.
+//! The shards of a deployment: what their servers have reported to the proxies' logs, what those logs believe, and what nobody may have
+//! forgotten.
 
 use super::snapshots::{Snapshots, Written};
 use ::mason::proxy::machine::ProxyMachine;
@@ -19,7 +20,7 @@ pub(crate) struct ShardAudit {
     /// The members that each replica's log had when it was looked at last.
     members: BTreeMap<NodeId, u64>,
     settled: BTreeMap<Group, u64>,
-    /// The last global sequence number and the spread of a shard below each number.
+    /// The last global sequence number and the shard map of a shard below each number.
     stood: BTreeMap<(Space, Number), (Gsn, u64)>,
     stood_at: BTreeMap<NodeId, Number>,
     /// What participants have said of operations, by the sender's space and their numbers in it.
@@ -180,7 +181,7 @@ impl ShardAudit {
             invariant!(
                 PREFIX,
                 known == stands,
-                "{node} has executed {stands:?} below number {next}, another server {known:?}: stamps, and versions of the spread"
+                "{node} has executed {stands:?} below number {next}, another server {known:?}: global sequence numbers, and versions of the shard map"
             );
         }
         let looked = (server.inputs_count(), server.skips());

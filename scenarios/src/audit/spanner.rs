@@ -1,4 +1,4 @@
-//! A deployment of Spanner: its shards' logs, and what shards tell each other and gateways of their logs.
+//! A deployment of Spanner: its shards' logs, and what shards report to each other and to gateways of their logs.
 
 use super::log::{self, Journal, LogAudit};
 use ::spanner::messages::gateway::{Ended, GatewayIn};
@@ -169,8 +169,8 @@ impl SpannerAudit {
     }
 
     /// How many acceptors of these hosts have ever known durably that they may vote.
-    pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
-        self.logs.values().map(|log| log.born(hosts)).sum()
+    pub(crate) fn bootstrapped(&self, hosts: &[HostId]) -> usize {
+        self.logs.values().map(|log| log.bootstrapped(hosts)).sum()
     }
 
     /// A host starts a new incarnation.
@@ -178,7 +178,7 @@ impl SpannerAudit {
         self.logs.values_mut().for_each(|log| log.forget(host));
     }
 
-    /// Looks at what lives on a host, after a burst.
+    /// Looks at what runs on a host, after a burst.
     pub(crate) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, SpannerMember>) {
         for (node, member) in cluster.called_nodes_of(host) {
             if let (SpannerMember::Log(embedded), Some(SpannerSlot::Log(shard, _))) =

@@ -1,7 +1,7 @@
 //! What users ask, and what they make of the answers.
 
 use super::checks::{LOCK, Reported};
-use super::user::{Awaited, Place as QueuePlace};
+use super::user::{Awaited, QueuePosition};
 use super::words::{self, Ask, EPHEMERAL, NO_NODE, SEQUENTIAL};
 use super::{CoordinationScenario, Seat, node, send, workload};
 use sim::Control;
@@ -20,10 +20,10 @@ impl CoordinationScenario {
         if let (Ask::Close, Some(session)) = (&ask, &user.session) {
             self.living.closes(session.id);
         }
-        if let (Ask::Delete { path, .. }, Some(place)) = (&ask, &mut user.place)
-            && place.path == *path
+        if let (Ask::Delete { path, .. }, Some(queued)) = (&ask, &mut user.queued)
+            && queued.path == *path
         {
-            place.leaving = true;
+            queued.leaving = true;
         }
         if let Some((socket, bytes)) = user.ask(ask, of_task, now) {
             send(socket, node::INPUT, &bytes, control);
@@ -85,12 +85,12 @@ impl CoordinationScenario {
             (Ask::Create { flags, .. }, Some(words::Body::Created(path, _)))
                 if *flags == EPHEMERAL | SEQUENTIAL =>
             {
-                let place = QueuePlace { path: path.clone(), session, since: now, leaving: false };
-                self.users[number].place = Some(place);
+                let queued = QueuePosition { path: path.clone(), session, since: now, leaving: false };
+                self.users[number].queued = Some(queued);
             }
             (Ask::Delete { path, .. }, _) => {
                 let user = &mut self.users[number];
-                user.place.take_if(|place| place.path == *path);
+                user.queued.take_if(|queued| queued.path == *path);
             }
             (Ask::Children { path, .. }, Some(words::Body::Names(names, _)))
                 if path == LOCK && self.is_linearizable() =>

@@ -50,7 +50,7 @@ pub(super) struct Checks {
     /// When a node came, changed or went, as far as it was announced; when children came or went.
     changes: BTreeMap<(Watched, String), BTreeSet<u64>>,
     /// True where it came, false where it went.
-    lives: BTreeMap<String, BTreeMap<u64, bool>>,
+    existence: BTreeMap<String, BTreeMap<u64, bool>>,
     /// By zxid, when a going was asked for; by path, when the first one was whose outcome nobody knows.
     goings: BTreeMap<u64, u64>,
     doubtful_goings: BTreeMap<String, u64>,
@@ -186,7 +186,7 @@ impl Checks {
             }
             (Ask::Delete { path, .. }, Body::Nothing) => {
                 self.on_write(reported);
-                self.lives.entry(path.clone()).or_default().insert(reported.zxid, false);
+                self.existence.entry(path.clone()).or_default().insert(reported.zxid, false);
                 self.goings.insert(reported.zxid, reported.awaited.at);
                 self.below.add(path, reported.zxid, DELETED, reported.awaited.at);
                 self.changed(path, reported.zxid);
@@ -374,7 +374,7 @@ impl Checks {
     }
 
     fn came(&mut self, path: &str, zxid: u64) {
-        self.lives.entry(path.to_owned()).or_default().insert(zxid, true);
+        self.existence.entry(path.to_owned()).or_default().insert(zxid, true);
         self.changed(path, zxid);
         self.child_changed(path, zxid);
     }
@@ -395,7 +395,7 @@ impl Checks {
         self.changed(path, *zxid);
         self.child_changed(path, *zxid);
         self.goings.entry(*zxid).or_insert(*at);
-        self.lives.entry(path.clone()).or_default().insert(*zxid, false);
+        self.existence.entry(path.clone()).or_default().insert(*zxid, false);
         self.below.add(path, *zxid, DELETED, *at);
     }
 
@@ -452,13 +452,13 @@ impl Checks {
 
     /// Who queues for the lock was seen: a user that is not there and has not left has lost the session.
     pub(super) fn on_queue(&mut self, names: &[String], asked: u64, now: u64, users: &[User]) {
-        for place in users.iter().filter_map(|user| user.place.as_ref()) {
-            let there = names.iter().any(|name| place.path.ends_with(name.as_str()));
+        for queued in users.iter().filter_map(|user| user.queued.as_ref()) {
+            let there = names.iter().any(|name| queued.path.ends_with(name.as_str()));
             if there {
-                let closed = self.closed.get(&place.session).copied().unwrap_or(u64::MAX);
-                invariant!(EPH, closed >= asked, "{} outlives its session", place.path);
-            } else if !place.leaving && place.since < asked {
-                self.doomed.entry(place.session).or_insert(now);
+                let closed = self.closed.get(&queued.session).copied().unwrap_or(u64::MAX);
+                invariant!(EPH, closed >= asked, "{} outlives its session", queued.path);
+            } else if !queued.leaving && queued.since < asked {
+                self.doomed.entry(queued.session).or_insert(now);
             }
         }
     }
@@ -497,8 +497,8 @@ impl Checks {
         if self.doubtful_goings.get(path).is_some_and(|&asked| asked < renewed) {
             return None;
         }
-        let lives = self.lives.get(path).into_iter().flatten();
-        let goings = lives.filter(|(_, comes)| !**comes).map(|(&zxid, _)| zxid);
+        let existence = self.existence.get(path).into_iter().flatten();
+        let goings = existence.filter(|(_, comes)| !**comes).map(|(&zxid, _)| zxid);
         let before = goings.filter(|zxid| self.goings.get(zxid).is_some_and(|&asked| asked < renewed));
         Some(before.max().unwrap_or(0).max(armed.since))
     }
@@ -507,16 +507,17 @@ impl Checks {
     pub(super) fn check(&self) -> bool {
         self.check_abandoned();
         self.check_checked();
-        for (path, lives) in &self.lives {
+        for (path, existence) in &self.existence {
             let Some(parent) = parent_of(path).filter(|parent| FLEETING.contains(parent)) else { continue };
-            for (&zxid, _) in lives.iter().filter(|(_, comes)| **comes) {
-                let known = self.lives.get(parent).and_then(|lives| lives.range(..zxid).next_back());
+            for (&zxid, _) in existence.iter().filter(|(_, comes)| **comes) {
+                let known =
+                    self.existence.get(parent).and_then(|existence| existence.range(..zxid).next_back());
                 let gone = known.is_some_and(|(_, comes)| !comes) && !self.doubtful.contains(parent);
                 invariant!(ATOMIC, !gone, "{path} was made at {zxid}, when {parent} was not there");
             }
-            let goings = self.lives.get(parent).into_iter().flatten().filter(|(_, comes)| !**comes);
+            let goings = self.existence.get(parent).into_iter().flatten().filter(|(_, comes)| !**comes);
             for (&zxid, _) in goings {
-                let child = lives.range(..zxid).next_back();
+                let child = existence.range(..zxid).next_back();
                 let there = child.is_some_and(|(_, comes)| *comes) && !self.doubtful.contains(path);
                 invariant!(ATOMIC, !there, "{parent} was deleted at {zxid}, when {path} was there");
             }

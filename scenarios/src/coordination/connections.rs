@@ -48,10 +48,10 @@ impl CoordinationScenario {
         self.checks.unknown(awaited, session, now);
         let healed = self.healed_at.is_some();
         let user = &mut self.users[number];
-        if let (Ask::Delete { path, .. }, Some(place)) = (&awaited.ask, &mut user.place)
-            && place.path == *path
+        if let (Ask::Delete { path, .. }, Some(queued)) = (&awaited.ask, &mut user.queued)
+            && queued.path == *path
         {
-            place.leaving = true;
+            queued.leaving = true;
         }
         if let Some(task) = user.task.as_mut().filter(|_| awaited.of_task) {
             // Who asks again is not notified twice; but after the heal only an answer counts.
@@ -70,14 +70,14 @@ impl CoordinationScenario {
                     link.poll = control.request(link.socket, Bytes::from_static(&[node::POLL]));
                 }
                 self.users[number].feed(bytes);
-                while !self.is_cut_off(number, control)
+                while !self.is_disconnected(number, control)
                     && let Some(news) = self.users[number].hear(now)
                 {
                     self.on_news(number, news, control);
                 }
             }
             Some((&node::CLOSED, reason)) => {
-                self.check_cut_off(number, reason);
+                self.check_disconnected(number, reason);
                 self.disconnect(number, now, Some(control));
             }
             Some(_) | None => {}
@@ -125,7 +125,7 @@ impl CoordinationScenario {
     pub(super) fn session_is_over(&mut self, number: usize) {
         self.check_watches(number);
         let user = &mut self.users[number];
-        (user.session, user.place, user.last_zxid) = (None, None, 0);
+        (user.session, user.queued, user.last_zxid) = (None, None, 0);
         user.watches.clear();
         user.lasting.forget_session();
     }

@@ -23,7 +23,7 @@ impl CoordinationScenario {
         );
     }
 
-    /// Nobody believes for long that a session lives which is over: its user may hold a lock that is another's by now.
+    /// Nobody believes for long that a session is open which is over: its user may hold a lock that is another's by now.
     pub(super) fn check_pong(&self, number: usize, pinged_at: u64) {
         let Some(session) = &self.users[number].session else { return };
         let over_at = self.servers.over_at(session.id);
@@ -35,15 +35,15 @@ impl CoordinationScenario {
         );
     }
 
-    /// Who closes a session is answered, and not cut off because it is gone.
-    pub(super) fn check_cut_off(&self, number: usize, reason: &[u8]) {
+    /// Who closes a session is answered, and not disconnected because it is gone.
+    pub(super) fn check_disconnected(&self, number: usize, reason: &[u8]) {
         let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
         let closes = awaited.into_iter().any(|awaited| awaited.ask == Ask::Close);
         let ended = reason.starts_with(b"the session has ended");
         invariant!(
             CLOSE,
             !(closes && ended),
-            "user {number} closed its session and was cut off without an answer"
+            "user {number} closed its session and was disconnected without an answer"
         );
     }
 
@@ -90,8 +90,8 @@ impl CoordinationScenario {
 
     pub(super) fn mark_holder(&self, number: usize, names: &[String], control: &mut Control<'_, Seat>) {
         let first = names.iter().min();
-        if let (Some(place), Some(first)) = (&self.users[number].place, first)
-            && place.path.ends_with(first.as_str())
+        if let (Some(queued), Some(first)) = (&self.users[number].queued, first)
+            && queued.path.ends_with(first.as_str())
         {
             control.mark("coordination.held_the_lock");
         }

@@ -33,10 +33,10 @@ struct Incarnation {
     over: bool,
 }
 
-/// The lives of all sessions.
+/// The incarnations of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Living {
-    lives: BTreeMap<u64, Incarnation>,
+    incarnations: BTreeMap<u64, Incarnation>,
     /// Which replica had which session, and with which deadline. One that attaches with a shorter timeout has an earlier one.
     had: BTreeMap<NodeId, BTreeMap<u64, u64>>,
     /// Which replica was closing which session, and with which deadline: nothing that the session asks puts it off any more.
@@ -56,12 +56,12 @@ impl Living {
 
     /// A session was granted, or has done what was asked then.
     pub(super) fn acted(&mut self, session: u64, asked: u64) {
-        let incarnation = self.lives.entry(session).or_default();
+        let incarnation = self.incarnations.entry(session).or_default();
         incarnation.acted_at = asked.max(incarnation.acted_at);
     }
 
     pub(super) fn closes(&mut self, session: u64) {
-        self.lives.entry(session).or_default().closes = true;
+        self.incarnations.entry(session).or_default().closes = true;
     }
 
     /// Looks at the replicas of a host after a burst.
@@ -85,7 +85,7 @@ impl Living {
             for view in machine.stub().after(ZkSessionId(0), machine.now()) {
                 let session = view.session.0;
                 let deadline_here = had.insert(session, view.deadline.0);
-                let incarnation = self.lives.entry(session).or_default();
+                let incarnation = self.incarnations.entry(session).or_default();
                 incarnation.timeout = u64::from(view.timeout);
                 if view.closing {
                     let closing = self.closing.entry(node).or_default();
@@ -118,7 +118,7 @@ impl Living {
             for (&session, &deadline) in
                 had.iter().filter(|(session, _)| machine.stub().has_ended(ZkSessionId(**session)))
             {
-                self.lives.entry(session).or_default().ends(session, (deadline, time), now);
+                self.incarnations.entry(session).or_default().ends(session, (deadline, time), now);
             }
             had.retain(|session, _| machine.stub().contains(ZkSessionId(*session)));
         }

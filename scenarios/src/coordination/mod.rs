@@ -201,8 +201,8 @@ impl CoordinationScenario {
         }
     }
 
-    fn is_born(&self) -> bool {
-        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
+    fn is_bootstrapped(&self) -> bool {
+        self.audit.bootstrapped(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     fn is_linearizable(&self) -> bool {
@@ -292,7 +292,7 @@ impl Scenario for CoordinationScenario {
         self.ephemerals.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.living.forget(incarnation.host);
-        let socket = |place| (HostSlot(place), Seat::Socket(Socket::default()));
+        let socket = |slot| (HostSlot(slot), Seat::Socket(Socket::default()));
         let users = self.users.len() as u32;
         if incarnation.host == self.desk {
             return (0..users).map(|user| socket(DESKS + user)).collect();
@@ -308,7 +308,7 @@ impl Scenario for CoordinationScenario {
         let deployment = self.changes.deployment_of(incarnation.host);
         let members: Vec<(HostSlot, MasonMember<_, _, _>)> =
             deployment.build(incarnation.host, &spaces_of, parts);
-        let members = members.into_iter().map(|(place, member)| (place, Seat::Member(Box::new(member))));
+        let members = members.into_iter().map(|(slot, member)| (slot, Seat::Member(Box::new(member))));
         members.chain((0..users * SOCKETS_PER_USER).map(|number| socket(SOCKETS + number))).collect()
     }
 
@@ -448,7 +448,7 @@ impl Scenario for CoordinationScenario {
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
         let is_gone =
             |other| other == host || is_bad(&self.lost, other, cluster) || self.changes.leaves(other);
-        host != self.desk && self.is_born() && self.changes.bears(is_gone)
+        host != self.desk && self.is_bootstrapped() && self.changes.bears(is_gone)
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Seat>) -> sim::Replacement {
@@ -458,7 +458,7 @@ impl Scenario for CoordinationScenario {
 
     fn core(&mut self, cluster: &Cluster<'_, Seat>, rng: &mut Rng) -> Core {
         let is_bad = |host| is_bad(&self.lost, host, cluster);
-        match self.changes.core(self.is_born(), is_bad, rng) {
+        match self.changes.core(self.is_bootstrapped(), is_bad, rng) {
             Some(sound) => Core::Hosts(sound.into_iter().chain([self.desk]).collect()),
             None => Core::Excused("no majority has retained its journal".to_owned()),
         }

@@ -14,7 +14,7 @@ kernel::nodes! {
     pub enum Seat of Mason {
         /// A role of the cluster.
         node Member(Box<MasonMember<HomeSessions, Znodes, Gateway>>),
-        /// A user's connection, or the place where its operations wait.
+        /// A user's connection, or where its operations wait.
         role Socket(Socket) "socket",
     }
 }

@@ -1,4 +1,5 @@
-//! A user that only pings stays with a host that is cut off from all others: its gateway must not say for long that the session lives.
+//! A user that only pings stays with a host that is partitioned from all others: its gateway must not say for long that the session is
+//! open.
 
 use super::{CoordinationScenario, Seat, nanos};
 use sim::Control;
@@ -30,7 +31,7 @@ impl CoordinationScenario {
         // The session is over after one timeout, and its user must know after another.
         let lasts = Duration::from_nanos(session.timeout) * 5 / 2 + FOUND_WITHIN;
         self.quiet = Some(Quiet { user: number, until: control.cluster.now() + nanos(lasts) });
-        control.mark("scenario.left_a_quiet_user_with_a_host_that_is_cut_off");
+        control.mark("scenario.left_a_quiet_user_with_a_partitioned_host");
         true
     }
 

@@ -157,7 +157,8 @@ pub(super) fn agreed(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(),
     Ok(())
 }
 
-/// No node that lives elsewhere or twice, none without its parent, no ephemeral node without its session: the name of what is broken, and what.
+/// No node that is elsewhere or twice, none without its parent, no ephemeral node without its session: the name of what is broken, and
+/// what.
 pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), (&'static str, String)> {
     let Some(&host) = core.first() else { return Ok(()) };
     let one = [host];
@@ -202,11 +203,11 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         // Whichever group has come to be its home.
         let mut of_core = replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
         // One that is closing, or that nobody lets expire, is no excuse.
-        let lives = of_core.any(|(_, machine)| {
+        let is_held = of_core.any(|(_, machine)| {
             let mut views = machine.stub().after(ZkSessionId(owner.0 - 1), machine.now());
             views.next().is_some_and(|view| view.session == owner && !view.closing && view.expires_in > 0)
         });
-        if !lives {
+        if !is_held {
             return Err(("EPH", format!("session {owner} is over and owns nodes")));
         }
     }

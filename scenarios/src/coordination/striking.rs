@@ -22,7 +22,7 @@ pub(super) struct Cutting {
     late: Option<Duration>,
 }
 
-/// How much a user pipelines that is to be cut off.
+/// How much a user pipelines that is to be disconnected.
 const PIPELINED: usize = 6;
 const SOON: Duration = Duration::from_millis(20);
 
@@ -63,7 +63,8 @@ impl CoordinationScenario {
             (7 | 8, _, _) => {
                 let lost = self.lost.clone();
                 let is_bad = |host, cluster: &Cluster<'_, Seat>| is_bad(&lost, host, cluster);
-                return self.is_born() && self.changes.replace_or_resize(which == 8, is_bad, rng, control);
+                return self.is_bootstrapped()
+                    && self.changes.replace_or_resize(which == 8, is_bad, rng, control);
             }
             _ => return self.lay_in_wait(which, number, rng, control),
         }
@@ -86,7 +87,7 @@ impl CoordinationScenario {
                 self.ambushes.lay(Kind::Installed, None, rng, control)
             }
             10 => {
-                if !self.is_born() || !self.wishes.draw_fewer_groups(rng) {
+                if !self.is_bootstrapped() || !self.wishes.draw_fewer_groups(rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
@@ -94,7 +95,7 @@ impl CoordinationScenario {
             }
             11 => {
                 let idle = rng.duration(Duration::from_secs(1), Duration::from_secs(10));
-                if !self.is_born() || !self.wishes.draw_journey(idle, rng) {
+                if !self.is_bootstrapped() || !self.wishes.draw_journey(idle, rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
@@ -133,7 +134,7 @@ impl CoordinationScenario {
         }
     }
 
-    /// What a user does next whose answers are to be cut off; none if that is another.
+    /// What a user does next whose answers are to be lost; none if that is another.
     pub(super) fn pipelined_by(&mut self, number: usize) -> Option<Task> {
         self.cutting.as_ref().filter(|it| it.user == number)?;
         let value = self.value();
@@ -147,8 +148,8 @@ impl CoordinationScenario {
         Some(Task { asks: asks.collect(), pipelined: true })
     }
 
-    /// Breaks the connection of a user whose answers are to be cut off, when it has heard so many and others have come.
-    pub(super) fn is_cut_off(&mut self, number: usize, control: &mut Control<'_, Seat>) -> bool {
+    /// Breaks the connection of a user whose answers are to be lost, when it has heard so many and others have come.
+    pub(super) fn is_disconnected(&mut self, number: usize, control: &mut Control<'_, Seat>) -> bool {
         let Some(cutting) = self.cutting.as_mut().filter(|it| it.user == number) else { return false };
         let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
         let waits = awaited.filter(|awaited| awaited.of_task).count();
@@ -163,7 +164,7 @@ impl CoordinationScenario {
             }
             Some(heard) => cutting.heard = heard,
             None => {
-                control.mark("scenario.cut_answers_off_one_by_one_and_as_a_whole");
+                control.mark("scenario.lost_answers_one_by_one_and_as_a_whole");
                 self.cutting = None;
             }
         }

@@ -67,7 +67,7 @@ pub(super) struct Task {
 
 /// An ephemeral node in the queue for the lock.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct QueuePosition {
     pub(super) path: String,
     pub(super) session: u64,
     pub(super) since: u64,
@@ -95,7 +95,7 @@ pub(super) struct User {
     pub(super) ticket: Option<RequestId>,
     /// Version and zxid of what it has last seen of a node.
     pub(super) known: BTreeMap<String, (i32, u64)>,
-    pub(super) place: Option<Place>,
+    pub(super) queued: Option<QueuePosition>,
 }
 
 /// Links may take a second for a message one way: a user that gives up sooner never gets an answer.
@@ -141,7 +141,7 @@ impl User {
             task: None,
             ticket: None,
             known: BTreeMap::new(),
-            place: None,
+            queued: None,
         }
     }
 

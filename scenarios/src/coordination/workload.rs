@@ -71,10 +71,10 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
 
 fn queue_for_the_lock(user: &User, value: String, rng: &mut Rng) -> Task {
     let look = Ask::Children { path: LOCK.to_owned(), watch: rng.chance(0.5) };
-    let asks = match &user.place {
+    let asks = match &user.queued {
         None => vec![Ask::Create { path: format!("{LOCK}/n-"), value, flags: EPHEMERAL | SEQUENTIAL }, look],
-        Some(place) if !place.leaving && rng.chance(0.4) => {
-            vec![Ask::Delete { path: place.path.clone(), version: -1 }, look]
+        Some(queued) if !queued.leaving && rng.chance(0.4) => {
+            vec![Ask::Delete { path: queued.path.clone(), version: -1 }, look]
         }
         Some(_) => vec![look],
     };

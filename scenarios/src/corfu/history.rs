@@ -22,7 +22,7 @@ pub(super) struct History {
     calls: BTreeMap<RequestId, Asked>,
     /// By position; none is junk.
     known: BTreeMap<LogPosition, Option<Bytes>>,
-    places: BTreeMap<Bytes, LogPosition>,
+    positions: BTreeMap<Bytes, LogPosition>,
     acknowledged: LogPosition,
     /// Positions below were given away by some sequencer.
     given: LogPosition,
@@ -67,12 +67,12 @@ impl History {
         let known = self.known.entry(position).or_insert_with(|| entry.clone());
         invariant!(UNIQ, *known == entry, "{}: {position} holds {known:?} and {entry:?}", id.0);
         if let Some(body) = entry {
-            let place = *self.places.entry(body.clone()).or_insert(position);
-            // A client that learns that its first place is gone cannot know that its entry was there.
+            let known = *self.positions.entry(body.clone()).or_insert(position);
+            // A client that learns that its first position is gone cannot know that its entry was there.
             invariant!(
                 UNIQ,
-                place == position || may_go || place.min(position) < self.trimmed,
-                "{}: {body:?} is at {place} and at {position}",
+                known == position || may_go || known.min(position) < self.trimmed,
+                "{}: {body:?} is at {known} and at {position}",
                 id.0
             );
         }

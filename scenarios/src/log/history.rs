@@ -28,7 +28,7 @@ pub(super) struct History {
     firsts: BTreeMap<String, u64>,
     entries: BTreeMap<(String, u64), Entry>,
     /// Where each entry of a log is.
-    places: BTreeMap<(String, Entry), u64>,
+    positions: BTreeMap<(String, Entry), u64>,
     /// Below which position of each log anybody has asked for entries to be dropped.
     trimmed: BTreeMap<String, u64>,
     looked: BTreeMap<(NodeId, String), u64>,
@@ -76,11 +76,11 @@ impl History {
             words(known),
             words(entry)
         );
-        let place = *self.places.entry((name.to_owned(), entry.to_vec())).or_insert(position);
+        let known = *self.positions.entry((name.to_owned(), entry.to_vec())).or_insert(position);
         invariant!(
             UNIQ,
-            place == position,
-            "{who}: {} is at {place} and at {position} of {name}",
+            known == position,
+            "{who}: {} is at {known} and at {position} of {name}",
             words(entry)
         );
     }
@@ -241,7 +241,7 @@ impl History {
         self.check_order();
     }
 
-    /// Every acknowledged entry is at its place, or was trimmed there.
+    /// Every acknowledged entry is at its position, or was trimmed there.
     fn check_acknowledged(&self, cluster: &Cluster<'_, Node>) {
         let mut tails: BTreeMap<&str, u64> = BTreeMap::new();
         for (_, member) in cluster.nodes() {
@@ -274,7 +274,7 @@ impl History {
             let known = append.parts.iter().filter(|part| whole(&part.name));
             let there: Vec<bool> = known
                 .flat_map(|part| Rows::iter(&part.entries).map(|entry| (part.name.clone(), entry.to_vec())))
-                .map(|place| self.places.contains_key(&place))
+                .map(|entry| self.positions.contains_key(&entry))
                 .collect();
             let all = there.windows(2).all(|pair| pair[0] == pair[1]);
             invariant!(ATOMIC, all, "{}: one part was appended without another: {there:?}", id.0);
@@ -288,7 +288,7 @@ impl History {
             let Request::Append(append) = &asked.request else { continue };
             let at = append.parts.iter().filter_map(|part| {
                 let entry = Rows::iter(&part.entries).next()?.to_vec();
-                Some((part.name.as_str(), *self.places.get(&(part.name.clone(), entry))?))
+                Some((part.name.as_str(), *self.positions.get(&(part.name.clone(), entry))?))
             });
             let at: Vec<(&str, u64)> = at.collect();
             for (nth, &(one, first)) in at.iter().enumerate() {

@@ -87,8 +87,8 @@ const STRIKES: [StrikeKind; 6] = [
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill everybody", class: sim::Class::Strike },
     StrikeKind { name: "rot a segment", class: sim::Class::Strike },
-    StrikeKind { name: "cut everybody off from the archive", class: sim::Class::Strike },
-    StrikeKind { name: "cut one host off from the archive", class: sim::Class::Strike },
+    StrikeKind { name: "partition everybody from the archive", class: sim::Class::Strike },
+    StrikeKind { name: "partition one host from the archive", class: sim::Class::Strike },
 ];
 
 impl LogScenario {
@@ -154,8 +154,8 @@ impl LogScenario {
         self.lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
     }
 
-    fn is_born(&self) -> bool {
-        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
+    fn is_bootstrapped(&self) -> bool {
+        self.audit.bootstrapped(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     /// Rows for one of so many logs, whose words occur once in a run.
@@ -363,10 +363,10 @@ impl Scenario for LogScenario {
                 return rng.pick(&hosts).copied().is_some_and(|host| control.rot_blob(host, rng));
             }
             (4, _) if self.archiving.is_some() => {
-                control.cut_off_archive(None, rng.duration(second, 8 * second));
+                control.partition_archive(None, rng.duration(second, 8 * second));
             }
             (5, _) if self.archiving.is_some() => {
-                control.cut_off_archive(rng.pick(&self.hosts).copied(), rng.duration(second, 8 * second));
+                control.partition_archive(rng.pick(&self.hosts).copied(), rng.duration(second, 8 * second));
             }
             _ => return false,
         }
@@ -375,7 +375,7 @@ impl Scenario for LogScenario {
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
         let sound = self.hosts.iter().filter(|&&other| other != host && !self.is_bad(other, cluster)).count();
-        self.is_born() && sound > self.hosts.len() / 2
+        self.is_bootstrapped() && sound > self.hosts.len() / 2
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> sim::Replacement {
@@ -391,7 +391,7 @@ impl Scenario for LogScenario {
             return Core::Excused("no majority has retained its journal".to_owned());
         }
         // A bootstrap needs every host.
-        while self.is_born() && sound.len() > quorum && rng.chance(0.7) {
+        while self.is_bootstrapped() && sound.len() > quorum && rng.chance(0.7) {
             sound.remove(rng.index(sound.len()));
         }
         Core::Hosts(sound)

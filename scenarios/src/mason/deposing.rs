@@ -18,8 +18,8 @@ pub(super) struct Deposing {
 
 /// How long clients are quiet before, so that nobody waits for an answer of the group.
 const QUIET_BEFORE: Duration = Duration::from_millis(400);
-/// How long the leader lives after what its own host's gateway asks.
-const LIVES_FOR: Duration = Duration::from_millis(30);
+/// How long the leader runs after what its own host's gateway asks.
+const RUNS_FOR: Duration = Duration::from_millis(30);
 const OPERATIONS: u32 = 8;
 
 fn nanos(duration: Duration) -> u64 {
@@ -37,7 +37,7 @@ impl MasonScenario {
         // Long enough for another leader.
         let lasts = rng.duration(Duration::from_millis(900), Duration::from_millis(2_500));
         self.deposing = Some(Deposing { leader, sequencer, lasts, has_asked: false });
-        self.hushed_until = control.cluster.now() + nanos(QUIET_BEFORE + lasts) + nanos(LIVES_FOR) * 2;
+        self.hushed_until = control.cluster.now() + nanos(QUIET_BEFORE + lasts) + nanos(RUNS_FOR) * 2;
         control.alarm(QUIET_BEFORE, DEPOSE);
         true
     }
@@ -60,6 +60,6 @@ impl MasonScenario {
             self.ask(operation, Deployment::gateway(leader), &mut rng, control);
         }
         self.deposing = Some(Deposing { has_asked: true, ..deposing });
-        control.alarm(LIVES_FOR, DEPOSE);
+        control.alarm(RUNS_FOR, DEPOSE);
     }
 }

@@ -56,10 +56,10 @@ impl History {
             order.gsn
         );
         for placed in &order.numbers {
-            let place = (placed.space, placed.number);
-            let other = self.given.insert(place, (id, order.gsn));
+            let position = (placed.space, placed.number);
+            let other = self.given.insert(position, (id, order.gsn));
             invariant!(UNIQ, other.is_none(), "{placed:?} was given to {} and to {other:?}", id.0);
-            let before = self.given.range((placed.space, Number(0))..place).next_back();
+            let before = self.given.range((placed.space, Number(0))..position).next_back();
             let after = self
                 .given
                 .range((placed.space, placed.number.next())..(placed.space.next(), Number(0)))
@@ -69,7 +69,7 @@ impl History {
             invariant!(
                 MSO,
                 ordered,
-                "{placed:?} with stamp {} lies between {before:?} and {after:?}",
+                "{placed:?} with gsn {} lies between {before:?} and {after:?}",
                 order.gsn
             );
         }

@@ -64,7 +64,7 @@ impl Invariants {
             for (number, delivered) in server.waiting().filter(|(_, entry)| entry.work.operation().is_some())
             {
                 let gsn = delivered.order.gsn;
-                invariant!(MSO, gsn > before, "{id} has stamp {before} below {number}, and {gsn} there");
+                invariant!(MSO, gsn > before, "{id} has gsn {before} below {number}, and {gsn} there");
                 before = gsn;
             }
         }

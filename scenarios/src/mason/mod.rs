@@ -208,8 +208,8 @@ impl MasonScenario {
     }
 
     /// True once every acceptor of the bootstrap may vote, durably: a machine that is lost before is one that an operator has to replace.
-    fn is_born(&self) -> bool {
-        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
+    fn is_bootstrapped(&self) -> bool {
+        self.audit.bootstrapped(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     fn be_busy(&mut self, control: &mut Control<'_, Node>) {
@@ -388,7 +388,7 @@ impl Scenario for MasonScenario {
                 control.crash_all(hosts, Loss::All, rng);
             }
             (8, _, _) => {
-                if !self.is_born() || !self.arranging.draw(rng) {
+                if !self.is_bootstrapped() || !self.arranging.draw(rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
@@ -400,7 +400,7 @@ impl Scenario for MasonScenario {
                 return self.ambushes.lay(Kind::Installed, None, rng, control);
             }
             (10, _, _) => {
-                if !self.is_born() || !self.arranging.draw_fewer_groups(rng) {
+                if !self.is_bootstrapped() || !self.arranging.draw_fewer_groups(rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
@@ -408,7 +408,7 @@ impl Scenario for MasonScenario {
             }
             (11, _, _) => {
                 let idle = rng.duration(second, 10 * second);
-                if !self.is_born() || !self.arranging.draw_journey(idle, rng) {
+                if !self.is_bootstrapped() || !self.arranging.draw_journey(idle, rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
@@ -427,7 +427,8 @@ impl Scenario for MasonScenario {
             (6 | 7, _, _) => {
                 let lost = self.lost.clone();
                 let is_bad = |host, cluster: &Cluster<'_, Node>| is_bad(&lost, host, cluster);
-                return self.is_born() && self.changes.replace_or_resize(which == 7, is_bad, rng, control);
+                return self.is_bootstrapped()
+                    && self.changes.replace_or_resize(which == 7, is_bad, rng, control);
             }
             _ => return false,
         }
@@ -445,7 +446,7 @@ impl Scenario for MasonScenario {
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
         let is_gone =
             |other| other == host || is_bad(&self.lost, other, cluster) || self.changes.leaves(other);
-        self.is_born() && self.changes.bears(is_gone)
+        self.is_bootstrapped() && self.changes.bears(is_gone)
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> sim::Replacement {
@@ -455,7 +456,7 @@ impl Scenario for MasonScenario {
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
         let is_bad = |host| is_bad(&self.lost, host, cluster);
-        match self.changes.core(self.is_born(), is_bad, rng) {
+        match self.changes.core(self.is_bootstrapped(), is_bad, rng) {
             Some(core) => Core::Hosts(core),
             None => Core::Excused("no majority has retained its journal".to_owned()),
         }

@@ -102,7 +102,7 @@ impl Wishes {
         }
     }
 
-    /// Tells the first group's proxies of hosts that are up; false if nothing is wished for.
+    /// Notifies the first group's proxies of hosts that are up; false if nothing is wished for.
     pub(crate) fn ask<N>(
         &mut self,
         proxies: impl Iterator<Item = NodeId>,

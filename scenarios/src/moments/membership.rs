@@ -112,7 +112,7 @@ impl Changes {
     /// A random core of sound members: every list keeps a majority. None if too few are sound. A bootstrap needs every host.
     pub(crate) fn core(
         &self,
-        is_born: bool,
+        is_bootstrapped: bool,
         is_bad: impl Fn(HostId) -> bool,
         rng: &mut Rng,
     ) -> Option<Vec<HostId>> {
@@ -121,7 +121,7 @@ impl Changes {
         if !is_core(&sound) {
             return None;
         }
-        while is_born && rng.chance(0.7) {
+        while is_bootstrapped && rng.chance(0.7) {
             let mut fewer = sound.clone();
             fewer.remove(rng.index(fewer.len()));
             if !is_core(&fewer) {
@@ -162,7 +162,7 @@ impl Changes {
         control.alarm(ASK_EVERY, self.token);
     }
 
-    /// Tells the hosts who are wanted, each when it happens to be up, and asks whether they have followed.
+    /// Sends the hosts the list of who are wanted, each when it happens to be up, and asks whether they have followed.
     pub(crate) fn ask_whether_settled<N>(&mut self, control: &mut Control<'_, N>)
     where
         N: Node,

@@ -19,9 +19,9 @@ pub(super) enum Plot {
     /// The leader is gone, with proposals on their way to it; when another leads, everybody who promised that one a vote
     /// crashes and loses what is not synced, and then the old leader goes on.
     Coup { old: HostId, ballot: Ballot, way: Removal, stage: CoupStage, until: u64 },
-    /// A host that leaves does not learn of it; when the change is in force, members that stay are cut off too: the two
+    /// A host that leaves does not learn of it; when the change is in force, members that stay are partitioned too: the two
     /// could go on reading by the old configuration.
-    Backwater { leader: HostId, leaver: HostId, comer: HostId, stays: Vec<HostId>, cut: bool, until: u64 },
+    Backwater { leader: HostId, leaver: HostId, comer: HostId, stays: Vec<HostId>, parted: bool, until: u64 },
     /// The members that learn of a change are not those that voted for it; then its leader is paused.
     Usurpation {
         version: u64,
@@ -48,7 +48,7 @@ pub(super) enum Removal {
     /// It stands still, and what is sent to it waits.
     Paused,
     /// These links are severed, those to some clients are not.
-    Cut(Vec<(HostId, HostId)>),
+    Severed(Vec<(HostId, HostId)>),
 }
 
 /// How far a coup has come.
@@ -91,8 +91,8 @@ impl PaxosScenario {
             Plot::Coup { old, ballot, way, stage, until } => {
                 self.advance_coup(old, ballot, way, stage, until, control)
             }
-            Plot::Backwater { leader, leaver, comer, stays, cut, until } => {
-                advance_backwater(leader, leaver, comer, stays, cut, until, control)
+            Plot::Backwater { leader, leaver, comer, stays, parted, until } => {
+                advance_backwater(leader, leaver, comer, stays, parted, until, control)
             }
             Plot::Usurpation { version, leader, witnesses, deaf, reported, until } => {
                 advance_usurpation(version, leader, witnesses, deaf, reported, until, control)
@@ -127,7 +127,7 @@ impl PaxosScenario {
                 .flat_map(|other| side.iter().flat_map(move |&host| [(host, other), (other, host)]))
                 .collect();
             links.iter().for_each(|&(from, to)| control.sever(from, to));
-            Removal::Cut(links)
+            Removal::Severed(links)
         } else {
             control.pause(old, Duration::from_nanos(until - control.cluster.now()));
             Removal::Paused
@@ -176,7 +176,7 @@ impl PaxosScenario {
         }
         match way {
             Removal::Paused => control.resume(old),
-            Removal::Cut(links) => links.iter().for_each(|&(from, to)| control.mend(from, to)),
+            Removal::Severed(links) => links.iter().for_each(|&(from, to)| control.mend(from, to)),
         }
         None
     }
@@ -250,7 +250,7 @@ impl PaxosScenario {
         stays.truncate((after.len() - 1) / 2);
         control.sever(leader, leaver);
         let until = control.cluster.now() + 6_000 * MS;
-        self.plots.push(Plot::Backwater { leader, leaver, comer, stays, cut: false, until });
+        self.plots.push(Plot::Backwater { leader, leaver, comer, stays, parted: false, until });
         true
     }
 }
@@ -260,7 +260,7 @@ fn advance_backwater(
     leaver: HostId,
     comer: HostId,
     stays: Vec<HostId>,
-    mut cut: bool,
+    mut parted: bool,
     mut until: u64,
     control: &mut Control<'_, Node>,
 ) -> Option<Plot> {
@@ -271,18 +271,18 @@ fn advance_backwater(
     // A read there would wait for a vote whose fate is not known.
     let idle = |host: &HostId| last_vote(*host) < executed(&control.cluster, *host);
     let now = control.cluster.now();
-    if !cut && last_vote(comer).is_some() && stays.iter().all(idle) && now < until {
+    if !parted && last_vote(comer).is_some() && stays.iter().all(idle) && now < until {
         control.mark("scenario.left_old_members_in_a_backwater");
-        (cut, until) = (true, now + 3_000 * MS);
+        (parted, until) = (true, now + 3_000 * MS);
         // A host that restarts there knows the founders' configuration again.
         control.crash(leaver, Loss::None, Duration::from_millis(20), &mut Rng::seeded(now));
         stays.iter().for_each(|&host| sever_or_mend(&[leader, comer], host, true, control));
     }
     if now < until {
-        return Some(Plot::Backwater { leader, leaver, comer, stays, cut, until });
+        return Some(Plot::Backwater { leader, leaver, comer, stays, parted, until });
     }
     control.mend(leader, leaver);
-    if cut {
+    if parted {
         stays.iter().for_each(|&host| sever_or_mend(&[leader, comer], host, false, control));
     }
     None

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(super) const FLOOD: u64 = 1;
 /// What a record takes where limits are small.
 const SMALL_RECORD_BYTES_MAX: usize = 32 << 10;
-/// What a command adds to a value: its key, lengths, its place in a row.
+/// What a command adds to a value: its key, lengths, its index in a row.
 const COMMAND_BYTES: usize = 64;
 
 /// The limits of a run, and what drives it to them.

@@ -57,8 +57,8 @@ impl Histories {
 
     fn process(&self, node: NodeId, id: RequestId) -> Process {
         // Two operations of a client overlap, so each lane is a process of its own; after an unknown outcome another.
-        let lives = self.processes.get(&node).copied().unwrap_or(0);
-        Process(u64::from(node.host().0) << 40 | lives << 20 | id.0)
+        let incarnation = self.processes.get(&node).copied().unwrap_or(0);
+        Process(u64::from(node.host().0) << 40 | incarnation << 20 | id.0)
     }
 
     pub(super) fn asked(&mut self, id: RequestId, node: NodeId, key: &'static str, asked: Asked, now: u64) {

@@ -20,7 +20,7 @@ pub(super) struct Invariants {
     pub(super) truth: Truth,
 }
 
-/// What the run has shown to be chosen and durable. Nobody can take it back, so it does not matter who lives.
+/// What the run has shown to be chosen and durable. Nobody can take it back, so it does not matter who is up.
 #[derive(Default)]
 pub(super) struct Truth {
     /// Some replica has executed everything below.
@@ -149,7 +149,7 @@ impl Invariants {
             })
             .collect();
         let Some(&(first, executed, digest)) = replicas.first() else {
-            return Err("no replica lives".to_owned());
+            return Err("no replica is up".to_owned());
         };
         match replicas.iter().find(|&&(_, slot, other)| slot != executed || other != digest) {
             None => Ok(()),

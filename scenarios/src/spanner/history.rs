@@ -157,7 +157,11 @@ impl History {
                 {
                     let keep = parameters.keep.as_nanos() as u64;
                     let allowed = true_time(*at).saturating_add(keep) > now;
-                    invariant!(GC, !allowed, "a read at {at} is refused, which is younger than what is kept");
+                    invariant!(
+                        GC,
+                        !allowed,
+                        "a read at {at} is refused, which is younger than what is retained"
+                    );
                 }
             }
             TxnReply::ReadRows(_)
@@ -248,7 +252,7 @@ impl History {
         match reply {
             TxnReply::ReadRows(reply) => self.check_read(asked, reply, truth),
             TxnReply::Committed(reply) => {
-                // What was applied when it was older than is kept was never seen.
+                // What was applied when it was older than is retained was never seen.
                 let collected = truth.collected(asked.writes.iter().map(|write| &write.key));
                 let is_unseen = asked.writes.is_empty() || reply.at < collected;
                 let at = committed.or(is_unseen.then_some(reply.at));

@@ -132,9 +132,9 @@ impl SpannerScenario {
     }
 
     /// True once every acceptor of the bootstrap may vote, durably.
-    fn is_born(&self) -> bool {
+    fn is_bootstrapped(&self) -> bool {
         let shards = usize::from(self.deployment.directory().count());
-        self.audit.born(&self.hosts) == self.hosts.len() * shards
+        self.audit.bootstrapped(&self.hosts) == self.hosts.len() * shards
     }
 
     /// Hosts that lead shards.
@@ -293,7 +293,7 @@ impl Scenario for SpannerScenario {
     fn core(&mut self, _cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
         let mut hosts = self.hosts.clone();
         // A bootstrap needs everybody.
-        while self.is_born() && hosts.len() > self.hosts.len() / 2 + 1 && rng.chance(0.5) {
+        while self.is_bootstrapped() && hosts.len() > self.hosts.len() / 2 + 1 && rng.chance(0.5) {
             hosts.remove(rng.below(hosts.len() as u64) as usize);
         }
         Core::Hosts(hosts)

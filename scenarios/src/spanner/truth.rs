@@ -110,7 +110,7 @@ impl Truth {
                 return Err(format!("{:?} is prepared at {id}", prepared.txn));
             }
             if machine.open_decisions() > 0 {
-                return Err(format!("{id} has {} decisions to tell", machine.open_decisions()));
+                return Err(format!("{id} has {} decisions to send", machine.open_decisions()));
             }
             let at = (executed, kernel::StateMachine::digest(machine));
             let known = *digests.entry(machine.shard()).or_insert(at);

@@ -39,7 +39,7 @@ impl Sessions {
         self.sessions.entry(client).or_default()
     }
 
-    /// At times another user tells this one what it has seen: who tells whom, and which message that is.
+    /// At times another user sends this one what it has seen: who sends to whom, and which message that is.
     pub(super) fn exchange(&mut self, client: u16, rng: &mut Rng) -> Option<Message> {
         let others: Vec<u16> = self.sessions.keys().copied().filter(|it| *it != client).collect();
         if !rng.chance(0.2) {
@@ -210,7 +210,7 @@ impl Mix {
         let id = u64::from(operation.client) << 32 | u64::from(operation.nth) << 4;
         let token = session.token;
         let plain = |call: TxnCall| Planned { call, interactive: None };
-        // It is known for as long as outcomes are kept whether a call was executed, and no longer.
+        // It is known for as long as outcomes are retained whether a call was executed, and no longer.
         let late = |(_, asked): &(OneShot, u64)| now.saturating_sub(*asked) > self.send_again_within;
         if let Some((unsettled, _)) = session.unsettled.take().filter(|it| !late(it)) {
             let call = OneShot { id, token, ..unsettled };

@@ -64,7 +64,7 @@ const LEFT_OUT: &[&str] = &[
     "chosen",
     "assign (",
     "progress (",
-    "standing",
+    "group status",
     "beat",
 ];
 

@@ -145,7 +145,7 @@ impl<N: Node> Flow<N> {
     }
 }
 
-/// Longer lines are cut off: configurations, for instance.
+/// Longer lines are truncated: configurations, for instance.
 const LINE_MAX: usize = 150;
 
 /// A run without any fault.

@@ -18,7 +18,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     let names = ["version", "cluster", "host", "durability"];
     let texts = [status.version, &status.cluster, &status.host, &status.durability];
     let labels: Vec<(&str, &str)> = names.into_iter().zip(texts).collect();
-    page.info("", "The program and its place", &labels);
+    page.info("", "The program and its host", &labels);
     page.info("clock", "Who bounds the error of the wall clock", &[("source", metrics.clock.source)]);
     for service in admin.file.services() {
         let labels = [("service", service.listed().name), ("engine", service.engine().name())];
@@ -61,7 +61,7 @@ fn counters(page: &mut MetricsPage, metrics: &Metrics) {
         ("bytes_out", "Bytes to other hosts", metrics.bytes_out),
         ("bursts", "Rounds of the reactor", metrics.bursts),
         ("fsyncs", "Times the journal was synced", metrics.fsyncs),
-        ("rounds_cut_short", "Rounds of the reactor that left work to the next", metrics.rounds_cut_short),
+        ("rounds_limited", "Rounds of the reactor that left work to the next", metrics.rounds_limited),
         ("reads_stopped", "Times a client was read no further before it reads", metrics.reads_stopped),
         ("segments_written", "Segments of logs written to the disk", metrics.blobs.stores),
         ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),

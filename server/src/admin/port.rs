@@ -31,13 +31,13 @@ pub const CONNECTIONS_MAX: usize = 512;
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 /// How long its body may take.
 const BODY_WITHIN: Duration = Duration::from_secs(20);
-/// A client that takes nothing of its answer for so long is cut off.
+/// A client that takes nothing of its answer for so long is disconnected.
 const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const BODY_BYTES_MAX: usize = 2 << 20;
 /// Bodies of all requests together, in KiB.
 const BODIES_KIB_MAX: usize = 32 << 10;
-/// A read whose answer is large waits so long for a place.
+/// A read whose answer is large waits so long for a turn.
 const READ_WAITS: Duration = Duration::from_secs(5);
 /// Without a descriptor for a connection, it is looked again after so long.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ pub struct Counts {
 
 impl Default for Counts {
     fn default() -> Self {
-        let room = |places| Arc::new(Semaphore::new(places));
+        let room = |permits| Arc::new(Semaphore::new(permits));
         Self {
             open: AtomicU64::new(0),
             by_reason: Mutex::default(),
@@ -74,7 +74,7 @@ impl Counts {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections and requests that were turned away or cut off, by reason.
+    /// Connections and requests that were turned away or disconnected, by reason.
     pub fn by_reason(&self) -> BTreeMap<&'static str, u64> {
         self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -205,11 +205,11 @@ pub async fn bounded(State(admin): State<Arc<Admin>>, request: Request, next: Ne
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     let large = counts.reads.iter().find(|(reads, _)| (reads.includes)(&head.method, path));
-    let reads = large.map(|(_, places)| places);
-    let place = match reads {
+    let reads = large.map(|(_, permits)| permits);
+    let permit = match reads {
         None => None,
         Some(reads) => match tokio::time::timeout(READ_WAITS, Arc::clone(reads).acquire_owned()).await {
-            Ok(Ok(place)) => Some(place),
+            Ok(Ok(permit)) => Some(permit),
             Ok(Err(_)) | Err(_) => return busy(counts),
         },
     };
@@ -236,9 +236,9 @@ pub async fn bounded(State(admin): State<Arc<Admin>>, request: Request, next: Ne
         }
     };
     let response = next.run(Request::from_parts(head, Body::from(body))).await;
-    match place {
+    match permit {
         None => response,
-        Some(place) => response.map(|body| Body::new(Held { body, _place: place })),
+        Some(permit) => response.map(|body| Body::new(Held { body, _permit: permit })),
     }
 }
 
@@ -248,10 +248,10 @@ fn busy(counts: &Counts) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
 }
 
-/// An answer that keeps its place until it is sent.
+/// An answer that holds its permit until it is sent.
 struct Held {
     body: Body,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl hyper::body::Body for Held {

@@ -283,7 +283,7 @@ impl ClusterFile {
             return Err(FileError::new(None, "the cluster has no hosts", help));
         }
         values.check_bounds()?;
-        let placement = BootstrapPlacement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
+        let placement = BootstrapPlacement::new(&raw.hosts, &raw.placement, values.number("paxos.faults"))?;
         let configuration = placement.configuration().encoded().len();
         if let Some(misfit) = Misfit::of("a configuration", configuration, CONFIGURATION_BYTES_MAX) {
             let help = "fewer hosts, shorter names and addresses, or fewer nodes in [[place]]";
@@ -418,7 +418,7 @@ impl Values<'_> {
 struct RawFile {
     values: BTreeMap<&'static str, (String, ValueSource)>,
     hosts: Vec<HostLine>,
-    places: Vec<PlacedRole>,
+    placement: Vec<PlacedRole>,
 }
 
 impl RawFile {
@@ -432,14 +432,14 @@ impl RawFile {
                 "the file is TOML: name = \"value\", sections in [brackets]",
             )
         })?;
-        let mut raw = Self { values: BTreeMap::new(), hosts: Vec::new(), places: Vec::new() };
+        let mut raw = Self { values: BTreeMap::new(), hosts: Vec::new(), placement: Vec::new() };
         for (name, value) in table.get_ref() {
             let line = line_of(name.span().start);
             match (name.get_ref().as_ref(), value.get_ref()) {
                 ("hosts", toml::de::DeValue::Table(hosts)) => raw.read_hosts(hosts, &line_of)?,
-                ("place", toml::de::DeValue::Array(places)) => {
-                    for place in places {
-                        raw.places.push(PlacedRole::read(place, &line_of)?);
+                ("place", toml::de::DeValue::Array(sections)) => {
+                    for section in sections {
+                        raw.placement.push(PlacedRole::read(section, &line_of)?);
                     }
                 }
                 (section, toml::de::DeValue::Table(table)) => {

@@ -47,7 +47,7 @@ const NATIVE_PARTS: usize = 1;
 pub struct Share(usize);
 
 impl Share {
-    /// What may wait for its clients in all, in bytes; beyond it the one furthest behind is cut off.
+    /// What may wait for its clients in all, in bytes; beyond it the one furthest behind is disconnected.
     pub fn bytes_max(self) -> usize {
         self.0
     }

@@ -7,7 +7,7 @@ use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::{Configuration, HostEntry};
 use std::fmt;
 
-/// A role of the placement; its number is its place on a host.
+/// A role of the placement; its number is its slot on a host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum RoleName {
     /// Takes clients' commands and reads.
@@ -65,11 +65,11 @@ pub struct PlacedRole {
 
 impl PlacedRole {
     pub(super) fn read(
-        place: &toml::Spanned<toml::de::DeValue<'_>>,
+        section: &toml::Spanned<toml::de::DeValue<'_>>,
         line_of: &impl Fn(usize) -> usize,
     ) -> Result<Self, FileError> {
-        let line = line_of(place.span().start);
-        let toml::de::DeValue::Table(table) = place.get_ref() else {
+        let line = line_of(section.span().start);
+        let toml::de::DeValue::Table(table) = section.get_ref() else {
             return Err(FileError::new(line, "place is not a table", "write [[place]] and lines below it"));
         };
         let mut read = Self { role: RoleName::Batcher, on: Vec::new(), columns: None, line };
@@ -119,7 +119,7 @@ impl PlacedRole {
         if !has_role || read.on.is_empty() {
             return Err(FileError::new(
                 line,
-                "a place needs a role and hosts",
+                "[[place]] needs a role and hosts",
                 "role = \"paxos.acceptor\", on = [\"a\"]",
             ));
         }
@@ -140,25 +140,33 @@ fn role_named(name: &str, line: usize) -> Result<RoleName, FileError> {
 /// The hosts that play a role, and the line that says so; every host without one.
 fn placed<'a>(
     hosts: &[HostLine],
-    places: &'a [PlacedRole],
+    sections: &'a [PlacedRole],
     role: RoleName,
 ) -> Result<(Vec<String>, Option<&'a PlacedRole>), FileError> {
-    let mut placed = places.iter().filter(|place| place.role == role);
-    let Some(place) = placed.next() else {
+    let mut placed = sections.iter().filter(|section| section.role == role);
+    let Some(section) = placed.next() else {
         return Ok((hosts.iter().map(|host| host.name.clone()).collect(), None));
     };
     if let Some(second) = placed.next() {
-        return Err(FileError::new(second.line, format!("{role} is placed twice"), "join the two places"));
+        return Err(FileError::new(
+            second.line,
+            format!("{role} is placed twice"),
+            "join the two sections [[place]]",
+        ));
     }
-    for name in &place.on {
+    for name in &section.on {
         if !hosts.iter().any(|host| host.name == *name) {
             let known = hosts.iter().map(|host| host.name.as_str());
             let help = keys::nearest(name, known)
                 .map_or_else(|| "add it to [hosts]".to_owned(), |near| format!("did you mean {near}?"));
-            return Err(FileError::new(place.line, format!("{role} is placed on unknown host {name}"), help));
+            return Err(FileError::new(
+                section.line,
+                format!("{role} is placed on unknown host {name}"),
+                help,
+            ));
         }
     }
-    Ok((place.on.clone(), Some(place)))
+    Ok((section.on.clone(), Some(section)))
 }
 
 /// Who plays which role at the cluster's bootstrap.
@@ -168,16 +176,16 @@ pub struct BootstrapPlacement {
 }
 
 impl BootstrapPlacement {
-    /// Without places, every host plays every role, and any majority of an odd number of them decides.
-    pub fn new(hosts: &[HostLine], places: &[PlacedRole], faults: Option<u64>) -> Result<Self, FileError> {
-        let of = |role| placed(hosts, places, role);
+    /// Without sections, every host plays every role, and any majority of an odd number of them decides.
+    pub fn new(hosts: &[HostLine], sections: &[PlacedRole], faults: Option<u64>) -> Result<Self, FileError> {
+        let of = |role| placed(hosts, sections, role);
         let nodes = |role: RoleName| -> Result<Vec<NodeId>, FileError> {
             Ok(of(role)?.0.iter().map(|host| role.on(host)).collect())
         };
-        let (acceptor_hosts, place) = of(RoleName::Acceptor)?;
+        let (acceptor_hosts, section) = of(RoleName::Acceptor)?;
         let acceptors: Vec<NodeId> = acceptor_hosts.iter().map(|host| RoleName::Acceptor.on(host)).collect();
-        let (count, line) = (acceptors.len(), place.map(|place| place.line));
-        let group = match place.and_then(|place| place.columns) {
+        let (count, line) = (acceptors.len(), section.map(|section| section.line));
+        let group = match section.and_then(|section| section.columns) {
             Some(columns) => AcceptorGroup::grid(acceptors, columns).ok_or_else(|| {
                 let what = format!("{count} acceptors do not fill rows of {columns}");
                 FileError::new(line, what, "a grid needs rows x columns different hosts, at most 64")

@@ -19,9 +19,9 @@ pub fn call(admin: &str, verb: &str, path: &str, body: &str) -> std::io::Result<
     )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    let cut = || std::io::Error::other("the answer is cut short");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(cut)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
+    let truncated = || std::io::Error::other("the answer is truncated");
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(truncated)?;
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(truncated)?;
     Ok((status, body.to_owned()))
 }
 

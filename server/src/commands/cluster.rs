@@ -56,7 +56,7 @@ pub enum Members {
         #[command(flatten)]
         change: Change,
     },
-    /// Put a new host in the places of an old one; start it first with: ordinate serve --host NAME --join
+    /// Put a new host in all roles of an old one; start it first with: ordinate serve --host NAME --join
     Replace {
         /// The name of the host that leaves
         old: String,
@@ -122,7 +122,7 @@ impl ShowStatus {
                 coordination["monitor"]["watch_count"],
             );
             println!("  proxies   {}", super::arrangement::words_of_proxies(&coordination["proxies"]));
-            println!("  shards    {}", super::arrangement::words_of_shards(&coordination["spread"]));
+            println!("  shards    {}", super::arrangement::words_of_shards(&coordination["shard_map"]));
             for (space, shard) in coordination["shards"].as_object().into_iter().flatten() {
                 println!("  shard {space:<4}{}", words_of_shard(space, shard));
             }
@@ -131,7 +131,7 @@ impl ShowStatus {
             println!("sequence    {}", groups(&status["sequence_groups"]));
         }
         for (space, given) in status["sequence"].as_object().into_iter().flatten() {
-            println!("  {space}: {given} places given");
+            println!("  {space}: {given} positions given");
         }
         print_log(&status["log"]);
         print_members(&status);
@@ -505,7 +505,7 @@ mod tests {
 
     // A replacement that forgets a role would leave the cluster without it when the old host goes.
     #[test]
-    fn a_replacement_takes_every_place() {
+    fn a_replacement_takes_every_role() {
         let wanted = replace(&present(), "b", "d=d:9").expect("b is a member");
         assert!(wanted.roles.values().all(|hosts| hosts == &["a", "d", "c"]));
         let configuration = wanted.configuration().expect("three hosts are a group");

@@ -52,7 +52,7 @@ ack = "majority-fsync"           # or "memory", with a warning at every start
 # cert = "tls/a.pem"
 # key  = "tls/a.key"
 
-# Without places every host plays every role. Compartmentalized, for example:
+# Without a section [[place]] every host plays every role. Compartmentalized, for example:
 # [[place]]
 # role    = "paxos.acceptor"
 # on      = ["a", "b", "c", "d"]

@@ -50,7 +50,7 @@ const HELP: &str = "\
   status           which host leads, how far each is
   kill HOST|all    stop as a crash does       restart HOST|all
   pause HOST       as a hanging process       resume HOST
-  partition HOST   cut it off from the others heal
+  partition HOST   no link to the others      heal
   help             quit";
 
 struct Member {

@@ -15,8 +15,8 @@ pub struct Files {
 
 /// What a host needs for itself, at least and at most: a quarter of what there is. A segment of the journal takes two, for as long as
 /// something in it is needed.
-const KEPT_MIN: u64 = 192;
-const KEPT_MAX: u64 = 4_096;
+const OWN_MIN: u64 = 192;
+const OWN_MAX: u64 = 4_096;
 /// Of each other host: one that calls and one that is called, with one more of each while they are dialled anew.
 const PER_HOST: u64 = 4;
 /// With fewer for clients it is no use to start.
@@ -61,12 +61,12 @@ struct Shared {
 
 /// Shares `files` out for a host of a cluster of `hosts`; `Err` with how many are needed.
 fn share(files: u64, hosts: u64) -> Result<Shared, u64> {
-    let own = (files / 4).clamp(KEPT_MIN, KEPT_MAX) + PER_HOST * hosts;
+    let own = (files / 4).clamp(OWN_MIN, OWN_MAX) + PER_HOST * hosts;
     let admin = (files / 8).clamp(16, ADMIN_CONNECTIONS_MAX as u64);
     match files.checked_sub(own + admin).filter(|clients| *clients >= CLIENTS_MIN) {
         Some(clients) => Ok(Shared { clients, admin }),
         // An eighth of them is the admin port's.
-        None => Err(((KEPT_MIN + PER_HOST * hosts + CLIENTS_MIN) * 8).div_ceil(7)),
+        None => Err(((OWN_MIN + PER_HOST * hosts + CLIENTS_MIN) * 8).div_ceil(7)),
     }
 }
 
@@ -80,7 +80,7 @@ mod tests {
         for files in [280, 512, 1_024, 4_096, 65_536, 1 << 20] {
             let shared = share(files, 3).expect("it is enough");
             let own = files - shared.clients - shared.admin;
-            assert!(own >= KEPT_MIN && own >= (files / 4).min(KEPT_MAX), "{files}: {shared:?}");
+            assert!(own >= OWN_MIN && own >= (files / 4).min(OWN_MAX), "{files}: {shared:?}");
             assert!(shared.clients >= CLIENTS_MIN && shared.admin >= 16, "{files}: {shared:?}");
         }
         assert_eq!(share(1_024, 3), Ok(Shared { clients: 628, admin: 128 }));

@@ -63,12 +63,12 @@ impl<R: io::Read> FrameFileReader<R> {
 
     /// Of what the file is, if it begins with this line; `kind`: what it should be.
     pub fn about(&mut self, first_line: &[u8], kind: &str) -> io::Result<serde_json::Value> {
-        let (at, body) = self.next()?.ok_or_else(|| self.cut_off())?;
+        let (at, body) = self.next()?.ok_or_else(|| self.truncated())?;
         let about = body.strip_prefix(first_line).and_then(|about| serde_json::from_slice(about).ok());
         about.ok_or_else(|| unsound(at, &format!("this is no {kind}")))
     }
 
-    /// The next frame's place and body; none where the file ends behind a whole frame.
+    /// The next frame's offset and body; none where the file ends behind a whole frame.
     pub fn next(&mut self) -> io::Result<Option<(u64, Bytes)>> {
         let frames = FrameReader { body_max: BODY_BYTES_MAX };
         let mut chunk = vec![0; CHUNK_BYTES];
@@ -81,14 +81,14 @@ impl<R: io::Read> FrameFileReader<R> {
             }
             let count = self.input.read(&mut chunk)?;
             if count == 0 {
-                return if self.read.is_empty() { Ok(None) } else { Err(self.cut_off()) };
+                return if self.read.is_empty() { Ok(None) } else { Err(self.truncated()) };
             }
             self.read.extend_from_slice(&chunk[..count]);
         }
     }
 
     /// The file ends before its end.
-    pub fn cut_off(&self) -> io::Error {
-        unsound(self.at, "the file is cut off here")
+    pub fn truncated(&self) -> io::Error {
+        unsound(self.at, "the file is truncated here")
     }
 }

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 /// The sequence: contiguous numbers, in one order over all spaces
 #[derive(Subcommand)]
 pub enum Sequence {
-    /// Take the next number of each space, at one place in the order of all
+    /// Take the next number of each space, at one position in the order of all
     Next {
         /// Names of spaces, separated by commas (sequence.spaces of the cluster file)
         #[arg(long, value_delimiter = ',', required = true)]
         spaces: Vec<String>,
-        /// How many places
+        /// How many positions
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         count: u32,
         /// What they are for; the spaces remember it
@@ -42,8 +42,8 @@ impl Sequence {
                 left -= now;
                 let calls: Vec<_> = (0..now).map(|_| sequence.next(spaces, label)).collect();
                 for call in calls {
-                    let place = call.await.map_err(|error| endpoint_of.explain(&error))?;
-                    let numbers = spaces.iter().zip(&place.numbers);
+                    let position = call.await.map_err(|error| endpoint_of.explain(&error))?;
+                    let numbers = spaces.iter().zip(&position.numbers);
                     match output {
                         Output::Table => {
                             let words: Vec<String> =
@@ -53,7 +53,7 @@ impl Sequence {
                         Output::Json => {
                             let numbers: Map<String, Value> =
                                 numbers.map(|(name, number)| (name.clone(), json!(number))).collect();
-                            println!("{}", json!({ "stamp": place.gsn, "numbers": numbers }));
+                            println!("{}", json!({ "gsn": position.gsn, "numbers": numbers }));
                         }
                     }
                 }

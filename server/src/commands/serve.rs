@@ -153,12 +153,12 @@ pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
         overrides.set(key, value.to_owned());
     }
     ClusterFile::read(path, &overrides).map_err(|error| {
-        let place = error
+        let location = error
             .line
             .map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()));
         // A file that cannot be read is named already.
-        let place = if error.what.contains(&place) { String::new() } else { place };
-        Failure::input("O2001", error.what, place, error.help)
+        let location = if error.what.contains(&location) { String::new() } else { location };
+        Failure::input("O2001", error.what, location, error.help)
     })
 }
 

@@ -108,19 +108,19 @@ impl Watch {
 
 async fn client(shared: Arc<Shared>, client: Client, number: u64) {
     let client = client.with_timeout(Duration::from_secs(5));
-    let (mut step, mut lives) = (0u64, 0u64);
+    let (mut step, mut incarnations) = (0u64, 0u64);
     while !shared.stop.load(Ordering::Relaxed) {
         step += 1;
         // Golden-ratio steps visit the keys evenly and differ between clients.
         let key = ((step + number * 7).wrapping_mul(0x9e37_79b9) >> 16) as usize % KEYS;
-        let process = Process(lives << 8 | number);
+        let process = Process(incarnations << 8 | number);
         if !operate(&shared, &client, process, key, step, number).await {
             // After an unknown outcome the client goes on as another process.
-            lives += 1;
+            incarnations += 1;
         }
         tokio::time::sleep(THINK).await;
     }
-    let process = Process(lives << 8 | number);
+    let process = Process(incarnations << 8 | number);
     for key in 0..KEYS {
         read(&shared, &client, process, &format!("{}{key}", shared.prefix)).await;
     }

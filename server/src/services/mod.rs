@@ -80,7 +80,7 @@ pub const SERVICES: &[&Listed] =
 /// The slots of the services' nodes, the same on all hosts of all clusters. A number that was given away is never given again.
 pub mod slots {
     use super::Slots;
-    use mason::PLACES_PER_DEPLOYMENT as BLOCK;
+    use mason::SLOTS_PER_DEPLOYMENT as BLOCK;
 
     /// Of the key-value service, and of the log that decides who the members are.
     pub const KV: Slots = Slots { first: 0x1, count: 0xff };

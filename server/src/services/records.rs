@@ -167,7 +167,7 @@ fn acceptor(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
 fn vote_in_words(record: AcceptorRecord) -> String {
     match record {
         AcceptorRecord::Blank { incarnation } => format!("blank, incarnation {incarnation:x}"),
-        AcceptorRecord::Active { members } => format!("active, born with {} acceptors", members.len()),
+        AcceptorRecord::Active { members } => format!("active, began with {} acceptors", members.len()),
         AcceptorRecord::Promise { ballot } => format!("promise {ballot:?}"),
         AcceptorRecord::Vote { ballot, slot, value } => {
             let value = match value {
@@ -198,17 +198,17 @@ mod tests {
     use super::*;
     use crate::services::owner_of;
     use kernel::Encode as _;
-    use mason::PLACES_PER_DEPLOYMENT;
+    use mason::SLOTS_PER_DEPLOYMENT;
 
     // A slot named after another role would have its records read as what they are not.
     #[test]
-    fn places_have_the_names_of_their_roles() {
+    fn slots_have_the_names_of_their_roles() {
         let name = |host_slot| owner_of(HostSlot(host_slot)).name;
         assert_eq!(name(4), "kv acceptor");
         assert_eq!(name(0x202), "coordination shard 2");
-        assert_eq!(name(PLACES_PER_DEPLOYMENT + 0x100), "sequence sequencer");
-        assert_eq!(name(2 * PLACES_PER_DEPLOYMENT + 0x1013), "log group 1 acceptor");
-        assert_eq!(name(2 * PLACES_PER_DEPLOYMENT + 0x1018), "unknown");
+        assert_eq!(name(SLOTS_PER_DEPLOYMENT + 0x100), "sequence sequencer");
+        assert_eq!(name(2 * SLOTS_PER_DEPLOYMENT + 0x1013), "log group 1 acceptor");
+        assert_eq!(name(2 * SLOTS_PER_DEPLOYMENT + 0x1018), "unknown");
         assert_eq!(name(u32::MAX), "unknown");
     }
 

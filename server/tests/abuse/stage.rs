@@ -18,7 +18,7 @@ const SETTINGS: &str = "[coordination]\nengine = \"mason\"\nshards = 2\nproxies 
 /// What a host may have in memory for its clients: `limits.backlog_bytes_max`, and a third more.
 const GROWTH_MAX: u64 = 256 << 20;
 /// What it may have, like all hosts, of what the loads write: their logs keep up to 64 MiB a group, before snapshots.
-const KEPT_MAX: u64 = 256 << 20;
+const RETAINED_MAX: u64 = 256 << 20;
 const BACK_TO_NORMAL_WITHIN: Duration = Duration::from_secs(5);
 const LARGE_BYTES: usize = 1_000_000;
 
@@ -154,7 +154,7 @@ impl Stage {
         }
         // What the loads write, all hosts keep: beyond that a host holds what it makes for clients.
         let retained = grown[1].min(grown[2]);
-        if grown[0].saturating_sub(retained) > GROWTH_MAX >> 20 || retained > KEPT_MAX >> 20 {
+        if grown[0].saturating_sub(retained) > GROWTH_MAX >> 20 || retained > RETAINED_MAX >> 20 {
             found(format!("memory grew by {grown:?} MiB"));
         }
         for host in 0..3 {

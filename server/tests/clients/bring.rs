@@ -251,7 +251,7 @@ fn files_of_a_real_zookeeper_are_imported() {
             let next = done(&mut ours, op::CREATE, &create("/r0/locks/l-", Some(b""), OPEN, 0));
             drop(next);
 
-            // A crash cuts the last record; a disk flips a bit of the first.
+            // A crash truncates the last record; a disk flips a bit of the first.
             let log = newest_log(&zookeeper.data());
             let whole = std::fs::read(&log).expect("there is a log");
             let end = whole.iter().rposition(|byte| *byte != 0).expect("it holds something");

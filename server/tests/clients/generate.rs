@@ -304,7 +304,7 @@ impl Generator {
             return text;
         }
         body.truncate(self.rng.index(body.len()));
-        format!("{text}, cut after {} bytes", body.len())
+        format!("{text}, truncated after {} bytes", body.len())
     }
 
     fn opcode(&mut self) -> i32 {

@@ -33,7 +33,7 @@ pub async fn ordinate(coordination: &str) -> (Cluster, Vec<SocketAddr>) {
     Cluster::serving("ZOOKEEPER", 3, coordination).await
 }
 
-/// One server of Apache ZooKeeper, standing alone.
+/// One server of Apache ZooKeeper, without an ensemble.
 pub struct ZooKeeper {
     /// Where it serves.
     pub address: SocketAddr,

@@ -138,13 +138,13 @@ impl Matching {
             (Some(&known), _) if known == ours => return Ok(()),
             (None, None) => {}
             (known, back) => {
-                return Err(format!("stamp {reference:#x} is {ours:#x}, before {known:x?}, back {back:x?}"));
+                return Err(format!("zxid {reference:#x} is {ours:#x}, before {known:x?}, back {back:x?}"));
             }
         }
         let below = self.gsns.range(..reference).next_back().is_none_or(|(_, known)| *known < ours);
         let above = self.gsns.range(reference..).next().is_none_or(|(_, known)| *known > ours);
         if !below || !above {
-            return Err(format!("stamp {reference:#x} is {ours:#x}, which is out of order"));
+            return Err(format!("zxid {reference:#x} is {ours:#x}, which is out of order"));
         }
         self.gsns.insert(reference, ours);
         self.theirs.insert(ours, reference);

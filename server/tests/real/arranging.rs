@@ -12,7 +12,7 @@ fn proxies(cluster: &Cluster, host: usize) -> Value {
 }
 
 fn shard_map(cluster: &Cluster, host: usize) -> Value {
-    cluster.status(host).map_or(Value::Null, |status| status["coordination"]["spread"].clone())
+    cluster.status(host).map_or(Value::Null, |status| status["coordination"]["shard_map"].clone())
 }
 
 /// What `ordinate cluster proxies` prints, asked of `host`.

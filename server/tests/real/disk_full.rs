@@ -235,10 +235,11 @@ impl Clients {
         let (mut took, entry) = (Duration::ZERO, kafka::record(b"again".to_vec()));
         let mut timed = |begun: Instant| took = took.max(begun.elapsed());
         let begun = Instant::now();
-        let set = self.zookeeper.call(op::SET_DATA, &set_body(NODE, b"again")).expect("its connection lives");
+        let set =
+            self.zookeeper.call(op::SET_DATA, &set_body(NODE, b"again")).expect("its connection is open");
         timed(begun);
         let begun = Instant::now();
-        let produced = self.kafka.produce(TOPIC, &[entry]).expect("its connection lives");
+        let produced = self.kafka.produce(TOPIC, &[entry]).expect("its connection is open");
         timed(begun);
         ((set.error, produced.0), took)
     }
@@ -246,11 +247,11 @@ impl Clients {
     /// Reads what was written before the disks were full; how long the slower one took.
     fn read(&mut self) -> Duration {
         let begun = Instant::now();
-        let got = self.zookeeper.call(op::GET_DATA, &read_body(NODE, false)).expect("its connection lives");
+        let got = self.zookeeper.call(op::GET_DATA, &read_body(NODE, false)).expect("its connection is open");
         assert_eq!(got.error, 0);
         let of_zookeeper = begun.elapsed();
         let begun = Instant::now();
-        let (code, records) = self.kafka.fetch(TOPIC).expect("its connection lives");
+        let (code, records) = self.kafka.fetch(TOPIC).expect("its connection is open");
         assert!(code == 0 && !records.is_empty(), "{code}, {} bytes", records.len());
         of_zookeeper.max(begun.elapsed())
     }

@@ -149,7 +149,7 @@ pub(crate) fn check(addresses: &[SocketAddr], shared: &Shared) {
         let alive = session
             .call(op::EXISTS, &read_body(&format!("{}-alive", path_of(writer)), false))
             .expect("a host serves");
-        assert_eq!(alive.error, 0, "writer {writer}'s session lives, and its node is gone");
+        assert_eq!(alive.error, 0, "writer {writer}'s session is open, and its node is gone");
     }
     assert_eq!(shared.sessions_lost.load(Ordering::Relaxed), 0, "sessions that were used in time are gone");
 }

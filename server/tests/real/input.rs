@@ -62,14 +62,14 @@ fn set_journal_format(segment: &Path, format: u32) {
 #[test]
 fn bad_files_ports_and_folders_are_refused_in_so_many_words() {
     alone(async {
-        let file = |settings: &str, places: &str| Cluster::planned(1, settings, places).refusal(0);
+        let file = |settings: &str, placement: &str| Cluster::planned(1, settings, placement).refusal(0);
         let typo = file("\n[durability]\nakc = \"memory\"", "");
         assert_refused(
             &typo,
             &["unknown key durability.akc", "cluster.toml:4", "did you mean durability.ack?"],
         );
-        let place = file("", "[[place]]\nrole = \"paxos.acceptr\"\non = [\"a\"]\n");
-        assert_refused(&place, &["paxos.acceptr", "did you mean paxos.acceptor?", "cluster.toml:"]);
+        let misplaced = file("", "[[place]]\nrole = \"paxos.acceptr\"\non = [\"a\"]\n");
+        assert_refused(&misplaced, &["paxos.acceptr", "did you mean paxos.acceptor?", "cluster.toml:"]);
         assert_refused(&file("\n[paxos]\nwindow = \"many\"", ""), &["paxos.window", "from 16 to 65536"]);
         assert_refused(&file("data = ", ""), &["cluster.toml:2"]);
 
@@ -307,7 +307,7 @@ fn clients_that_never_read_cost_bounded_memory() {
                     let queries = Commands::from_row(row);
                     let (session, seen) = (SessionId(number), Slot(0));
                     let query = Query { session, level: Level::Eventual, seen, queries };
-                    // The host may have cut this client off already.
+                    // The host may have disconnected this client already.
                     let _ = stream.write_all(&frame(query));
                 }
                 stream

@@ -22,7 +22,7 @@ struct Shared {
     /// When writes were acknowledged, in nanoseconds since `begun`, and to which client.
     acknowledged: Mutex<Vec<(u64, u64)>>,
     clients: AtomicU64,
-    lives: AtomicU64,
+    processes: AtomicU64,
     stop: AtomicBool,
     errors: Mutex<Vec<String>>,
 }
@@ -67,7 +67,7 @@ impl Load {
                 history: Mutex::new(KvHistory::new()),
                 acknowledged: Mutex::new(Vec::new()),
                 clients: AtomicU64::new(0),
-                lives: AtomicU64::new(0),
+                processes: AtomicU64::new(0),
                 stop: AtomicBool::new(false),
                 errors: Mutex::new(Vec::new()),
             }),
@@ -179,7 +179,7 @@ struct One {
 
 impl One {
     fn become_another_process(&mut self) {
-        self.process = Process(self.shared.lives.fetch_add(1, Ordering::Relaxed));
+        self.process = Process(self.shared.processes.fetch_add(1, Ordering::Relaxed));
     }
 
     async fn run(mut self) {

@@ -48,8 +48,8 @@ async fn write_on(writer: usize, endpoints: Vec<String>, record: Arc<Record>) {
         let parts = names.iter().map(|name| ((*name).to_owned(), one(&entry))).collect();
         match log.append_to_all(parts).await {
             Ok(firsts) => {
-                let places = names.into_iter().zip(firsts).collect();
-                record.appended.lock().unwrap_or_else(PoisonError::into_inner).push((entry, places));
+                let positions = names.into_iter().zip(firsts).collect();
+                record.appended.lock().unwrap_or_else(PoisonError::into_inner).push((entry, positions));
             }
             Err(LogError::Call(CallError::MaybeExecuted | CallError::TimedOut(_))) => {}
             Err(error) => panic!("writer {writer}: {error}"),
@@ -89,7 +89,7 @@ async fn start_with(engine: &str) -> Cluster {
     Cluster::start(3, &settings, "").await
 }
 
-// An acknowledged entry that is gone, or at another place, or half of an append over two logs, is what a log must never show.
+// An acknowledged entry that is gone, or at another position, or half of an append over two logs, is what a log must never show.
 #[test]
 fn acknowledged_entries_stay_where_they_are_while_hosts_die() {
     entries_stay_while_hosts_die("mason");
@@ -141,8 +141,8 @@ fn entries_stay_while_hosts_die(engine: &'static str) {
         let logs = &copies[0];
         let appended = record.appended.lock().unwrap_or_else(PoisonError::into_inner);
         println!("log: {} appends answered, {} entries there", appended.len(), logs["orders"].len());
-        for (entry, places) in appended.iter() {
-            for (name, at) in places {
+        for (entry, positions) in appended.iter() {
+            for (name, at) in positions {
                 assert_eq!(logs[name].get(*at as usize), Some(entry), "position {at} of {name}");
             }
         }
@@ -276,8 +276,8 @@ async fn rot_and_fetch(cluster: &mut Cluster, next: u64) {
     }
 }
 
-// Memory that grows with a log that nobody reads ends the host; a segment that was let go and is not on the disk, or is read back as another's
-// bytes, loses entries. `ORDINATE_LOG_MIB` sets how much is appended.
+// Memory that grows with a log that nobody reads ends the host; a segment that was let go and is not on the disk, or is read back as
+// another's bytes, loses entries. `ORDINATE_LOG_MIB` sets how much is appended.
 #[test]
 fn a_log_that_nobody_reads_is_on_the_disk_and_reads_back_after_all_hosts_died() {
     alone(async {

@@ -1,4 +1,4 @@
-//! Real `ordinate serve` processes on loopback: killed, paused, cut off, starved of disk, fed with garbage.
+//! Real `ordinate serve` processes on loopback: killed, paused, partitioned, starved of disk, fed with garbage.
 //!
 //! `cargo test -p server --test real -- --nocapture` prints what was measured. Tests take turns, because most of them
 //! measure time. `ORDINATE_ROUNDS` sets the rounds of the power-loss test, `ORDINATE_CONNECTIONS` those of the flood,

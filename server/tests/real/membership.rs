@@ -91,8 +91,8 @@ fn hosts_come_and_go_under_load() {
 fn joining_hosts_remember_it_and_are_handed_on() {
     alone(async {
         // Replacing a by d puts d among those who may lead.
-        let places = "[[place]]\nrole = \"paxos.leader\"\non = [\"a\", \"b\"]\n";
-        let mut cluster = Cluster::start(3, "", places).await;
+        let placement = "[[place]]\nrole = \"paxos.leader\"\non = [\"a\", \"b\"]\n";
+        let mut cluster = Cluster::start(3, "", placement).await;
         let d = cluster.plan_host(true);
         cluster.launch(d);
         let waits = |cluster: &Cluster, host: usize| {
@@ -179,8 +179,8 @@ fn a_wiped_host_does_not_vote_and_says_why() {
 #[test]
 fn hosts_that_serve_no_clients_say_who_does() {
     alone(async {
-        let places = "[[place]]\nrole = \"paxos.batcher\"\non = [\"a\", \"b\"]\n";
-        let cluster = Cluster::start(3, "", places).await;
+        let placement = "[[place]]\nrole = \"paxos.batcher\"\non = [\"a\", \"b\"]\n";
+        let cluster = Cluster::start(3, "", placement).await;
         let native = |host: usize| cluster.hosts[host].native.to_string();
         let client = |endpoints: Vec<String>, within| Client::connect(endpoints).with_timeout(within);
         let why = turned_away(&client(vec![native(2)], Duration::from_secs(1))).await;

@@ -1,12 +1,12 @@
-//! Hosts in network namespaces of the test's own, which can be cut off from each other in either direction.
+//! Hosts in network namespaces of the test's own, which can be partitioned from each other in either direction.
 
 use crate::support::cluster::Cluster;
 use std::net::SocketAddr;
 use std::process::Command;
 
-/// How a host is cut off from the others.
+/// How a host is partitioned from the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cut {
+pub enum Partition {
     /// It is not heard.
     Mute,
     /// It does not hear.
@@ -82,12 +82,12 @@ impl Network {
     }
 
     /// What `from` sends to `to` is lost without a word from now on: it goes to a station that is not there.
-    fn cut(&self, from: usize, to: usize) {
+    fn sever(&self, from: usize, to: usize) {
         let (space, to) = (self.space(from), self.address(to + 1));
         let dev = format!("{}i{from}", self.id);
         let done =
             ip(&format!("-n {space} neigh replace {to} lladdr 02:00:00:00:00:99 dev {dev} nud permanent"));
-        assert!(done, "cut {from} -> {to}");
+        assert!(done, "sever {from} -> {to}");
     }
 
     /// Every host loses so many of a hundred packets that other hosts send it, from now on; 0: none. False if nothing here can do that.
@@ -114,21 +114,21 @@ impl Network {
         assert!(ip(&format!("-n {space} neigh del {to} dev {}i{from}", self.id)), "heal {from} -> {to}");
     }
 
-    /// Cuts a host off from the other hosts; its clients reach it all the same.
-    pub fn strike(&self, host: usize, how: Cut) {
-        self.each(host, how, Self::cut);
+    /// Partitions a host from the other hosts; its clients reach it all the same.
+    pub fn strike(&self, host: usize, how: Partition) {
+        self.each(host, how, Self::sever);
     }
 
-    pub fn mend(&self, host: usize, how: Cut) {
+    pub fn mend(&self, host: usize, how: Partition) {
         self.each(host, how, Self::heal);
     }
 
-    fn each(&self, host: usize, how: Cut, act: impl Fn(&Self, usize, usize)) {
+    fn each(&self, host: usize, how: Partition, act: impl Fn(&Self, usize, usize)) {
         for other in (0..self.hosts).filter(|&other| other != host) {
-            if how != Cut::Deaf {
+            if how != Partition::Deaf {
                 act(self, host, other);
             }
-            if how != Cut::Mute {
+            if how != Partition::Mute {
                 act(self, other, host);
             }
         }

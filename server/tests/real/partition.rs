@@ -3,7 +3,7 @@
 use crate::ensemble;
 use crate::failover::clients;
 use crate::load::Load;
-use crate::network::{Cut, Network};
+use crate::network::{Network, Partition};
 use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use std::net::SocketAddr;
@@ -22,23 +22,23 @@ fn one_way_partitions_and_hangs_of_the_leader_are_survived() {
         load.until_acknowledged(100, PATIENCE).await;
         let mut gaps = Vec::new();
         let strikes = [
-            ("the leader is not heard", Some(Cut::Mute)),
-            ("the leader does not hear", Some(Cut::Deaf)),
-            ("the leader is cut off", Some(Cut::Off)),
+            ("the leader is not heard", Some(Partition::Mute)),
+            ("the leader does not hear", Some(Partition::Deaf)),
+            ("the leader is partitioned", Some(Partition::Off)),
             ("the leader hangs", None),
         ];
-        for (what, cut) in strikes {
+        for (what, partition) in strikes {
             let leader = cluster.leader().await;
             let struck_at = load.now();
-            match cut {
-                Some(cut) => network.strike(leader, cut),
+            match partition {
+                Some(partition) => network.strike(leader, partition),
                 None => cluster.signal(leader, "-STOP"),
             }
             load.until_everybody_is_served(struck_at, PATIENCE).await;
             load.until_acknowledged(60, PATIENCE).await;
             gaps.push((what, load.longest_gap_after(struck_at)));
-            match cut {
-                Some(cut) => network.mend(leader, cut),
+            match partition {
+                Some(partition) => network.mend(leader, partition),
                 None => cluster.signal(leader, "-CONT"),
             }
             cluster.until_ready().await;
@@ -99,7 +99,7 @@ fn lossy_links_delay_writes_and_lose_none() {
 // A host that is heard and does not hear keeps its sequencer, its leading proxies and its shards' servers from being followed, or goes
 // on serving by itself: writes are lost, sessions end though they are used, or everybody waits.
 #[test]
-fn a_host_of_the_coordination_service_is_cut_off_in_one_direction() {
+fn a_host_of_the_coordination_service_is_partitioned_in_one_direction() {
     alone(async {
         let Some(network) = Network::or_skipped(3) else { return };
         let mut cluster = Cluster::planned(3, &ensemble::settings(4), "");
@@ -113,23 +113,23 @@ fn a_host_of_the_coordination_service_is_cut_off_in_one_direction() {
         let (shared, writers) = ensemble::write_everywhere(&addresses);
         ensemble::until_acknowledged(&shared, 300).await;
         let mut gaps = Vec::new();
-        for cut in [Cut::Mute, Cut::Deaf, Cut::Off] {
+        for partition in [Partition::Mute, Partition::Deaf, Partition::Off] {
             let mut of_this = Vec::new();
             for host in 0..3 {
                 let struck = Instant::now();
-                network.strike(host, cut);
+                network.strike(host, partition);
                 ensemble::until_acknowledged(&shared, 300).await;
                 of_this.push(shared.gap_since(struck));
-                network.mend(host, cut);
+                network.mend(host, partition);
                 shared.go_home();
                 cluster.until_ready().await;
                 ensemble::until_acknowledged(&shared, 300).await;
             }
             of_this.sort_unstable();
-            gaps.push((cut, of_this));
+            gaps.push((partition, of_this));
         }
         ensemble::stop(&shared, writers);
-        println!("coordination: {} writes acknowledged, gaps after cuts {gaps:?}", shared.count());
+        println!("coordination: {} writes acknowledged, gaps after partitions {gaps:?}", shared.count());
         ensemble::check(&addresses, &shared);
         // What is claimed is half of it, on a machine that is not busy with other things.
         let held = gaps.iter().all(|(_, gaps)| gaps[1] <= 2 * ensemble::HANG_GAP_MAX);

@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 /// Which hosts play a role; names are single letters.
 type Roles = [(&'static str, &'static str); 5];
 
-fn places(roles: &Roles, columns: usize) -> String {
-    let place = |(role, hosts): &(&str, &str)| {
+fn placement(roles: &Roles, columns: usize) -> String {
+    let section = |(role, hosts): &(&str, &str)| {
         let on: Vec<String> = hosts.chars().map(|host| format!("\"{host}\"")).collect();
         let columns = if *role == "acceptor" { format!("columns = {columns}\n") } else { String::new() };
         format!("[[place]]\nrole = \"paxos.{role}\"\non = [{}]\n{columns}", on.join(", "))
     };
-    roles.iter().map(place).collect()
+    roles.iter().map(section).collect()
 }
 
 /// Kills one host of each role in turn, under load, and prints how long nothing was acknowledged.
 async fn kill_each_role(what: &str, hosts: usize, roles: &Roles, columns: usize) {
-    let mut cluster = Cluster::start(hosts, "", &places(roles, columns)).await;
+    let mut cluster = Cluster::start(hosts, "", &placement(roles, columns)).await;
     let index = |host: char| (host as u8 - b'a') as usize;
     let batchers = roles.iter().find(|(role, _)| *role == "batcher").map_or("", |(_, hosts)| *hosts);
     let endpoints: Vec<String> =

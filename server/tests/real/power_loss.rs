@@ -59,7 +59,7 @@ fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
             verdict.errors
         );
         for host in 0..3 {
-            cluster.set_environment(host, "SHIM_TELL", "1");
+            cluster.set_environment(host, "SHIM_REPORT", "1");
         }
         cluster.kill_all();
         cluster.launch_all();

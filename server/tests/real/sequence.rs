@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const SPACES: [&str; 3] = ["orders", "payments", "parcels"];
 const CALLERS: usize = 6;
 
-/// A place that a caller was given.
+/// A position that a caller was given.
 #[derive(Clone, Debug)]
 struct Given {
     asked: Instant,
@@ -28,7 +28,7 @@ struct Given {
 struct Record {
     stop: AtomicBool,
     given: Mutex<Vec<Given>>,
-    /// Calls of which it is not known whether they were given a place.
+    /// Calls of which it is not known whether they were given a position.
     lost: AtomicU64,
 }
 
@@ -38,7 +38,7 @@ impl Record {
     }
 }
 
-/// Asks for places until stopped, now in one space, now in several.
+/// Asks for positions until stopped, now in one space, now in several.
 async fn call_on(caller: usize, endpoints: Vec<String>, record: Arc<Record>) {
     let sequence = Sequence::connect(endpoints).with_timeout(Duration::from_secs(20));
     let mut turn = caller;
@@ -48,9 +48,9 @@ async fn call_on(caller: usize, endpoints: Vec<String>, record: Arc<Record>) {
         let names: Vec<&str> = wanted.iter().map(|&space| SPACES[space]).collect();
         let asked = Instant::now();
         match sequence.next(&names, format!("caller {caller}").as_bytes()).await {
-            Ok(place) => {
-                let numbers = wanted.iter().copied().zip(place.numbers).collect();
-                let given = Given { asked, answered: Instant::now(), gsn: place.gsn, numbers };
+            Ok(position) => {
+                let numbers = wanted.iter().copied().zip(position.numbers).collect();
+                let given = Given { asked, answered: Instant::now(), gsn: position.gsn, numbers };
                 record.given.lock().unwrap_or_else(PoisonError::into_inner).push(given);
             }
             Err(CallError::MaybeExecuted | CallError::TimedOut(_)) => {
@@ -65,7 +65,7 @@ async fn until_given(record: &Record, more: usize) {
     let wanted = record.count() + more;
     let deadline = Instant::now() + PATIENCE;
     while record.count() < wanted {
-        assert!(Instant::now() < deadline, "{} of {wanted} places given in a minute", record.count());
+        assert!(Instant::now() < deadline, "{} of {wanted} positions given in a minute", record.count());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -80,20 +80,24 @@ fn numbers_of(given: &[Given], space: usize) -> Vec<u64> {
     numbers
 }
 
-/// Every pair of places agrees in all spaces they share, and with their global sequence numbers; global sequence numbers respect real time.
+/// Every pair of positions agrees in all spaces they share, and with their global sequence numbers; global sequence numbers respect real
+/// time.
 fn check_order(given: &mut [Given]) {
     given.sort_by_key(|given| given.gsn);
     for (space, name) in SPACES.iter().enumerate() {
         let numbers: Vec<u64> = given.iter().filter_map(|given| given.numbers.get(&space).copied()).collect();
-        assert!(numbers.is_sorted(), "numbers of {name} and stamps disagree");
+        assert!(numbers.is_sorted(), "numbers of {name} and global sequence numbers disagree");
     }
     let mut latest_asked = None::<&Given>;
-    for place in given.iter() {
+    for position in given.iter() {
         if let Some(before) = latest_asked {
-            assert!(place.answered >= before.asked, "{place:?} was answered before {before:?} was asked");
+            assert!(
+                position.answered >= before.asked,
+                "{position:?} was answered before {before:?} was asked"
+            );
         }
-        if latest_asked.is_none_or(|before| place.asked > before.asked) {
-            latest_asked = Some(place);
+        if latest_asked.is_none_or(|before| position.asked > before.asked) {
+            latest_asked = Some(position);
         }
     }
 }
@@ -113,17 +117,17 @@ async fn numbers_follow_one_another(cluster: &Cluster, highest: &[u64]) {
         let body = "{\"spaces\": [\"parcels\", \"orders\"], \"label\": \"quiet\"}";
         let answer = post(cluster, host, body).expect("it answers");
         assert_eq!(answer.code, 200, "{}", String::from_utf8_lossy(&answer.body));
-        let place: Value = answer.json();
-        let numbers = &place["places"][0]["numbers"];
+        let position: Value = answer.json();
+        let numbers = &position["positions"][0]["numbers"];
         let orders = numbers["orders"].as_u64().expect("a number");
         let parcels = numbers["parcels"].as_u64().expect("a number");
         if turn == 0 {
-            assert!(orders > highest[0] && parcels > highest[2], "{place} after {highest:?}");
+            assert!(orders > highest[0] && parcels > highest[2], "{position} after {highest:?}");
         }
         let done = cluster.ordinate(&["sequence", "next", "--spaces", "parcels,orders", "-o", "json"]).await;
         let next: Value = serde_json::from_slice(&done.stdout).expect("a line is JSON");
-        assert_eq!(next["numbers"]["orders"].as_u64(), Some(orders + 1), "{next} after {place}");
-        assert_eq!(next["numbers"]["parcels"].as_u64(), Some(parcels + 1), "{next} after {place}");
+        assert_eq!(next["numbers"]["orders"].as_u64(), Some(orders + 1), "{next} after {position}");
+        assert_eq!(next["numbers"]["parcels"].as_u64(), Some(parcels + 1), "{next} after {position}");
     }
 }
 
@@ -165,10 +169,10 @@ fn numbers_are_unique_and_contiguous_while_hosts_die() {
         let mut given = record.given.lock().unwrap_or_else(PoisonError::into_inner).clone();
         check_order(&mut given);
         let lost = record.lost.load(Ordering::Relaxed);
-        println!("sequence: {} places given, {lost} calls without an answer", given.len());
+        println!("sequence: {} positions given, {lost} calls without an answer", given.len());
         let highest: Vec<u64> =
             (0..SPACES.len()).map(|space| numbers_of(&given, space).last().copied().unwrap_or(0)).collect();
-        // What the shards have executed: places that were given, heard of or not, and no-ops up to the highest number. The status
+        // What the shards have executed: positions that were given, heard of or not, and no-ops up to the highest number. The status
         // of every host shows how many of the former.
         for (space, name) in SPACES.iter().enumerate() {
             let numbers = numbers_of(&given, space).len() as u64;
@@ -179,7 +183,7 @@ fn numbers_are_unique_and_contiguous_while_hosts_die() {
             let executed = executed(&cluster);
             assert!(
                 executed <= numbers + lost,
-                "{name}: {numbers} places were answered, {lost} calls were not, {executed} were given"
+                "{name}: {numbers} positions were answered, {lost} calls were not, {executed} were given"
             );
         }
         numbers_follow_one_another(&cluster, &highest).await;
@@ -217,7 +221,10 @@ fn wrong_calls_of_the_sequence_are_refused() {
             assert!(answer.code == 400 && said.contains(why), "{body}: {} {said}", answer.code);
         }
         let answer = post(&cluster, 1, "{\"spaces\": [\"orders\", \"orders\"]}");
-        let place: Value = answer.expect("it answers").json();
-        assert_eq!(place["places"][0]["numbers"]["orders"], 1, "a space named twice is one space: {place}");
+        let position: Value = answer.expect("it answers").json();
+        assert_eq!(
+            position["positions"][0]["numbers"]["orders"], 1,
+            "a space named twice is one space: {position}"
+        );
     });
 }

@@ -257,7 +257,7 @@ int openat(int folder, const char *path, int flags, ...) {
 int ftruncate64(int fd, off_t bytes) {
     pthread_mutex_lock(&lock);
     struct file *file = of(fd);
-    // What is cut off was never worth syncing; what stays goes first, so that it is not cut off later.
+    // What is truncated was never worth syncing; what stays goes first, so that it is not truncated later.
     if (file) settle(fd, file);
     pthread_mutex_unlock(&lock);
     return real_ftruncate(fd, bytes);
@@ -304,7 +304,7 @@ int close(int fd) {
 }
 
 __attribute__((destructor)) static void end(void) {
-    if (getenv("SHIM_TELL")) {
+    if (getenv("SHIM_REPORT")) {
         fprintf(stderr, "shim: %lu writes held, %lu leaked, %lu of them torn\n", held_count, leaked_count, torn_count);
     }
 }

@@ -19,7 +19,7 @@ pub async fn cluster(limits: &str) -> (Cluster, Vec<SocketAddr>) {
     Cluster::serving("ZOOKEEPER", 3, &format!("{COORDINATION}\n{limits}")).await
 }
 
-/// One who does nothing wrong: its session lives through everything, and its writes are answered.
+/// One who does nothing wrong: its session outlasts everything, and its writes are answered.
 struct Bystander {
     raw: Raw,
     written: i32,
@@ -37,7 +37,7 @@ impl Bystander {
     fn goes_on(&mut self, path: &str) {
         let began = Instant::now();
         let body = set_version_body(path, b"x", self.written);
-        let reply = self.raw.call(op::SET_DATA, &body).expect("its connection lives");
+        let reply = self.raw.call(op::SET_DATA, &body).expect("its connection is open");
         assert_eq!(reply.error, 0, "its node is there, in the version that it wrote");
         self.written += 1;
         self.longest = self.longest.max(began.elapsed());
@@ -141,7 +141,7 @@ fn malformed_packets_concern_only_their_senders() {
 
 // Subscribers that never read fill the memory with what they do not take.
 #[test]
-fn subscribers_that_never_read_are_cut_off() {
+fn subscribers_that_never_read_are_disconnected() {
     alone(async {
         let limits = "[limits]\nclient_backlog_bytes_max = \"512KiB\"\nbacklog_bytes_max = \"64MiB\"";
         let (mut cluster, addresses) = cluster(limits).await;
@@ -162,7 +162,7 @@ fn subscribers_that_never_read_are_cut_off() {
             (0..30).for_each(|_| {
                 raw.push(op::GET_DATA, &read);
             });
-            // One that is cut off already cannot send.
+            // One that is disconnected already cannot send.
             let _ = raw.flush();
             silent.push(raw);
             bystander.goes_on("/bystander");

@@ -40,7 +40,7 @@ impl Bystander {
 
     fn goes_on(&mut self) {
         let body = set_version_body(self.path, b"x", self.written);
-        let reply = self.raw.call(op::SET_DATA, &body).expect("its connection lives");
+        let reply = self.raw.call(op::SET_DATA, &body).expect("its connection is open");
         assert_eq!(reply.error, 0, "{} is there, in the version that was written", self.path);
         self.written += 1;
     }
@@ -52,7 +52,7 @@ fn moved(connected: io::Result<Raw>, before: &mut Raw, path: &str) -> Raw {
     assert!(raw.timeout > 0 && raw.pass.session == before.pass.session, "the session is the same");
     assert!(before.is_closed(), "its connection before is closed");
     let there = raw.call(op::EXISTS, &read_body(path, false)).expect("it is served");
-    assert_eq!(there.error, 0, "what the session owns lives as long as it does");
+    assert_eq!(there.error, 0, "what the session owns lasts as long as it does");
     raw
 }
 

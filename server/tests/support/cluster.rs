@@ -47,16 +47,16 @@ pub struct Cluster {
     pub folder: PathBuf,
     name: String,
     settings: String,
-    places: String,
+    placement: String,
     members: usize,
 }
 
 impl Cluster {
     /// `hosts` hosts that are not started yet. `settings` are lines of the cluster file before its sections end,
-    /// `places` are `[[place]]` sections.
-    pub fn planned(hosts: usize, settings: &str, places: &str) -> Self {
+    /// `placement` are `[[place]]` sections.
+    pub fn planned(hosts: usize, settings: &str, placement: &str) -> Self {
         let (number, folder) = new_folder();
-        Self::planned_in(folder, format!("real-{number}"), hosts, settings.to_owned(), places.to_owned())
+        Self::planned_in(folder, format!("real-{number}"), hosts, settings.to_owned(), placement.to_owned())
     }
 
     /// The same with a name of its own, as its data has it, and settings that may name its folder.
@@ -66,8 +66,14 @@ impl Cluster {
         Self::planned_in(folder, name.to_owned(), hosts, settings, String::new())
     }
 
-    fn planned_in(folder: PathBuf, name: String, members: usize, settings: String, places: String) -> Self {
-        let mut cluster = Self { hosts: Vec::new(), folder, name, settings, places, members };
+    fn planned_in(
+        folder: PathBuf,
+        name: String,
+        members: usize,
+        settings: String,
+        placement: String,
+    ) -> Self {
+        let mut cluster = Self { hosts: Vec::new(), folder, name, settings, placement, members };
         for _ in 0..members {
             cluster.plan_host(false);
         }
@@ -76,8 +82,8 @@ impl Cluster {
     }
 
     /// A cluster that is up.
-    pub async fn start(hosts: usize, settings: &str, places: &str) -> Self {
-        let mut cluster = Self::planned(hosts, settings, places);
+    pub async fn start(hosts: usize, settings: &str, placement: &str) -> Self {
+        let mut cluster = Self::planned(hosts, settings, placement);
         cluster.launch_all();
         cluster.until_ready().await;
         cluster
@@ -149,8 +155,8 @@ impl Cluster {
             hosts.map(|host| format!("{} = \"{}\"\n", host.name, host.peer)).collect()
         };
         let text = |hosts: String| {
-            let Self { name, settings, places, .. } = self;
-            format!("cluster = \"{name}\"\n{settings}\n[hosts]\n{hosts}{places}")
+            let Self { name, settings, placement, .. } = self;
+            format!("cluster = \"{name}\"\n{settings}\n[hosts]\n{hosts}{placement}")
         };
         let write = |path: PathBuf, text: String| std::fs::write(path, text).expect("the folder is writable");
         write(self.folder.join("cluster.toml"), text(lines(&mut self.hosts.iter().take(self.members))));
@@ -282,7 +288,7 @@ impl Cluster {
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {process}");
     }
 
-    /// True while the process of a host lives.
+    /// True while the process of a host runs.
     pub fn is_alive(&mut self, host: usize) -> bool {
         self.hosts[host].child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }

@@ -1,7 +1,7 @@
 //! The coordination service: ZooKeeper's protocol and guarantees over znodes that are sharded, on Mason's multi-sequence.
 //!
 //! - [`wire`]: the protocol's words, and those inside of operations.
-//! - [`placement`]: which shard a znode lives in.
+//! - [`placement`]: which shard a znode is in.
 //! - [`tree`]: one shard of znodes ([`mason::Shard`]).
 //! - [`sessions`]: the sessions of a home group ([`mason::Stub`]).
 //! - [`gateway`]: the role in which users' connections end.

@@ -1,12 +1,12 @@
-//! Which shard a znode lives in.
+//! Which shard a znode is in.
 
 use crate::wire::{JuteInput, Restore, Update, WriteHead, WriteOperation, is_sequential, op, parent_of};
 use mason::Space;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Where paths live: by a hash of the path; a node with a sequential name lives with its parent, so that creating it
+/// Where paths are: by a hash of the path; a node with a sequential name is in its parent's shard, so that creating it
 /// concerns one shard, whatever number it gets. With so many
-/// levels spread, a deeper node lives with its ancestor at that level: a create there, and a multi below one such ancestor,
+/// levels spread, a deeper node is in the shard of its ancestor at that level: a create there, and a multi below one such ancestor,
 /// concern one shard.
 ///
 /// Over one shard more, a path stays where it is or goes to the new one: what it gets is all that moves (jump consistent hashing:
@@ -20,15 +20,15 @@ pub struct Placement {
     levels: u16,
 }
 
-/// Of `count` places, at least one, the one for a key.
+/// Of `count` shards, at least one, the one for a key.
 fn jump(mut key: u64, count: u16) -> u16 {
-    let (mut place, mut next) = (0, 0);
+    let (mut shard, mut next) = (0, 0);
     while next < u64::from(count) {
-        place = next;
+        shard = next;
         key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
-        next = ((place + 1) as f64 * ((1u64 << 31) as f64 / ((key >> 33) + 1) as f64)) as u64;
+        next = ((shard + 1) as f64 * ((1u64 << 31) as f64 / ((key >> 33) + 1) as f64)) as u64;
     }
-    place as u16
+    shard as u16
 }
 
 /// The path, or its closest ancestor, whose name is not a sequential one.
@@ -69,7 +69,7 @@ impl Placement {
         self.shards
     }
 
-    /// Where a path lives; any text has a place.
+    /// Where a path is; any text has a shard.
     pub fn space_of(&self, path: &str) -> Space {
         if self.shards == 1 {
             return Space(0);
@@ -81,7 +81,7 @@ impl Placement {
         Space(jump(xxh3_64(path.as_bytes()), self.shards))
     }
 
-    /// The ancestor with which a node lives that is below the levels that are spread.
+    /// The ancestor in whose shard a node is that is below the levels that are spread.
     fn placed_ancestor<'a>(&self, path: &'a str) -> Option<&'a str> {
         if self.levels == 0 {
             return None;
@@ -118,7 +118,7 @@ impl Placement {
             }
         }
         if spaces.is_empty() {
-            // An empty multi, too, has a place in the order, so that its answer comes after what was sent before.
+            // An empty multi, too, has a position in the order, so that its answer comes after what was sent before.
             spaces.push(Space(0));
         }
         spaces.sort_unstable();
@@ -188,8 +188,8 @@ mod tests {
         let mut counts = [0u32; 4];
         (0..4000).for_each(|n| counts[usize::from(placement.space_of(&format!("/a/b{n}x")).0)] += 1);
         assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
-        let places: Vec<u16> = ["/", "/a", "/zookeeper"].map(|path| placement.space_of(path).0).into();
-        assert_eq!(places, PLACES_OF_FOUR);
+        let shards: Vec<u16> = ["/", "/a", "/zookeeper"].map(|path| placement.space_of(path).0).into();
+        assert_eq!(shards, SHARDS_OF_FOUR);
     }
 
     // A child elsewhere than its parent makes an operation of two shards of a create that was to concern one.
@@ -225,5 +225,5 @@ mod tests {
         }
     }
 
-    const PLACES_OF_FOUR: [u16; 3] = [1, 0, 0];
+    const SHARDS_OF_FOUR: [u16; 3] = [1, 0, 0];
 }

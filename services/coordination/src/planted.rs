@@ -7,7 +7,7 @@ kernel::planted_bugs! {
     answer_overtakes_event = "K04",
     /// Versions are compared where a write is accepted, and no more where it is executed.
     version_not_checked_at_execution = "K05",
-    /// A node that lives in another shard than its parent is made without the parent's half.
+    /// A node that is in another shard than its parent is made without the parent's half.
     parent_half_of_create_missing = "K06",
     /// Sequential names are counted by the children that are there, and not by the parent's own counter.
     sequential_names_by_child_count = "K07",
@@ -29,8 +29,8 @@ kernel::planted_bugs! {
     session_timeout_halved = "K23",
     /// A new leader expires sessions by a clock that stood still while nobody listened to them.
     new_leader_uses_stale_session_clock = "K24",
-    /// A client that closes its session is cut off when a sign of life finds it gone.
-    closing_client_cut_off = "K26",
+    /// A client that closes its session is disconnected when a sign of life finds it gone.
+    closing_client_disconnected = "K26",
     /// A session's clean-up goes to the shards where it made its nodes, although they were handed over since.
     clean_up_misses_moved_nodes = "K27",
     /// A session that is closing is not cleaned up.

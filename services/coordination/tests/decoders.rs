@@ -216,7 +216,7 @@ fn stubs_and_shards_survive_any_body() {
         shard.execute(&body, &order, &others[..usize::from(gsn % 3 > 0)], &mut done);
         let (query, mut answer) = (queries(&mut rng), Vec::new());
         shard.read(NodeId::from_u64(gsn % 3), &mutated(&mut rng, query), &mut answer);
-        assert!(answer.len() >= 12, "an answer without stamp and code");
+        assert!(answer.len() >= 12, "an answer without zxid and code");
         if gsn % 100 == 0 {
             let mut copy = Znodes::new(Space(1), Placement::new(4), 1);
             copy.reset();

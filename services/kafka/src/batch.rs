@@ -80,7 +80,7 @@ impl Batch {
         input.i64().map_err(corrupt)?;
         let length = input.i32().map_err(corrupt)?;
         if usize::try_from(length) != Ok(input.remaining()) {
-            // Fewer bytes were cut off; more hold a second batch, which Produce does not allow.
+            // Fewer bytes are truncated; more hold a second batch, which Produce does not allow.
             return Err(Code::CORRUPT_MESSAGE);
         }
         input.i32().map_err(corrupt)?;
@@ -148,20 +148,20 @@ impl Chunks {
             return Err(Code::MESSAGE_TOO_LARGE);
         }
         if cost(self.rows.len() + self.entry.len() + 4, self.count + 1) > APPEND_BYTES_MAX {
-            self.cut();
+            self.split();
         }
         self.rows.push(&self.entry);
         self.count += 1;
         Ok(())
     }
 
-    fn cut(&mut self) {
+    fn split(&mut self) {
         let rows = std::mem::take(&mut self.rows).into_bytes();
         self.full.push(Chunk { rows, count: std::mem::take(&mut self.count) });
     }
 
     fn done(mut self) -> Vec<Chunk> {
-        self.cut();
+        self.split();
         self.full
     }
 }

@@ -1,7 +1,7 @@
 //! How a record is an entry of a log, and an entry a record.
 //!
-//! A record that a Kafka client produced is stored as `FF 4B`, flags (`u8`; bit 0: the value is null), timestamp (varlong), key (length as a
-//! varint, -1 for null, and bytes), how many headers (varint), each of them (key and value as the key above), and then the value
+//! A record that a Kafka client produced is stored as `FF 4B`, flags (`u8`; bit 0: the value is null), timestamp (varlong), key (length as
+//! a varint, -1 for null, and bytes), how many headers (varint), each of them (key and value as the key above), and then the value
 //! up to the entry's end. Any other entry, as `ordinate log append` makes them, is a record without key, headers and timestamp whose
 //! value is the whole entry. So a client that appends to a log natively may write keyed records, too; no text in UTF-8 begins with FF.
 
@@ -14,7 +14,7 @@ const VALUE_IS_NULL: u8 = 1;
 /// The timestamp of what has none.
 pub const NO_TIMESTAMP: i64 = -1;
 
-/// A record, apart from its place in a log.
+/// A record, apart from its position in a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
     /// Milliseconds since 1970, as its producer says; [`NO_TIMESTAMP`] if nobody said.

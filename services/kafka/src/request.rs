@@ -36,7 +36,7 @@ pub mod key {
     pub const FIND_COORDINATOR: i16 = 10;
     /// Joins a group.
     pub const JOIN_GROUP: i16 = 11;
-    /// Says that a member lives.
+    /// Reports that a member is alive.
     pub const HEARTBEAT: i16 = 12;
     /// Leaves a group.
     pub const LEAVE_GROUP: i16 = 13;
@@ -213,7 +213,7 @@ pub enum Request {
     JoinGroup(Join),
     /// Gives assignments, if it leads, and gets its own.
     SyncGroup(Membership, Vec<(String, Bytes)>),
-    /// Says that it lives.
+    /// Reports that it is alive.
     Heartbeat(Membership),
     /// These members of a group go.
     LeaveGroup(Arc<str>, Vec<String>),

@@ -206,7 +206,7 @@ impl PutKafka for Vec<u8> {
         match value {
             None => self.put_i16(-1),
             Some(text) => {
-                // Names and host names are far shorter; what is not is cut.
+                // Names and host names are far shorter; what is not is truncated.
                 let length = text.len().min(i16::MAX as usize);
                 self.put_i16(length as i16);
                 self.extend_from_slice(&text.as_bytes()[..length]);

@@ -66,13 +66,13 @@ proptest! {
         prop_assert_eq!(read(&batch), Ok(records));
     }
 
-    // A batch cut short or changed on the way must not be taken for another one.
+    // A batch truncated or changed on the way must not be taken for another one.
     #[test]
     fn damaged_batches_are_refused(records in records(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
         let mut batch = Vec::new();
         write_batch(0, &rows(&records), &mut batch);
-        let cut = at.index(batch.len());
-        prop_assert!(read(&batch[..cut]).is_err());
+        let length = at.index(batch.len());
+        prop_assert!(read(&batch[..length]).is_err());
         // What comes before the checksum: the base offset and the leader's epoch may be anything.
         let covered = 21 + at.index(batch.len() - 21);
         batch[covered] ^= 1 << bit;
@@ -217,8 +217,8 @@ fn requests_are_kafkas() {
     let Request::Metadata(metadata_of) = request else { panic!("another request: {request:?}") };
     assert_eq!(metadata_of.topics, Some(vec!["x-y".into()]));
     assert!(metadata_of.may_create);
-    for cut in 0..metadata.len() {
-        assert!(Request::read(Bytes::copy_from_slice(&metadata[..cut])).is_err(), "cut at {cut}");
+    for length in 0..metadata.len() {
+        assert!(Request::read(Bytes::copy_from_slice(&metadata[..length])).is_err(), "truncated at {length}");
     }
     let (_, newer) =
         Request::read(from_hex("0012 0005 00000007 0002 6162 00 ff").into()).expect("it is sound");

@@ -354,7 +354,7 @@ fn a_fetch_waits_for_what_it_wants() {
 
 // A consumer that begins at a time must not miss what was written then, wherever the timestamps came from.
 #[test]
-fn offsets_are_found_by_place_and_by_time() {
+fn offsets_are_found_by_position_and_by_time() {
     let mut twin = Twin::with_log();
     for values in [["a", "b"], ["c", "d"]] {
         twin.send(key::PRODUCE, 7, 1, &produce(-1, "t", 0, &batch(&values))).expect("it is sound");

@@ -390,10 +390,10 @@ mod tests {
         let mut store = Store::new(1);
         let mut bytes = Vec::new();
         Command::Put { key: b"k", value: b"v" }.encode(&mut bytes);
-        for cut in 0..bytes.len() {
+        for length in 0..bytes.len() {
             let mut response = Vec::new();
-            store.apply(&bytes[..cut], &mut response);
-            assert!(matches!(Answer::decode(&response), Ok(Answer::Invalid(_))), "cut at {cut}");
+            store.apply(&bytes[..length], &mut response);
+            assert!(matches!(Answer::decode(&response), Ok(Answer::Invalid(_))), "truncated at {length}");
         }
         assert!(store.is_empty());
         let by_text = store.apply_command(&Command::Increment { key: b"", by: 1 });

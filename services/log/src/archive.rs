@@ -31,7 +31,7 @@ kernel::record! {
         log: String,
         /// When the log was made, in milliseconds since 1970; 0 if that was before logs remembered it.
         created_ms: u64,
-        /// The space where it lives.
+        /// The space where it is.
         space: u16,
         /// Its number there: no other log of the space has had it.
         number: u64,
@@ -51,7 +51,7 @@ kernel::record! {
 /// Why an object is no segment.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ArchivedError {
-    /// It is cut off, or not what was written.
+    /// It is truncated, or not what was written.
     #[error("is damaged: {0}")]
     Damaged(&'static str),
     /// Written by a later version.
@@ -64,7 +64,7 @@ pub enum ArchivedError {
 pub struct LogIncarnation {
     /// When it was made, in milliseconds since 1970.
     pub created_ms: u64,
-    /// The space where it lives.
+    /// The space where it is.
     pub space: u16,
     /// Its number there.
     pub number: u64,
@@ -146,8 +146,8 @@ impl ArchivedSegment {
     /// The segment of an object, and its entries (see [`Rows`]), if all of it is what was written.
     pub fn read(object: &Bytes) -> Result<(Self, Bytes), ArchivedError> {
         let damaged = ArchivedError::Damaged;
-        let cut_off = || damaged("it is cut off");
-        let fixed = object.first_chunk::<FIXED_BYTES>().ok_or_else(cut_off)?;
+        let truncated = || damaged("it is truncated");
+        let fixed = object.first_chunk::<FIXED_BYTES>().ok_or_else(truncated)?;
         let u32_at = |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
         if &fixed[..8] != MAGIC {
             return Err(damaged("it does not begin as a segment does"));
@@ -156,8 +156,8 @@ impl ArchivedSegment {
             return Err(ArchivedError::NewerFormat(u32_at(8)));
         }
         let body_end = FIXED_BYTES + (u32_at(12) as usize).min(BODY_BYTES_MAX);
-        let (head, rest) = object.split_at_checked(body_end).ok_or_else(cut_off)?;
-        let (digest, rows) = rest.split_first_chunk::<8>().ok_or_else(cut_off)?;
+        let (head, rest) = object.split_at_checked(body_end).ok_or_else(truncated)?;
+        let (digest, rows) = rest.split_first_chunk::<8>().ok_or_else(truncated)?;
         if u64::from_le_bytes(*digest) != parts::digest(head) {
             return Err(damaged("its head's digest does not match"));
         }
@@ -204,12 +204,12 @@ mod tests {
 
     // An archive that hands out what was not written is worse than none.
     #[test]
-    fn what_was_archived_reads_back_and_damage_is_told() {
+    fn what_was_archived_reads_back_and_damage_is_reported() {
         let (segment, whole) = object();
         let (read, rows) = ArchivedSegment::read(&whole).expect("it is sound");
         assert_eq!((&read, Rows::count(&rows)), (&segment, Some(3)));
-        for cut in 0..whole.len() {
-            assert!(ArchivedSegment::read(&whole.slice(..cut)).is_err(), "cut at {cut}");
+        for length in 0..whole.len() {
+            assert!(ArchivedSegment::read(&whole.slice(..length)).is_err(), "truncated at {length}");
         }
         for at in 0..whole.len() {
             let mut damaged = whole.to_vec();

@@ -1,11 +1,11 @@
 //! The log over CORFU', a baseline to compare with: one log, whose gateways are the clients that do the work (see [`corfu`]).
 //!
 //! **Promised.** A position holds one entry for good, until it is trimmed; what was answered is on every server of its chain. **Not
-//! promised**, and so refused or told: the log's positions have holes where an append failed, which readers skip; entries of one
-//! append follow one another, or else its caller is told that it is not known what became of it; appends of one connection keep no
+//! promised**, and so refused or reported: the log's positions have holes where an append failed, which readers skip; entries of one
+//! append follow one another, or else its caller is answered that it is not known what became of it; appends of one connection keep no
 //! order; there is one log, made with the cluster and never sealed.
 
-use crate::gateway::{Asker, tell};
+use crate::gateway::{Asker, reply};
 use crate::native::{Call, Native};
 use crate::wire::{Answer, Append, Entries, List, LogStat, Read, Request, Why};
 use crate::{READ_BYTES_MAX, Rows};
@@ -171,13 +171,13 @@ impl Gateway {
 
     fn take(&mut self, asker: Asker, request: Request, cx: &mut Cx<'_, Self>) {
         if let Some(why) = request.fault() {
-            return tell(asker, Answer::refused(why), cx);
+            return reply(asker, Answer::refused(why), cx);
         }
         if self.outstanding() >= CALLS_MAX {
-            return tell(asker, Answer::refused(Why::Busy), cx);
+            return reply(asker, Answer::refused(Why::Busy), cx);
         }
         if cx.is_disk_full() && !request.written().is_empty() {
-            return tell(asker, Answer::refused(Why::DiskFull), cx);
+            return reply(asker, Answer::refused(Why::DiskFull), cx);
         }
         let unsupported = |name: &str| Answer::about(Why::Unsupported, name, 0);
         let there = |name: &str| (name != NAME).then(|| Answer::about(Why::NoSuchLog, name, 0));
@@ -201,7 +201,7 @@ impl Gateway {
             Request::Commit(commit) => Some(unsupported(&commit.group)),
         };
         if let Some(refused) = refused {
-            return tell(asker, refused, cx);
+            return reply(asker, refused, cx);
         }
         match request {
             Request::Append(Append { parts }) => {
@@ -227,13 +227,13 @@ impl Gateway {
 
     fn end(&mut self, read: u64, answer: Answer, cx: &mut Cx<'_, Self>) {
         if let Some(reading) = self.reads.remove(&read) {
-            tell(reading.asker, answer, cx);
+            reply(reading.asker, answer, cx);
         }
     }
 
     fn on_done(&mut self, id: u64, response: Done, cx: &mut Cx<'_, Self>) {
         match self.asked.remove(&id) {
-            Some(Asked::Direct(asker)) => tell(asker, answer_of(&response), cx),
+            Some(Asked::Direct(asker)) => reply(asker, answer_of(&response), cx),
             Some(Asked::Stat(reads)) => {
                 self.stats -= 1;
                 for read in reads {
@@ -400,7 +400,7 @@ impl Role for Gateway {
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         match Request::decoded(&request) {
             Ok(request) => self.take(Asker::Call(id), request, cx),
-            Err(_) => tell(Asker::Call(id), Answer::refused(Why::Malformed), cx),
+            Err(_) => reply(Asker::Call(id), Answer::refused(Why::Malformed), cx),
         }
     }
 

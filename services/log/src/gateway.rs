@@ -171,14 +171,14 @@ impl Role for Gateway {
                     if let Some(waiting) = self.upstream.answered(answer.tagged(message.group), cx.now()) {
                         self.outstanding_bytes -= waiting.bytes;
                         let answer = Answer::decoded(&answer.body);
-                        tell(waiting.asker, answer.unwrap_or(Answer::refused(Why::Malformed)), cx);
+                        reply(waiting.asker, answer.unwrap_or(Answer::refused(Why::Malformed)), cx);
                     }
                 }
             }
             GatewayIn::Skipped(_) => {
                 cx.mark("log.lost_track_of_calls");
                 for waiting in self.begin_incarnation(cx) {
-                    tell(waiting.asker, Answer::refused(Why::Unknown), cx);
+                    reply(waiting.asker, Answer::refused(Why::Unknown), cx);
                 }
             }
             GatewayIn::Input(message) => match Native::decoded(&message.bytes) {
@@ -228,7 +228,7 @@ impl Role for Gateway {
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         match Request::decoded(&request) {
             Ok(request) => self.take(Asker::Call(id), request, cx),
-            Err(_) => tell(Asker::Call(id), Answer::refused(Why::Malformed), cx),
+            Err(_) => reply(Asker::Call(id), Answer::refused(Why::Malformed), cx),
         }
     }
 
@@ -248,17 +248,17 @@ impl Role for Gateway {
 impl Gateway {
     fn take(&mut self, asker: Asker, mut request: Request, cx: &mut Cx<'_, Self>) {
         if let Some(why) = request.fault() {
-            return tell(asker, Answer::refused(why), cx);
+            return reply(asker, Answer::refused(why), cx);
         }
         if request.written().is_empty() {
             return self.read(asker, request, cx);
         }
         if cx.is_disk_full() {
             cx.mark("log.refused_for_want_of_disk_space");
-            return tell(asker, Answer::refused(Why::DiskFull), cx);
+            return reply(asker, Answer::refused(Why::DiskFull), cx);
         }
         if let Some(refused) = self.refused_for_the_archive(&request) {
-            return tell(asker, refused, cx);
+            return reply(asker, refused, cx);
         }
         if let Request::Create(create) = &mut request {
             create.capacity = self.capacity;
@@ -267,7 +267,7 @@ impl Gateway {
         let bytes = body.len();
         let full = self.outstanding_bytes + bytes > OUTSTANDING_BYTES_MAX;
         if full || self.outstanding() >= OUTSTANDING_MAX || self.upstream.groups() == 0 {
-            return tell(asker, Answer::refused(Why::Busy), cx);
+            return reply(asker, Answer::refused(Why::Busy), cx);
         }
         let groups = self.upstream.groups() as u64;
         let group = match asker {
@@ -301,7 +301,7 @@ impl Gateway {
 
     fn read(&mut self, asker: Asker, mut request: Request, cx: &mut Cx<'_, Self>) {
         if self.reads.len() >= READS_MAX {
-            return tell(asker, Answer::refused(Why::Busy), cx);
+            return reply(asker, Answer::refused(Why::Busy), cx);
         }
         let mut until = cx.now();
         match &mut request {
@@ -406,7 +406,7 @@ impl Gateway {
                 }
                 (answered, _) => answered,
             };
-            tell(reading.asker, answered, cx);
+            reply(reading.asker, answered, cx);
             self.reads.remove(&answer.tag);
         }
     }
@@ -451,7 +451,7 @@ fn first_of(mut logs: Vec<LogStat>, list: &List) -> Vec<LogStat> {
 }
 
 /// Answers a call.
-pub(crate) fn tell<R: Role>(asker: Asker, answer: Answer, cx: &mut Cx<'_, R>)
+pub(crate) fn reply<R: Role>(asker: Asker, answer: Answer, cx: &mut Cx<'_, R>)
 where
     R::Family: Family<Response = Response>,
     <R::Family as Family>::Message: From<Output>,
@@ -460,7 +460,7 @@ where
         match refused.why {
             Why::Moved => cx.mark("log.refused_a_late_writer"),
             Why::Sealed => cx.mark("log.refused_to_break_a_seal"),
-            Why::Trimmed => cx.mark("log.told_a_reader_where_to_resume"),
+            Why::Trimmed => cx.mark("log.reported_a_reader_where_to_resume"),
             Why::Unarchived => cx.mark("log.refused_what_the_archive_has_no_room_for"),
             _ => {}
         }

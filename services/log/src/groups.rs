@@ -99,7 +99,7 @@ mod tests {
         Commit { group: group.to_owned(), generation, progress: vec![progress] }
     }
 
-    // A reader that lost its place to another and still moves the group's position makes that one read again, or never.
+    // A reader that lost its turn to another and still moves the group's position makes that one read again, or never.
     #[test]
     fn only_the_latest_generation_commits() {
         let mut groups = Groups::default();
@@ -126,14 +126,14 @@ mod tests {
         let mut groups = Groups::default();
         for number in 0..GROUPS_MAX + 5 {
             groups.begin(&number.to_string());
-            groups.begin("kept");
+            groups.begin("group");
         }
         assert_eq!((groups.known.len(), groups.recent.len()), (GROUPS_MAX, GROUPS_MAX));
         assert_eq!(groups.state("0").generation, 0);
-        assert!(groups.state("kept").generation > 1);
+        assert!(groups.state("group").generation > 1);
         for number in 0..LOGS_MAX {
-            assert_eq!(groups.commit(commit("kept", None, &number.to_string(), 1)), Answer::Done);
+            assert_eq!(groups.commit(commit("group", None, &number.to_string(), 1)), Answer::Done);
         }
-        assert!(matches!(groups.commit(commit("kept", None, "more", 1)), Answer::Refused(_)));
+        assert!(matches!(groups.commit(commit("group", None, "more", 1)), Answer::Refused(_)));
     }
 }

@@ -5,9 +5,9 @@
 //! loss of a minority of hosts and of everything that was not fsynced. Reads are linearizable.
 //!
 //! **Where we differ from Corfu-Mason, and why.** There, a position is the number that the sequencer gives. Here a log's name decides
-//! which space it lives in, and its positions are counted by the space's shard as it executes: spaces have no holes, so neither have
+//! which space it is in, and its positions are counted by the space's shard as it executes: spaces have no holes, so neither have
 //! logs, no-ops take no position, and there may be many more logs than spaces. An append that the log refuses (it is sealed, or
-//! its tail is not where the writer expects it) takes no position either. There is no chain of storage servers: a log is cut into
+//! its tail is not where the writer expects it) takes no position either. There is no chain of storage servers: a log is divided into
 //! segments, which every server of the space keeps on its disk; memory and snapshots hold what is not there yet ([`Bounds`]).
 #![forbid(unsafe_code)]
 
@@ -41,7 +41,7 @@ use ::wire::log as wire;
 use kernel::{Bytes, Decode, DecodeError};
 use mason::{GroupTime, Order, ShardMap, Space, Stub, StubOut, Verdict};
 
-/// The space where a log lives.
+/// The space where a log is.
 pub fn space_of(name: &str, spaces: u16) -> Space {
     Space((parts::digest(name.as_bytes()) % u64::from(spaces.max(1))) as u16)
 }

@@ -54,7 +54,7 @@ impl Log {
     }
 
     /// Where the entries would go, or why they cannot.
-    pub(crate) fn place(&self, expect: Option<u64>) -> (u8, u64) {
+    pub(crate) fn position(&self, expect: Option<u64>) -> (u8, u64) {
         if self.sealed {
             return (Why::Sealed as u8, self.next);
         }
@@ -177,13 +177,13 @@ impl Log {
             return self.read(read, storage);
         }
         let Storage { retired, cache, .. } = storage;
-        let kept = retired.of(self.origin.number).chain(&self.parts);
-        let mut kept = kept.skip_while(|part| part.next() <= read.from).peekable();
-        let first_kept = kept.peek().map_or(self.next, |part| part.first());
-        if first_kept > read.from {
-            return Ok(Answer::about(Why::Trimmed, &read.name, first_kept));
+        let retained = retired.of(self.origin.number).chain(&self.parts);
+        let mut retained = retained.skip_while(|part| part.next() <= read.from).peekable();
+        let first_retained = retained.peek().map_or(self.next, |part| part.first());
+        if first_retained > read.from {
+            return Ok(Answer::about(Why::Trimmed, &read.name, first_retained));
         }
-        let (next, rows) = gather(kept, read, cache)?;
+        let (next, rows) = gather(retained, read, cache)?;
         let (first, tail, sealed) = (read.from, self.next, self.sealed);
         Ok(Answer::Entries(Entries { first, next, tail, sealed, rows: rows.into() }))
     }

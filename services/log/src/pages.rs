@@ -1,4 +1,4 @@
-//! Pages of segments that went to the disk, kept for readers.
+//! Pages of segments that went to the disk, retained for readers.
 
 use kernel::{BlobId, Bytes};
 use std::collections::BTreeMap;
@@ -34,7 +34,7 @@ impl PageCache {
 
     /// Takes the pages of one read; others give way to them, and they never to each other, so that the read can be answered.
     pub(crate) fn insert<'a>(&mut self, id: BlobId, pages: impl Iterator<Item = (u32, &'a [u8])>) {
-        let oldest_kept = self.used + 1;
+        let oldest_retained = self.used + 1;
         for (page, bytes) in pages {
             self.remove((id, page));
             self.used += 1;
@@ -45,7 +45,7 @@ impl PageCache {
         }
         while self.bytes > self.capacity_bytes
             && let Some((&used, &key)) = self.recent.first_key_value()
-            && used < oldest_kept
+            && used < oldest_retained
         {
             self.remove(key);
         }

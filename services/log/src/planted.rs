@@ -13,7 +13,7 @@ kernel::planted_bugs! {
     archived_segments_not_in_snapshot = "C19",
     /// Snapshots leave out what is known of producers.
     producers_not_in_snapshot = "C26",
-    /// A trim drops the entry at the position that is to be kept.
+    /// A trim drops the entry at the position that is to be retained.
     trim_one_position_too_far = "C28",
     /// An append of a producer in an earlier epoch is taken.
     earlier_producer_epoch_taken = "C31",

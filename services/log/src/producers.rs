@@ -1,7 +1,7 @@
 //! Who has appended what to the logs of a space, so that what is sent again is not appended again (Kafka's idempotent producers).
 //!
 //! A producer numbers its entries for each log from 0. An append is taken if it begins where the producer's last one ended; one of its
-//! latest [`APPENDS_MAX`] is recognized and answered as it was. Bounded: of the least recently seen producers nothing is kept.
+//! latest [`APPENDS_MAX`] is recognized and answered as it was. Bounded: of the least recently seen producers nothing is retained.
 
 use crate::wire::SEQUENCES;
 use std::collections::{BTreeMap, VecDeque};

@@ -8,7 +8,7 @@ use crate::log::{FITS, Log};
 use crate::producers::{Judged, Producers, Taken};
 use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
-use crate::snapshot::{Born, Head, Item, Numbered};
+use crate::snapshot::{Created, Head, Item, Numbered};
 use crate::space_of;
 use crate::storage::{SpaceBounds, Storage, StorageStat};
 use crate::wire::{Answer, Append, Create, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim, Why};
@@ -79,7 +79,7 @@ pub struct Logs {
     producers: Producers,
     groups: Groups,
     digest: u64,
-    /// Who is told when something is appended; this server's own.
+    /// Who is notified when something is appended; this server's own.
     watchers: BTreeMap<String, BTreeSet<NodeId>>,
     writing: VecDeque<Item>,
     installing: Option<String>,
@@ -166,17 +166,17 @@ impl Logs {
         log.and_then(|log| log.part(id.first)).or_else(|| self.storage.retired.part(id))
     }
 
-    fn lives_here(&self, name: &str) -> bool {
+    fn is_here(&self, name: &str) -> bool {
         space_of(name, self.spaces) == self.space
     }
 
-    fn place(&self, part: &crate::wire::Part) -> (u8, u64) {
-        self.logs.get(&part.name).map_or((Why::NoSuchLog as u8, 0), |log| log.place(part.expect))
+    fn position(&self, part: &crate::wire::Part) -> (u8, u64) {
+        self.logs.get(&part.name).map_or((Why::NoSuchLog as u8, 0), |log| log.position(part.expect))
     }
 
-    /// Where each part that lives here would go.
-    fn places(&self, append: &Append) -> Vec<(u8, u64)> {
-        append.parts.iter().filter(|part| self.lives_here(&part.name)).map(|part| self.place(part)).collect()
+    /// Where each part that is here would go.
+    fn positions(&self, append: &Append) -> Vec<(u8, u64)> {
+        append.parts.iter().filter(|part| self.is_here(&part.name)).map(|part| self.position(part)).collect()
     }
 
     fn append(
@@ -187,17 +187,17 @@ impl Logs {
         out: &mut ShardOut,
     ) -> Answer {
         let mut said: BTreeMap<Space, std::vec::IntoIter<(u8, u64)>> = BTreeMap::new();
-        said.insert(self.space, self.places(append).into_iter());
+        said.insert(self.space, self.positions(append).into_iter());
         for (space, inputs) in others {
-            let places = Vec::<(u8, u64)>::decode(&mut Reader::new(inputs.clone())).unwrap_or_default();
-            said.insert(*space, places.into_iter());
+            let positions = Vec::<(u8, u64)>::decode(&mut Reader::new(inputs.clone())).unwrap_or_default();
+            said.insert(*space, positions.into_iter());
         }
         let mut firsts = Vec::with_capacity(append.parts.len());
         let mut refused = None;
         for part in &append.parts {
             let space = space_of(&part.name, self.spaces);
-            let place = said.get_mut(&space).and_then(Iterator::next);
-            let (why, at) = place.unwrap_or((Why::Malformed as u8, 0));
+            let position = said.get_mut(&space).and_then(Iterator::next);
+            let (why, at) = position.unwrap_or((Why::Malformed as u8, 0));
             if why != FITS
                 && refused.is_none()
                 && !(kernel::planted!(other_refusals_ignored) && space != self.space)
@@ -231,7 +231,7 @@ impl Logs {
             Judged::Unknown => return Answer::Rejected(Rejected::Unknown(log.next)),
             Judged::Next => {}
         }
-        let (why, first) = log.place(None);
+        let (why, first) = log.position(None);
         if why != FITS {
             return Answer::about(Why::of(why), name, first);
         }
@@ -295,12 +295,12 @@ impl Logs {
 
     fn identity(&self, log: &Log) -> LogIdentity {
         let Origin { number, created_ms, .. } = *log.origin;
-        let (mut waiting, mut kept) = (0, log.parts.front().map_or(log.next, Part::first));
+        let (mut waiting, mut retained) = (0, log.parts.front().map_or(log.next, Part::first));
         for part in self.storage.retired.of(number) {
             waiting += part.bytes() as u64;
-            kept = kept.min(part.first());
+            retained = retained.min(part.first());
         }
-        LogIdentity { space: self.space.0, number, created_ms, retained: kept, waiting_bytes: waiting }
+        LogIdentity { space: self.space.0, number, created_ms, retained, waiting_bytes: waiting }
     }
 
     fn answer_read(&mut self, reader: NodeId, request: &Request) -> Result<Answer, BlobRange> {
@@ -354,11 +354,11 @@ fn stored_in(part: &Part) -> Option<BlobRef> {
 impl Shard for Logs {
     fn inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
         let request = Request::decoded(&Bytes::copy_from_slice(body));
-        let places = match &request {
-            Ok(Request::Append(append)) => self.places(append),
+        let positions = match &request {
+            Ok(Request::Append(append)) => self.positions(append),
             _ => Vec::new(),
         };
-        places.encode(out);
+        positions.encode(out);
     }
 
     fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut) {
@@ -431,8 +431,8 @@ impl Shard for Logs {
         self.writing = VecDeque::from([Item::Head(Head { digest: self.digest }, self.created)]);
         for (name, log) in &self.logs {
             let numbered = Numbered { number: log.origin.number, open: log.open };
-            let born = Born { created_ms: log.origin.created_ms };
-            self.writing.push_back(Item::Log(log.stat(name), numbered, born));
+            let created = Created { created_ms: log.origin.created_ms };
+            self.writing.push_back(Item::Log(log.stat(name), numbered, created));
             let open = usize::from(kernel::planted!(open_segments_not_in_snapshot) && log.open);
             let parts = log.parts.iter().take(log.parts.len().saturating_sub(open));
             self.writing.extend(parts.cloned().map(Item::Part));

@@ -32,7 +32,7 @@ kernel::record! {
 }
 
 kernel::record! {
-    pub(crate) struct Born {
+    pub(crate) struct Created {
         created_ms: u64,
     }
 }
@@ -80,7 +80,7 @@ impl SavedStored {
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Head(Head, u64),
-    Log(LogStat, Numbered, Born),
+    Log(LogStat, Numbered, Created),
     Part(Part),
     Retired(Arc<Origin>, Part),
     Producer(Known),
@@ -94,10 +94,10 @@ impl Item {
                 tagged(1, &head, chunk);
                 tagged(6, &created, chunk);
             }
-            Self::Log(stat, numbered, born) => {
+            Self::Log(stat, numbered, created) => {
                 tagged(2, &stat, chunk);
                 tagged(7, &numbered, chunk);
-                tagged(9, &born, chunk);
+                tagged(9, &created, chunk);
             }
             Self::Part(part) => write_part(&part, chunk),
             Self::Retired(origin, part) => {

@@ -19,7 +19,7 @@ pub struct SpaceBounds {
     pub page_bytes: usize,
     /// What may wait to be stored before execution waits, too.
     pub unstored_bytes: usize,
-    /// What is kept of what was read from the disk.
+    /// What is retained of what was read from the disk.
     pub cache_bytes: usize,
 }
 

@@ -9,7 +9,7 @@ use shared_log::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 
-const BORN: u64 = 1_700_000_000_000;
+const CREATED: u64 = 1_700_000_000_000;
 const BACKLOG: u64 = 1_000;
 
 struct Space0 {
@@ -46,7 +46,7 @@ impl Space0 {
     fn ask(&mut self, request: &Request) -> Answer {
         self.gsn += 1;
         let numbers = [Placed { space: Space(0), number: Number(self.gsn) }].into();
-        let order = Order { numbers, gsn: Gsn(self.gsn), time: BORN + self.gsn };
+        let order = Order { numbers, gsn: Gsn(self.gsn), time: CREATED + self.gsn };
         let mut out = ShardOut::default();
         self.logs.execute(&request.encoded().into(), &order, &[], &mut out);
         Answer::decoded(&out.into_parts().0.into()).expect("shards answer in their own words")
@@ -220,7 +220,7 @@ fn an_open_segment_that_is_trimmed_is_stored_and_archived_too() {
 fn a_deleted_log_is_archived_under_its_own_incarnation() {
     let mut one = Space0::new();
     let first = one.identity();
-    assert_eq!((first.number, first.created_ms), (1, BORN + 1));
+    assert_eq!((first.number, first.created_ms), (1, CREATED + 1));
     one.append(30);
     one.delete();
     one.create();

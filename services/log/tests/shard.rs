@@ -326,7 +326,7 @@ fn snapshots_name_what_is_stored_and_carry_the_rest() {
         }
         assert_eq!((words[59].as_str(), words[60].as_str()), ("entry 59", "later"));
     }
-    assert_eq!(copy.disk, one.disk, "servers cut logs alike");
+    assert_eq!(copy.disk, one.disk, "servers divide logs alike");
     let chunk = [8, 1, 2, 3];
     assert!(copy.logs.install(&chunk).is_err());
 }
@@ -335,7 +335,7 @@ fn snapshots_name_what_is_stored_and_carry_the_rest() {
 #[test]
 fn a_log_made_again_has_other_segments() {
     let mut one = One::within(tiny());
-    for (turn, word) in ["first life, first entry", "second life, first entry"].into_iter().enumerate() {
+    for (turn, word) in ["first log, first entry", "second log, first entry"].into_iter().enumerate() {
         one.create("a", 0);
         for _ in 0..9 {
             one.ask(&append("a", &[word.as_bytes()]));

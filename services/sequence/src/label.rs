@@ -4,11 +4,11 @@ use kernel::Bytes;
 use mason::Space;
 
 kernel::record! {
-    /// One place in each of these spaces, for this label.
+    /// One position in each of these spaces, for this label.
     pub struct Ask {
         /// The spaces; those that do not exist are left out.
         spaces: Vec<Space>,
-        /// What the caller wants the place for; at most 256 bytes are remembered.
+        /// What the caller wants the position for; at most 256 bytes are remembered.
         label: Bytes,
     }
 }

@@ -6,7 +6,7 @@ use mason::{Gsn, Order, Shard, ShardOut, Space};
 use std::collections::VecDeque;
 
 kernel::record! {
-    /// A place that was given.
+    /// A position that was given.
     pub struct Given {
         /// Its global sequence number.
         gsn: Gsn,
@@ -37,12 +37,12 @@ pub struct Labels {
 const LATEST_MAX: usize = 4_096;
 
 impl Labels {
-    /// How many places were given for labels; no-ops are not counted.
+    /// How many positions were given for labels; no-ops are not counted.
     pub fn given(&self) -> u64 {
         self.given
     }
 
-    /// The latest places given, oldest first.
+    /// The latest positions given, oldest first.
     pub fn latest(&self) -> impl Iterator<Item = &Given> {
         self.latest.iter()
     }
@@ -71,7 +71,7 @@ impl Shard for Labels {
         order.encode(out.answer());
     }
 
-    /// How many places were given.
+    /// How many positions were given.
     fn read(&mut self, _reader: NodeId, _query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {
         self.given.encode(out);
         None

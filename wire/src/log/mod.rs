@@ -377,7 +377,7 @@ kernel::record! {
 kernel::record! {
     /// Which of the logs that have had its name a log is, and what of it hosts still have.
     pub struct LogIdentity {
-        /// The space where it lives.
+        /// The space where it is.
         space: u16,
         /// Its number there: no other log of the space has had it.
         number: u64,

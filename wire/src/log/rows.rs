@@ -6,7 +6,7 @@ use kernel::Bytes;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rows(Vec<u8>);
 
-/// What an entry costs beside its bytes: its length, and its place in the index.
+/// What an entry costs beside its bytes: its length, and its position in the index.
 pub const ROW_OVERHEAD: usize = 8;
 
 impl Rows {
@@ -74,8 +74,8 @@ mod tests {
         let bytes = rows.into_bytes();
         assert_eq!(Rows::count(&bytes), Some(3));
         assert_eq!(Rows::iter(&bytes).collect::<Vec<_>>(), [b"a".as_slice(), b"", b"ccc"]);
-        for cut in [1, 4, 6, bytes.len() - 1] {
-            assert_eq!(Rows::count(&bytes[..cut]), None, "cut at {cut}");
+        for length in [1, 4, 6, bytes.len() - 1] {
+            assert_eq!(Rows::count(&bytes[..length]), None, "truncated at {length}");
         }
         assert_eq!(Rows::count(&[255; 9]), None);
     }

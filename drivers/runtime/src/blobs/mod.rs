@@ -109,9 +109,9 @@ impl Blobs {
             }
             BlobEffect::Drop { id } => self.remove(host_slot, id),
             BlobEffect::Keep { ids } => {
-                let of_place = (host_slot, BlobId { series: 0, first: 0 })
+                let of_slot = (host_slot, BlobId { series: 0, first: 0 })
                     ..=(host_slot, BlobId { series: u64::MAX, first: u64::MAX });
-                let found: Vec<BlobId> = self.sizes.range(of_place).map(|(&(_, id), _)| id).collect();
+                let found: Vec<BlobId> = self.sizes.range(of_slot).map(|(&(_, id), _)| id).collect();
                 let known: BTreeSet<BlobId> = ids.into_iter().collect();
                 for id in known.iter().filter(|id| found.binary_search(id).is_err()) {
                     self.notices.push_back((host_slot, BlobNotice::Lost { id: *id }));

@@ -72,7 +72,7 @@ impl<F: Family> Clients<F> {
             self.free.push(index);
             return self.note_close(address, CloseReason("the system refused the socket"), outside);
         };
-        let host_slot = self.fresh_place();
+        let host_slot = self.fresh_slot();
         let id = NodeId::new(self.me, HostSlot(host_slot));
         self.by_slot.insert(host_slot, index);
         let service = &mut self.services[front_end];
@@ -135,7 +135,7 @@ impl<F: Family> Clients<F> {
         Ok(socket)
     }
 
-    fn fresh_place(&mut self) -> u32 {
+    fn fresh_slot(&mut self) -> u32 {
         loop {
             let host_slot = self.next_slot;
             self.next_slot = self.next_slot.wrapping_add(1) | CLIENT_SLOTS;

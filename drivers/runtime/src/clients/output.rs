@@ -8,7 +8,7 @@ use std::time::Duration;
 const TOO_SLOW: CloseReason = CloseReason("does not read what it is sent");
 const UNREAD: CloseReason = CloseReason("has read nothing for long while answers wait");
 /// A session learns what its client has taken, when it is so much.
-const TAKEN_TOLD_BYTES: u64 = 4 << 10;
+const TAKEN_REPORTED_BYTES: u64 = 4 << 10;
 /// Of those who hold more than so much, who has taken nothing for longer by so long is disconnected first.
 const HELD_RANKED_BYTES: usize = 64 << 10;
 const RANKED_BY: Duration = Duration::from_millis(250);
@@ -51,7 +51,7 @@ impl<F: Family> Clients<F> {
         Room { of_client: service.limits.output_bytes_max, of_service: left }
     }
 
-    /// Tells the service what a client's buffers have become.
+    /// Reports to the service what a client's buffers have become.
     pub(super) fn recount(&mut self, index: ClientIndex) {
         let Some(client) = &mut self.table[index.0] else { return };
         let service = &mut self.services[client.front_end];
@@ -133,7 +133,7 @@ impl<F: Family> Clients<F> {
         if taken > 0 || !waited {
             tally.moved_at = outside.now;
         }
-        let much = tally.taken - tally.reported >= TAKEN_TOLD_BYTES;
+        let much = tally.taken - tally.reported >= TAKEN_REPORTED_BYTES;
         if (much || (all && waited)) && !tally.listed {
             tally.listed = true;
             self.taken.push(index);

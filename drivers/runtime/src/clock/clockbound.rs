@@ -230,7 +230,7 @@ mod tests {
         }
     }
 
-    // A field read from its neighbour's place is a bound that nobody gave.
+    // A field read from its neighbour's position is a bound that nobody gave.
     #[test]
     fn a_segment_is_read_as_the_daemon_writes_it() {
         let files = Files::new("sound");

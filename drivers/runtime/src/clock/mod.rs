@@ -1,8 +1,8 @@
 //! The clocks of a host: monotonic since its start, and a wall clock that is an interval.
 //!
 //! CLOCK_REALTIME and CLOCK_MONOTONIC are slewed alike, so their difference changes only when somebody sets the clock: that is a step.
-//! Steps of less than 10 us are not told from the time between two readings, and every interval is wider by as much. A machine that
-//! stands still as a whole stops both clocks: only its source, or other hosts' clocks, can show that.
+//! Steps of less than 10 us are not distinguished from the time between two readings, and every interval is wider by as much. A machine
+//! that stands still as a whole stops both clocks: only its source, or other hosts' clocks, can show that.
 
 mod chrony;
 mod clockbound;

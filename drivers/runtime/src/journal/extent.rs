@@ -79,7 +79,7 @@ impl Extent {
         decoded.map(Some).map_err(|cause| JournalError::Damaged { file, offset: 0, cause })
     }
 
-    /// Puts it in the place of what was there, whole or not at all.
+    /// Puts it instead of what was there, whole or not at all.
     pub(crate) fn write(&self, disk: &dyn Disk, incarnation: u128) -> io::Result<()> {
         disk.write_new(UNFINISHED, &self.encode(incarnation))?;
         disk.rename(UNFINISHED, EXTENT)?;

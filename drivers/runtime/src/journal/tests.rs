@@ -71,7 +71,7 @@ fn used_disk() -> (FaultyDisk, u64) {
 
 // A batch torn at any byte must vanish silently and wholly; what was synced must stay, and the journal must go on.
 #[test]
-fn a_tail_torn_at_any_byte_is_cut() {
+fn a_tail_torn_at_any_byte_is_truncated() {
     let (disk, next) = used_disk();
     let mut journal = open(&disk).expect("it opens");
     append(&mut journal, HOST_SLOT, next, 8);
@@ -381,7 +381,7 @@ fn trimmed_segments_are_used_again() {
 // A slot that appends once and is silent must not hold up what all others have trimmed: the journal would grow for ever. What it said
 // must come back, and a segment that is gone with records that are needed must be missed.
 #[test]
-fn a_silent_place_holds_up_its_own_segment_only() {
+fn a_slot_that_writes_nothing_holds_up_its_own_segment_only() {
     let disk = FaultyDisk::default();
     let mut journal = open(&disk).expect("it opens");
     append(&mut journal, OTHER, 0, 2);

@@ -18,7 +18,7 @@ const TO_THREAD_ABOVE: Duration = Duration::from_micros(400);
 const TO_INLINE_BELOW: Duration = Duration::from_micros(250);
 /// One stray slow sync must not move the mean across the threshold.
 const SAMPLE_MAX: Duration = Duration::from_millis(2);
-const BUFFER_KEPT_BYTES: usize = 1 << 20;
+const BUFFER_RETAINED_BYTES: usize = 1 << 20;
 
 impl Journal {
     /// Writes one batch of what fits; false if it must wait.
@@ -33,7 +33,7 @@ impl Journal {
             return Ok(false);
         }
         let mut blocks = std::mem::take(&mut self.spare);
-        blocks.clear(BUFFER_KEPT_BYTES);
+        blocks.clear(BUFFER_RETAINED_BYTES);
         blocks.extend_from_slice(&[0; BATCH_HEADER_BYTES]);
         let trims = self.write_head(&mut blocks);
         self.write_runs(&mut blocks);

@@ -42,7 +42,7 @@ impl<N: Node + 'static> Reactor<N> {
         }
     }
 
-    /// Tells every other host how many batches are durable, before it is sent what follows from that; true if that cannot wait for
+    /// Reports to every other host how many batches are durable, before it is sent what follows from that; true if that cannot wait for
     /// anything else to be sent.
     pub(crate) fn mark_links(&mut self) -> bool {
         let Some(batches) = self.journal.as_ref().map(Journal::batches_durable) else { return false };
@@ -56,7 +56,7 @@ impl<N: Node + 'static> Reactor<N> {
         news
     }
 
-    /// Tells every other host how this one's clock stands, if it is time.
+    /// Reports to every other host how this one's clock stands, if it is time.
     pub(super) fn report_clock(&mut self) {
         let now = self.nodes.now;
         if self.clock_report_at > now {

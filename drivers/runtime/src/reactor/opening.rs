@@ -36,7 +36,7 @@ pub(super) fn journal(
     Ok(journal)
 }
 
-/// What others are told of this run, and what they tell: a disk without a data directory is a test's, and nobody else keeps two
+/// What is reported to others of this run, and what they report: a disk without a data directory is a test's, and nobody else keeps two
 /// under one name.
 pub(super) fn marks(
     directory: Option<&DataDirectory>,

@@ -8,7 +8,7 @@ use crate::shortage::Shortage;
 use kernel::Node;
 use std::time::Duration;
 
-const TELL_SHORT_EVERY: Duration = Duration::from_secs(60);
+const REPORT_SHORT_EVERY: Duration = Duration::from_secs(60);
 /// A disk on which a blob found no room counts as full for this long after the last try.
 const BLOBS_FULL_FOR: Duration = Duration::from_secs(1);
 
@@ -19,7 +19,7 @@ impl<N: Node + 'static> Reactor<N> {
         if self.blobs.shortage() == Some(Shortage::Space) {
             self.blobs_full_at = Some(now);
         }
-        let reported_lately = self.short_reported_at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
+        let reported_lately = self.short_reported_at.is_some_and(|at| now.since(at) < REPORT_SHORT_EVERY);
         match self.shortage {
             Some(of) if !reported_lately => {
                 (self.short_reported_at, self.over_unreported) = (Some(now), Some(of));
@@ -39,7 +39,7 @@ impl<N: Node + 'static> Reactor<N> {
     pub(super) fn notify_of_clock(&mut self) {
         let (now, trouble) = (self.nodes.now, self.clock.trouble());
         let (said, at) = self.clock_said;
-        let said_lately = at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
+        let said_lately = at.is_some_and(|at| now.since(at) < REPORT_SHORT_EVERY);
         match trouble {
             Some(trouble) if self.clock_required && said.is_none() && !said_lately => {
                 let complaint = self.clock.state().complaint;

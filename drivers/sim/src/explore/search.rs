@@ -89,7 +89,7 @@ fn search<S: Scope>(
     first.steps(world, &mut steps);
     let mut stack = vec![Frame { state: first, steps, next: 0 }];
     let mut spare: Vec<Vec<Step>> = Vec::new();
-    let mut cut = false;
+    let mut stopped = false;
     while let Some(frame) = stack.last_mut() {
         let Some(&step) = frame.steps.get(frame.next) else {
             spare.extend(stack.pop().map(|frame| frame.steps));
@@ -114,7 +114,7 @@ fn search<S: Scope>(
             return;
         }
         if path.len() >= world.bounds.depth {
-            cut = true;
+            stopped = true;
             path.pop();
             continue;
         }
@@ -123,7 +123,7 @@ fn search<S: Scope>(
         state.steps(world, &mut steps);
         stack.push(Frame { state, steps, next: 0 });
     }
-    report.complete = !cut;
+    report.complete = !stopped;
 }
 
 /// Leaves out every step that the violation does not need.

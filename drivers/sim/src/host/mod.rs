@@ -172,7 +172,7 @@ impl<N: Node> Host<N> {
     pub(crate) fn start(&mut self, seed: u64, nodes: Vec<(HostSlot, N)>, out: &mut Outside<N::Family>) {
         self.status = Status::Up;
         out.happened(Happening::Start, u64::from(self.id.0), u64::from(self.incarnation));
-        out.trace.line(out.now, Some(self.id), || format!("START life {}", self.incarnation));
+        out.trace.line(out.now, Some(self.id), || format!("START incarnation {}", self.incarnation));
         let key = mix(mix(root(seed, Purpose::Boot), u64::from(self.index)), u64::from(self.incarnation));
         self.clock.boot(out.now, mix(key, 0) >> 14);
         for (host_slot, mut node) in nodes {
@@ -209,7 +209,11 @@ impl<N: Node> Host<N> {
     pub(crate) fn crash(&mut self, loss: Loss, draw: u64, out: &mut Outside<N::Family>) -> bool {
         out.happened(Happening::Crash, u64::from(self.id.0), u64::from(self.incarnation));
         out.trace.line(out.now, Some(self.id), || {
-            format!("CRASH life {}, {} bytes unsynced, loss {loss:?}", self.incarnation, self.disk.unsynced())
+            format!(
+                "CRASH incarnation {}, {} bytes unsynced, loss {loss:?}",
+                self.incarnation,
+                self.disk.unsynced()
+            )
         });
         self.status = Status::Down;
         self.incarnation += 1;

@@ -26,8 +26,8 @@ impl<S: Scenario> Run<S> {
         self.out.queue.push(0, Event::Clocks);
     }
 
-    /// Every server tells every other one that it reaches how its clock stands. That takes no time, which is the hardest judge of honest
-    /// clocks.
+    /// Every server reports to every other one that it reaches how its clock stands. That takes no time, which is the hardest judge of
+    /// honest clocks.
     pub(super) fn compare_clocks(&mut self) {
         let now = self.out.now;
         let hears = |run: &Self, index: HostIndex| {

@@ -83,7 +83,7 @@ impl<S: Scenario> Run<S> {
                 }
                 return;
             }
-            Blow::Partition { cut } => self.out.network.sever(cut, true),
+            Blow::Partition { links } => self.out.network.sever(links, true),
             Blow::Clog { from, to } => self.out.network.clog(from, to, now + lasts),
             Blow::Pause { host } => {
                 let it = &mut self.hosts[usize::from(host)];
@@ -145,7 +145,7 @@ impl<S: Scenario> Run<S> {
         let (blow, _) = self.begun_faults[number as usize];
         self.out.happened(Happening::FaultEnd, u64::from(number), 0);
         match blow {
-            Blow::Partition { cut } => self.out.network.sever(cut, false),
+            Blow::Partition { links } => self.out.network.sever(links, false),
             Blow::SlowNode { host, .. } => self.hosts[usize::from(host)].node_slowness = 1,
             Blow::SlowDisk { host, .. } => self.hosts[usize::from(host)].disk_slowness = 1,
             Blow::ClockLie { host, .. } => self.hosts[usize::from(host)].clock.set_lie(0),

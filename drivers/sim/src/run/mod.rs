@@ -4,7 +4,7 @@ mod clocks;
 mod faults;
 mod workload;
 
-use workload::{Client, KeptOperations};
+use workload::{Client, Retained};
 
 use crate::archive::SimulatedArchive;
 use crate::class::{Class, Classes};
@@ -63,7 +63,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         commands: Vec::new(),
         begun: Vec::new(),
         omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
-        retained: options.plan.as_ref().and_then(|plan| Some(KeptOperations::of(plan.retained.as_ref()?))),
+        retained: options.plan.as_ref().and_then(|plan| Some(Retained::of(plan.retained.as_ref()?))),
         salt,
         heal_at,
         replays: script.is_some(),
@@ -122,7 +122,7 @@ pub(crate) struct Run<S: Scenario> {
     pub(crate) commands: Vec<Command<S::Node>>,
     pub(crate) begun: Vec<BegunOperation>,
     pub(crate) omitted: BTreeSet<OperationId>,
-    retained: Option<KeptOperations>,
+    retained: Option<Retained>,
     salt: u64,
     heal_at: Option<u64>,
     pub(crate) replays: bool,
@@ -168,19 +168,19 @@ impl<S: Scenario> Run<S> {
         match event {
             Event::Deliver { packet } => self.deliver(packet, scenario),
             Event::Timer { host, seat, timer, incarnation } => {
-                if self.lives(host, incarnation) && {
+                if self.is_running(host, incarnation) && {
                     self.hosts[usize::from(host)].timer(usize::from(seat), TimerIndex(timer), &mut self.out)
                 } {
                     self.burst(host, scenario);
                 }
             }
             Event::Wake { host, incarnation } => {
-                if self.lives(host, incarnation) && self.hosts[usize::from(host)].woken(&mut self.out) {
+                if self.is_running(host, incarnation) && self.hosts[usize::from(host)].woken(&mut self.out) {
                     self.burst(host, scenario);
                 }
             }
             Event::Synced { host, incarnation } => {
-                if self.lives(host, incarnation) {
+                if self.is_running(host, incarnation) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].synced(&mut self.out);
                     self.notify_facts(scenario);
@@ -191,7 +191,7 @@ impl<S: Scenario> Run<S> {
                 }
             }
             Event::Blob { host, ticket, incarnation } => {
-                if self.lives(host, incarnation) {
+                if self.is_running(host, incarnation) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].blob_done(ticket, &mut self.out);
                     self.strike_triggered(scenario);
@@ -226,7 +226,7 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    fn lives(&self, host: HostIndex, incarnation: u32) -> bool {
+    fn is_running(&self, host: HostIndex, incarnation: u32) -> bool {
         let host = &self.hosts[usize::from(host)];
         host.status == Status::Up && host.incarnation == incarnation
     }
@@ -341,7 +341,7 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    /// Tells the scenario that requests of a host that went down will not be answered.
+    /// Notifies the scenario that requests of a host that went down will not be answered.
     pub(crate) fn lose_requests(&mut self, index: HostIndex, scenario: &mut S) {
         let host = self.hosts[usize::from(index)].id;
         let lost: Vec<_> = self
@@ -419,9 +419,9 @@ impl<S: Scenario> Run<S> {
                     self.out.network.hinder(to, how, self.out.now + lasts);
                 }
             }
-            Command::CutOffArchive { hosts, lasts } => {
+            Command::PartitionArchive { hosts, lasts } => {
                 if self.phase == Phase::Safety {
-                    self.out.archive.cut_off(hosts, self.out.now + lasts);
+                    self.out.archive.partition(hosts, self.out.now + lasts);
                 }
             }
             Command::Alarm { after, token } => {
@@ -473,7 +473,7 @@ impl<S: Scenario> Run<S> {
                 heal_at: self.heal_at,
                 faults,
                 omitted,
-                retained: self.retained.map(KeptOperations::into_all),
+                retained: self.retained.map(Retained::into_all),
             },
             swarm: self.out.swarm,
             applicable,

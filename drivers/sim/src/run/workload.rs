@@ -32,13 +32,13 @@ impl Client {
 }
 
 /// The only operations of a run.
-pub(crate) struct KeptOperations {
+pub(crate) struct Retained {
     all: Vec<BegunOperation>,
     /// Those that have not begun, by their clients.
     ahead: BTreeMap<u16, VecDeque<BegunOperation>>,
 }
 
-impl KeptOperations {
+impl Retained {
     pub(crate) fn of(all: &[BegunOperation]) -> Self {
         let mut ahead: BTreeMap<u16, VecDeque<BegunOperation>> = BTreeMap::new();
         for &retained in all {

@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(reported(&many).as_deref(), Some("row (key (secret), of [0, 1, 2, 3, 4, 5 and 3 more])"));
     }
 
-    // A text that is cut off in the middle of a value must be shown, and read to its end.
+    // A text that ends in the middle of a value must be shown, and read to its end.
     #[test]
     fn what_is_no_value_is_left_alone() {
         for text in ["Row { a: ", "Row(1", "lower { a: 1 }", "Row { a 1 }", &"A(".repeat(200)] {

@@ -13,7 +13,7 @@ pub(super) struct Change {
     /// The epoch to come.
     epoch: Epoch,
     began: Instant,
-    /// Servers that serve no epoch before it any more, how far they are written (the slow check), and their lives.
+    /// Servers that serve no epoch before it any more, how far they are written (the slow check), and their incarnations.
     sealed: BTreeMap<NodeId, (LogPosition, JournalId)>,
     stage: Stage,
 }
@@ -121,7 +121,7 @@ impl Auxiliary {
     pub(super) fn on_seal_ack(&mut self, from: NodeId, message: &SealAck, cx: &mut Cx<'_, Self>) {
         let installed = &self.state.installed;
         let Some(journal) =
-            message.journal.filter(|&journal| !installed.is_born() || installed.means(from, journal))
+            message.journal.filter(|&journal| !installed.is_bootstrapped() || installed.means(from, journal))
         else {
             return;
         };
@@ -145,7 +145,7 @@ impl Auxiliary {
             let waited = now.since(change.began);
             let are_silent = missing.iter().all(|&server| self.is_silent(server, now));
             let long = if are_silent { self.parameters.seal_for } else { self.suspect_after() };
-            if waited < long || !installed.is_born() {
+            if waited < long || !installed.is_bootstrapped() {
                 return;
             }
         }
@@ -223,12 +223,13 @@ impl Auxiliary {
             cx.mark("auxiliary.replaced_the_sequencer");
         }
         let has_votes_again = |&peer: &NodeId| installed.journal(peer) != proposal.journal(peer);
-        if installed.is_born() && self.peers.iter().any(has_votes_again) {
+        if installed.is_bootstrapped() && self.peers.iter().any(has_votes_again) {
             cx.mark("auxiliary.gave_votes_back");
         }
-        // Kept before anybody hears of it: another life must not use it again. Where nobody knows of lives yet, chance has to do.
+        // Durable before anybody hears of it: another incarnation must not use it again. Where nobody knows of incarnations yet, chance has
+        // to do.
         let lowest = self.state.promised.above(cx.node());
-        let ballot = match installed.is_born() {
+        let ballot = match installed.is_bootstrapped() {
             true => lowest,
             false => Ballot { round: lowest.round + cx.rng().below(1 << 40), ..lowest },
         };

@@ -1,4 +1,4 @@
-//! Servers that come back, and servers in the place of those that do not: who copies a chain, and who is let in.
+//! Servers that come back, and servers instead of those that do not: who copies a chain, and who is let in.
 
 use super::Auxiliary;
 use crate::messages::storage::Project;
@@ -45,16 +45,16 @@ impl Auxiliary {
         self.state.installed.chains.get(chain).is_some_and(|servers| servers.len() < width)
     }
 
-    /// Tells a storage server who serves, and what to copy if it does not.
+    /// Reports to a storage server who serves, and what to copy if it does not.
     pub(super) fn notify(&self, server: NodeId, cx: &mut Cx<'_, Self>) {
-        if self.state.installed.is_born() {
+        if self.state.installed.is_bootstrapped() {
             let chain = self.candidates.iter().position(|chain| chain.contains(&server));
             let chain = chain.filter(|&chain| self.has_room(chain)).map(|chain| chain as u32);
             cx.send_durable(server, Project { projection: self.state.installed.clone(), chain });
         }
     }
 
-    /// Servers that may be let into a chain behind `source`, and their lives.
+    /// Servers that may be let into a chain behind `source`, and their incarnations.
     pub(super) fn ready(&self, chain: usize, source: NodeId, now: Instant) -> Vec<(NodeId, JournalId)> {
         let installed = &self.state.installed;
         let present = installed.chains.get(chain).map_or(0, Vec::len);

@@ -150,7 +150,7 @@ kernel::record! {
 }
 
 kernel::record! {
-    /// An entry and its place.
+    /// An entry and its position.
     pub struct Placed {
         /// Where.
         position: LogPosition,

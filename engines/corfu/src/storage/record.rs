@@ -12,7 +12,7 @@ pub enum StorageRecord {
     Retained(LogPosition, Entry),
     /// Positions below are gone.
     Trimmed(LogPosition),
-    /// Its life.
+    /// Its incarnation.
     JournalId(JournalId),
     /// It is in the projection of this epoch, and serves it.
     Serves(Epoch),

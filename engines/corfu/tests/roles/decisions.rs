@@ -15,7 +15,7 @@ use corfu::{
 use kernel::{Bytes, Decode, Effect, NodeId, Position, RequestId, Role};
 use parts::Ballot;
 
-// A position that is written twice is one that two readers know differently; junk must not take an entry's place.
+// A position that is written twice is one that two readers know differently; junk must not replace an entry.
 #[test]
 fn a_storage_server_writes_a_position_once() {
     let mut table = Table::new(serving(servers()[0], u64::MAX), servers()[0]);
@@ -129,7 +129,7 @@ fn a_sequencer_serves_an_epoch_in_one_run() {
     next_run.hear(auxiliary, Begin { epoch: E1, first: P0, journal: Some(journal_of(at)) });
     assert!(
         sent(&next_run.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
-        "begun in another life"
+        "begun in another incarnation"
     );
     let did = next_run.hear(auxiliary, sequencer::Ping {});
     let pong = auxiliary::SequencerPong { began: E1, serves: false, journal: Some(journal_of(at)) };
@@ -438,7 +438,7 @@ fn several_entries_take_one_token_and_are_answered_together() {
         })
         .collect();
     assert_eq!(writes.iter().map(|write| write.position.0).collect::<Vec<_>>(), [3, 4]);
-    // The second is lost to a reader that filled its place, and takes another.
+    // The second is lost to a reader that filled its position, and takes another.
     let Write { id, position, .. } = writes[1].clone();
     let did = table.hear(servers()[0], Occupied { id, epoch: E1, position, entry: Entry::Junk });
     assert_eq!(receivers_of(&did, Next { id, epoch: E1, count: 1 }), [sequencers()[0]]);

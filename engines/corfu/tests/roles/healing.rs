@@ -91,7 +91,7 @@ fn entries(server: &StorageServer) -> Vec<(u64, Entry)> {
 }
 
 /// The next run of a server, by its journal.
-fn reborn(table: &mut Table<StorageServer>) -> StorageServer {
+fn restarted(table: &mut Table<StorageServer>) -> StorageServer {
     restored(StorageServer::new(u64::MAX), &table.journal())
 }
 
@@ -107,7 +107,7 @@ fn a_learner_takes_what_its_chain_has_and_drops_the_rest() {
     assert!(!table.role.serves());
     let did = table.hear(me(), Read { id: 1, epoch: E2, position: P0 });
     assert!(sent(&did).is_empty(), "nobody reads from one that is not in the projection");
-    assert_eq!(entries(&reborn(&mut table)), theirs, "and in a later life");
+    assert_eq!(entries(&restarted(&mut table)), theirs, "and in a later incarnation");
 }
 
 // A write below what is copied already is where a copy by position alone forgets it.
@@ -164,7 +164,7 @@ fn a_learner_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
     let found = Found { id: 2, epoch: E3, position: P0, entry: Some(Entry::Junk) };
     assert_eq!(sent(&did), durably(me(), found), "it serves");
     assert_eq!(table.role.copies_from(), None);
-    assert!(reborn(&mut table).serves(), "in a later life, too");
+    assert!(restarted(&mut table).serves(), "in a later incarnation, too");
 }
 
 // A server that lost its disk, and is sealed or asked to serve as if it had not, denies what it acknowledged.
@@ -179,12 +179,12 @@ fn a_storage_server_without_its_journal_is_not_what_it_was() {
     else {
         panic!("it does not say who it is: {did:?}");
     };
-    let status = pong.status.clone().expect("it has a life");
+    let status = pong.status.clone().expect("it has an incarnation");
     assert_eq!((pong.epoch, status.journal, status.reported), (E1, journal, Epoch(0)));
     table.hear(auxiliary, Project { projection: initial(), chain: None });
     assert!(!table.role.serves());
     assert!(sent(&table.hear(me(), Read { id: 1, epoch: E1, position: P0 })).is_empty());
-    assert_eq!(reborn(&mut table).journal(), Some(journal), "it is the same from now on");
+    assert_eq!(restarted(&mut table).journal(), Some(journal), "it is the same from now on");
 }
 
 // A sequencer that lost its disk does not know what it gave away.
@@ -267,7 +267,7 @@ fn a_learner_is_proposed_behind_its_source_when_it_is_whole() {
     let finish = Finish { epoch: E3, journal: journal_of(learner()), source: source() };
     assert_eq!(sent(&did), at_once(learner(), finish));
     let lost = Whole { epoch: E3, journal: JournalId(1), source: source() };
-    assert!(sent(&table.hear(learner(), lost)).is_empty(), "of another life");
+    assert!(sent(&table.hear(learner(), lost)).is_empty(), "of another incarnation");
     let did = table.hear(learner(), Whole { epoch: E3, journal: journal_of(learner()), source: source() });
     assert_eq!(proposed(&mut table, &did), [servers()[1], source(), learner()]);
 }
@@ -334,9 +334,9 @@ fn an_auxiliary_without_its_journal_has_no_vote() {
     assert!(live_on(&mut table, Duration::from_secs(3), true).is_empty());
 }
 
-// A log that is born while somebody is away takes one who lost its disk for one who never had any.
+// A log that bootstraps while somebody is away takes one who lost its disk for one who never had any.
 #[test]
-fn a_log_is_born_when_everybody_is_there() {
+fn a_log_bootstraps_when_everybody_is_there() {
     let begins = |missing: Option<NodeId>| {
         let role = Auxiliary::new(auxiliaries(), sequencers(), unborn(), Parameters::default());
         let mut table = Table::new(role, auxiliaries()[0]);

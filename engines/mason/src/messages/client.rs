@@ -1,4 +1,4 @@
-//! What a client of Mason is told: a gateway that serves many users of the service on one host.
+//! What a client of Mason is sent: a gateway that serves many users of the service on one host.
 //!
 //! A gateway is a role of the service. It sends [`crate::proxy::Submit`] and [`crate::proxy::Barrier`] to the proxy nodes of its
 //! own host (which pass them on to their group's leader), and [`crate::shard::Read`] to one server of each shard.
@@ -60,8 +60,8 @@ kernel::messages! {
             /// The service's words.
             body: Bytes,
         },
-        /// From a shard's server: it has executed every operation of its space with a global sequence number up to `through`, and what there was
-        /// to notify of them came before.
+        /// From a shard's server: it has executed every operation of its space with a global sequence number up to `through`, and what
+        /// there was to notify of them came before.
         3 => Progress {
             /// The shard.
             space: Space,
@@ -76,7 +76,7 @@ kernel::messages! {
             executed: Gsn,
             /// The answers.
             answers: Vec<ReadAnswer>,
-            /// The reads were not looked at, and the answers are empty: the shard is spread by this one by now.
+            /// The reads were not looked at, and the answers are empty: the shard map is this one by now.
             refused: Option<ShardMap>,
             /// Reads whose answers are larger than the reader has room for, by their tags, with the sizes of the answers in bytes. They
             /// have left nothing that the reader has to know of, and may be asked again.
@@ -93,7 +93,7 @@ kernel::messages! {
             /// has not passed.
             layout: Option<Layout>,
         },
-        /// From a group: the stub has something to tell.
+        /// From a group: the stub has something to report.
         6 => GroupNotice {
             /// The group.
             group: Group,
@@ -118,7 +118,7 @@ kernel::messages! {
             /// How many groups are in use, as the group's log has it.
             layout: Layout,
         },
-        /// From a shard's server: what it tells and answers from here on is of this shard map.
+        /// From a shard's server: what it reports and answers from here on is of this shard map.
         12 => UsesShardMap {
             /// The shard.
             space: Space,

@@ -37,7 +37,7 @@ kernel::messages! {
             /// The operations.
             operations: Vec<Operation>,
         },
-        /// From a gateway of this host: tell me when this host's shards know of all that any log holds now.
+        /// From a gateway of this host: notify me when this host's shards know of all that any log holds now.
         2 => Barrier {
             /// Names the question.
             id: u64,
@@ -266,7 +266,7 @@ kernel::messages! {
     /// What this host's replicas of any group's log say, of their group.
     pub enum FromAnyReplica of ProxyIn::AnyReplica in MasonMessage::Proxy {
         /// From this host's replica of any group: where that group's log stands, since the layout is not the bootstrap's.
-        26 => Standing {
+        26 => GroupStatus {
             /// The group.
             group: Group,
             /// How many groups are in use.

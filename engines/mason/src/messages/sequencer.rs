@@ -26,7 +26,7 @@ kernel::messages! {
             counts: Vec<(Space, u64)>,
             /// How many operations: global sequence numbers.
             operations: u64,
-            /// The version of the spread by which the spaces were chosen.
+            /// The version of the shard map by which the spaces were chosen.
             shard_map: Option<u64>,
         },
         /// From a proxy's new leader: what did you allocate after request `after`? Fences the leaders before it.
@@ -64,7 +64,7 @@ kernel::messages! {
             attempt: Option<u64>,
             /// How many groups the group's log had in use then.
             layout: Option<Layout>,
-            /// In the first group's log: the spread by whose resharding all is numbered since.
+            /// In the first group's log: the shard map by whose resharding all is numbered since.
             handed: Option<ShardMap>,
         },
         /// From a leading proxy: these holes are filled with no-ops, in the group's log.

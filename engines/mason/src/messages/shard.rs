@@ -9,19 +9,19 @@ use paxos::Members;
 kernel::messages! {
     /// Everything a shard's server can be sent.
     pub enum ShardIn in MasonMessage::Shard {
-        /// From a gateway: answer these, in order, when every operation of this space with a global sequence number up to `at_least` is executed, as
-        /// is everything that this host's proxies had handed over when this arrived.
+        /// From a gateway: answer these, in order, when every operation of this space with a global sequence number up to `at_least` is
+        /// executed, as is everything that this host's proxies had handed over when this arrived.
         1 => ReadShard {
             /// The least global sequence number.
             at_least: Gsn,
             /// The reads.
             reads: Vec<ShardQuery>,
-            /// The version of the spread by which this space was chosen; none where it does not matter.
+            /// The version of the shard map by which this space was chosen; none where it does not matter.
             shard_map: Option<u64>,
             /// For each read the largest answer that the reader has room for, in bytes; larger ones are withheld. None: any.
             limits: Option<Vec<u64>>,
         },
-        /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier incarnation.
+        /// From a gateway: it starts; report the progress to it from now on, and forget what it watched in an earlier incarnation.
         2 => Attach {},
         /// From a proxy's replica: operations of a group, with their numbers. (3 was one operation a row, 11 did not say
         /// whether there is more.)
@@ -88,7 +88,7 @@ kernel::messages! {
             last: bool,
         },
         /// From a proxy's replica of this host: enough servers have durable snapshots of everything below, and inputs for it need not
-        /// be kept.
+        /// be retained.
         10 => Settled {
             /// Their space, and the number.
             below: Placed,

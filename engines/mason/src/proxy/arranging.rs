@@ -21,12 +21,12 @@
 //! one finds everything sealed that was numbered by the old shard map, and has one operation of all shards logged, at which they hand
 //! over, before anything is numbered by the new one.
 //!
-//! Everything between groups goes through the hosts, each of which has replicas of all logs: they tell the host's proxies of every
+//! Everything between groups goes through the hosts, each of which has replicas of all logs: they notify the host's proxies of every
 //! group where their own stands, and the leading one acts on it.
 
 use super::entry::{Entry, StubPage};
 use super::leading::Lead;
-use super::{Arrange, Awaited, Proxy, SetShards, Spent, Standing};
+use super::{Arrange, Awaited, GroupStatus, Proxy, SetShards, Spent};
 use crate::messages::shard;
 use crate::order::{Group, Gsn, Number, Placed, Space};
 pub use crate::topology::FIRST;
@@ -93,7 +93,7 @@ impl Decode for ProxyCall {
 /// What a host's replicas have said of the groups' logs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arranging {
-    standings: BTreeMap<Group, Standing>,
+    statuses: BTreeMap<Group, GroupStatus>,
     /// What this group's stub is to have, by whose it was.
     pages: BTreeMap<(Group, u32), StubPage>,
     /// What the cluster's operator has asked for.
@@ -107,24 +107,22 @@ const HURRY_EVERY: Duration = Duration::from_secs(1);
 
 impl Arranging {
     /// Where a group stands; at the bootstrap's layout if its replica has said nothing.
-    fn of(&self, group: Group) -> Option<&Standing> {
-        self.standings.get(&group)
+    fn of(&self, group: Group) -> Option<&GroupStatus> {
+        self.statuses.get(&group)
     }
 
     fn version_of(&self, group: Group) -> u64 {
-        self.of(group).map_or(0, |standing| standing.layout.version)
+        self.of(group).map_or(0, |status| status.layout.version)
     }
 
     pub(super) fn is_retired(&self, group: Group) -> bool {
-        self.of(group).is_some_and(|standing| standing.retired)
+        self.of(group).is_some_and(|status| status.retired)
     }
 
     /// True if the group's log has the layout, and its stub has given and got all that it must.
     fn has_settled(&self, group: Group, version: u64) -> bool {
         self.version_of(group) == version
-            && self
-                .of(group)
-                .is_none_or(|standing| standing.leaving.is_empty() && standing.awaited.is_empty())
+            && self.of(group).is_none_or(|status| status.leaving.is_empty() && status.awaited.is_empty())
     }
 }
 
@@ -138,7 +136,7 @@ impl Proxy {
     }
 
     fn layout_of(&self, group: Group) -> &Layout {
-        self.arranging.of(group).map_or(&self.bootstrap, |standing| &standing.layout)
+        self.arranging.of(group).map_or(&self.bootstrap, |status| &status.layout)
     }
 
     /// Every group has the layout and what it is to have by it, and the sequencer knows which groups there are.
@@ -149,14 +147,14 @@ impl Proxy {
         sealed && self.topology.groups().all(|group| self.arranging.has_settled(group, layout.version))
     }
 
-    pub(super) fn on_standing(&mut self, message: Standing) {
+    pub(super) fn on_group_status(&mut self, message: GroupStatus) {
         if message.group == self.group
             && let Some(arranged) = self.topology.arranged(&message.layout)
         {
             self.topology = std::sync::Arc::new(arranged);
             self.arranging.pages.retain(|_, page| page.version >= message.layout.version);
         }
-        self.arranging.standings.insert(message.group, message);
+        self.arranging.statuses.insert(message.group, message);
     }
 
     pub(super) fn on_leaving(&mut self, page: StubPage) {
@@ -224,7 +222,7 @@ impl Proxy {
                 Lead::propose_entry(&Entry::Retire { version: own.layout.version }, log, cx);
             }
         }
-        let has_to_be_durable = |own: &&Standing| own.retired && own.spent.is_none();
+        let has_to_be_durable = |own: &&GroupStatus| own.retired && own.spent.is_none();
         if self.arranging.of(self.group).filter(has_to_be_durable).is_some()
             && cx.now().since(self.arranging.hurried_at) >= HURRY_EVERY
         {
@@ -238,7 +236,7 @@ impl Proxy {
     }
 
     /// What comes from other stubs into the log; what others' logs have, out of it.
-    fn reshard(&mut self, own: &Standing, cx: &mut Cx<'_, Self>) {
+    fn reshard(&mut self, own: &GroupStatus, cx: &mut Cx<'_, Self>) {
         let log = self.log.leader;
         for Awaited { from, next } in &own.awaited {
             let page = self.arranging.pages.get(&(*from, *next));
@@ -248,9 +246,9 @@ impl Proxy {
             }
         }
         for &at in &own.leaving {
-            let has_all = |standing: &&Standing| {
-                standing.layout.version >= own.layout.version
-                    && standing.awaited.iter().all(|awaited| awaited.from != self.group)
+            let has_all = |status: &&GroupStatus| {
+                status.layout.version >= own.layout.version
+                    && status.awaited.iter().all(|awaited| awaited.from != self.group)
             };
             if self.arranging.of(at).filter(has_all).is_some() {
                 Lead::propose_entry(&Entry::Arrived { at, version: own.layout.version }, log, cx);
@@ -272,7 +270,7 @@ impl Proxy {
         if layout.spanning > layout.serving {
             let drained = (layout.serving..layout.spanning).map(Group);
             let spent: Option<Vec<&Spent>> = drained
-                .map(|group| self.arranging.of(group).and_then(|standing| standing.spent.as_ref()))
+                .map(|group| self.arranging.of(group).and_then(|status| status.spent.as_ref()))
                 .collect();
             let Some(spent) = spent else { return };
             let mut below: BTreeMap<Space, Number> = BTreeMap::new();

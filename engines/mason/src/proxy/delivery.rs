@@ -1,6 +1,6 @@
 //! What a proxy's replica hands to the shards: runs of operations with consecutive numbers of one space.
 //!
-//! A run is encoded once, when its batch is applied. It is kept, handed over and sent again as it is, so that what a server
+//! A run is encoded once, when its batch is applied. It is retained, handed over and sent again as it is, so that what a server
 //! costs grows with its bytes and not with its operations.
 
 use crate::order::{Gsn, MultiNumber, Number, Operation, Order, Placed, Space};
@@ -10,7 +10,7 @@ use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 /// What a shard's server is given for one number.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivered {
-    /// The operation's place. A no-op has one number only.
+    /// The operation's position. A no-op has one number only.
     pub order: Order,
     /// What is done.
     pub work: Work,
@@ -163,7 +163,7 @@ impl RunWriter {
 
     /// The run; none if nothing was added.
     pub fn finish(mut self) -> Option<Run> {
-        // It may be kept for long.
+        // It may be retained for long.
         self.rows.shrink_to_fit();
         let Self { space, first, count, time, rows } = self;
         (count > 0).then(|| Run { space, first, count, time, rows: rows.into() })

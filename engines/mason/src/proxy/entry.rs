@@ -264,7 +264,7 @@ pub enum Question {
     Reach,
     /// Which numbers has the group assigned? Answered by [`super::Viewed`].
     View,
-    /// What is kept of `space` from `from` on? Answered by a [`crate::shard::ShardIn`].
+    /// What is retained of `space` from `from` on? Answered by a [`crate::shard::ShardIn`].
     Lacking {
         /// The space, and the first number wanted.
         from: Placed,

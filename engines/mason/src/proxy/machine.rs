@@ -28,7 +28,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 kernel::record! {
-    /// Everything that is a function of the log, apart from the stub and what is kept for shards.
+    /// Everything that is a function of the log, apart from the stub and what is retained for shards.
     struct Assigned {
         ballot: Ballot,
         epoch: u64,
@@ -87,14 +87,14 @@ impl Default for Assigned {
 pub struct ProxyMachine<S> {
     group: Group,
     topology: Arc<Topology>,
-    /// The version of the members that this host's roles were told of.
-    told: u64,
-    /// The version that its proxy was told is all the group needs.
-    told_settled: u64,
+    /// The version of the members that was reported to this host's roles.
+    reported: u64,
+    /// The version that was reported to its proxy as all the group needs.
+    reported_settled: u64,
     /// How many groups were in use at the bootstrap.
     bootstrap: Layout,
-    /// This host's proxies are to be told where the group stands, and what it hands over.
-    standing_due: bool,
+    /// How far the group is, and what it hands over, is due to be reported to this host's proxies.
+    status_due: bool,
     pages_due: bool,
     host: HostId,
     page_bytes: usize,
@@ -122,11 +122,11 @@ impl<S: Stub> ProxyMachine<S> {
         Self {
             group,
             bootstrap: topology.layout.clone(),
-            standing_due: true,
+            status_due: true,
             pages_due: true,
             topology,
-            told: 0,
-            told_settled: 0,
+            reported: 0,
+            reported_settled: 0,
             host,
             page_bytes,
             stub,
@@ -169,7 +169,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.claim.as_ref()
     }
 
-    /// Bytes of operations kept for shards.
+    /// Bytes of operations retained for shards.
     pub fn retained_bytes(&self) -> usize {
         self.retained.bytes()
     }
@@ -178,7 +178,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.topology.proxy_on(self.group, self.host)
     }
 
-    fn tell_proxy(&mut self, message: impl Into<ProxyIn>) {
+    fn notify_proxy(&mut self, message: impl Into<ProxyIn>) {
         if let Some(proxy) = self.proxy() {
             self.notices.push((proxy, message.into().encoded().into()));
         }
@@ -233,7 +233,7 @@ impl<S: Stub> ProxyMachine<S> {
         if ballot < self.state.ballot {
             return;
         }
-        // Said again where it is: a leader whose replica took a snapshot was not told.
+        // Said again where it is: a leader whose replica took a snapshot was not notified.
         if ballot > self.state.ballot {
             (self.state.ballot, self.state.epoch, self.state.index) = (ballot, self.state.epoch + 1, 0);
             self.clock(true);
@@ -253,7 +253,7 @@ impl<S: Stub> ProxyMachine<S> {
             claim: state.claim.clone(),
             durable: Some(state.durable.clone()),
         };
-        self.tell_proxy(began);
+        self.notify_proxy(began);
     }
 
     fn clock(&mut self, new_leader: bool) {
@@ -288,7 +288,7 @@ impl<S: Stub> ProxyMachine<S> {
             self.state.cut = Some(cut);
         }
         let Assigned { epoch, index, sequencer, .. } = self.state;
-        self.tell_proxy(Applied { epoch, index, sequencer });
+        self.notify_proxy(Applied { epoch, index, sequencer });
     }
 
     fn assign_items(&mut self, rows: &[Range], items: Vec<Item>, from: (Gsn, u64), runs: &mut Runs) {
@@ -346,19 +346,19 @@ impl<S: Stub> ProxyMachine<S> {
             (self.state.sequencer, self.state.request, self.state.claim) = (epoch, 0, claim);
             if let Some(arrangement) = &mut self.state.arrangement {
                 (arrangement.sealed, arrangement.unsealed) = (arrangement.layout.version, false);
-                self.standing_due = true;
+                self.status_due = true;
             }
         } else if planted!(second_claim_replaces_first) {
             self.state.claim = claim;
         }
-        self.tell_seal();
+        self.report_seal();
     }
 
-    fn tell_seal(&mut self) {
+    fn report_seal(&mut self) {
         let Assigned { epoch: leader, index, sequencer, gsn, .. } = self.state;
         let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
         let (layout, handed) = (Some(self.layout().clone()), self.handed().cloned());
-        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, gsn, claim, layout, handed });
+        self.notify_proxy(DidSeal { epoch: leader, index, sequencer, view, gsn, claim, layout, handed });
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {
@@ -368,33 +368,34 @@ impl<S: Stub> ProxyMachine<S> {
         let mut runs = Runs::default();
         self.assign_no_ops(holes, 0, &mut runs);
         self.deliver(runs.finish(), None);
-        self.tell_proxy(DidFill { sequencer: epoch });
+        self.notify_proxy(DidFill { sequencer: epoch });
     }
 
     fn members_version(&self) -> u64 {
         self.state.members.as_ref().map_or(0, |members| members.version)
     }
 
-    /// Tells this host's roles who the members are: when they change, and when an incarnation or a snapshot has begun.
-    fn tell_of_members(&mut self) {
-        self.tell_of_change();
+    /// Notifies this host's roles who the members are: when they change, and when an incarnation or a snapshot has begun.
+    fn report_members(&mut self) {
+        self.report_change();
         let settled = self.state.settled.unwrap_or(0);
-        if settled > self.told_settled {
-            self.told_settled = settled;
-            self.tell_proxy(DidSettle { version: settled });
+        if settled > self.reported_settled {
+            self.reported_settled = settled;
+            self.notify_proxy(DidSettle { version: settled });
         }
     }
 
-    fn tell_of_change(&mut self) {
-        let Some(members) = self.state.members.clone().filter(|members| members.version > self.told) else {
+    fn report_change(&mut self) {
+        let Some(members) = self.state.members.clone().filter(|members| members.version > self.reported)
+        else {
             return;
         };
-        self.told = members.version;
+        self.reported = members.version;
         if members.version > self.topology.version {
             self.topology = Arc::new(self.topology.moved_to(&members));
         }
         let durable = self.state.durable.clone();
-        self.tell_proxy(DidMove { members: members.clone(), durable });
+        self.notify_proxy(DidMove { members: members.clone(), durable });
         let servers = self.topology.servers_on(self.host).map(|(_, server)| server);
         let moved = ShardIn::from(shard::Moved { members: members.clone() }).encoded();
         self.notices.extend(servers.map(|server| (server, moved.clone().into())));
@@ -403,7 +404,7 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the cut.
+    /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the consistent cut.
     fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<ConsistentCut>) {
         runs.iter().for_each(|run| self.retained.insert(run.clone()));
         let in_use = |space| self.topology.layout.shard_map.spaces().any(|used| used == space);
@@ -420,7 +421,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn forget_durable(&mut self, low_watermarks: &[Placed]) {
-        self.standing_due |= self.is_retired();
+        self.status_due |= self.is_retired();
         for low_watermark in low_watermarks {
             for (_, server) in
                 self.topology.servers_on(self.host).filter(|(space, _)| *space != low_watermark.space)
@@ -472,7 +473,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
         // Our own leaders wrote it; one of a newer version may have written what this one does not know.
         if let Ok(entry) = Entry::decoded(entry) {
             self.execute(entry);
-            self.tell_of_members();
+            self.report_members();
         }
     }
 
@@ -490,9 +491,9 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn take_notices(&mut self, notices: &mut Vec<(NodeId, Bytes)>) {
-        // A log that is not in use has no next entry to tell it with.
-        self.tell_of_members();
-        self.tell_standing();
+        // A log that is not in use has no next entry to report it with.
+        self.report_members();
+        self.report_status();
         notices.append(&mut self.notices);
     }
 
@@ -522,7 +523,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn reset(&mut self) {
         self.state = Assigned::default();
-        (self.standing_due, self.pages_due) = (true, true);
+        (self.status_due, self.pages_due) = (true, true);
         self.retained.clear();
         self.notices.clear();
         self.writing.clear();

@@ -248,7 +248,7 @@ impl Proxy {
     }
 
     /// A barrier is a linearizable read of the log by this host's replica: how far has the group assigned numbers? The shards of
-    /// this host are told, so that they answer no later read before they have executed that far.
+    /// this host are notified, so that they answer no later read before they have executed that far.
     fn on_barrier(&mut self, from: NodeId, message: Barrier, cx: &mut Cx<'_, Self>) {
         if self.barriers.len() >= BARRIERS_MAX {
             self.barriers.pop_first();
@@ -301,7 +301,7 @@ impl Proxy {
             ProxyIn::AnyReplica(_) if from.host() != cx.node().host() => {
                 cx.reject("replica's word from another host");
             }
-            ProxyIn::AnyReplica(FromAnyReplica::Standing(message)) => self.on_standing(message),
+            ProxyIn::AnyReplica(FromAnyReplica::GroupStatus(message)) => self.on_group_status(message),
             ProxyIn::AnyReplica(FromAnyReplica::Leaving(message)) => self.on_leaving(message.page),
         }
     }

@@ -27,7 +27,7 @@ kernel::timers! {
 struct Served {
     proxy_epoch: u64,
     highest: u64,
-    /// Allocations whose place in the group's log is not known yet; at most as many as a proxy has in flight.
+    /// Allocations whose position in the group's log is not known yet; at most as many as a proxy has in flight.
     remembered: BTreeMap<u64, Allocation>,
 }
 
@@ -139,7 +139,7 @@ impl Sequencer {
         matches!(&self.state, State::Active(counters) if counters.handing.is_none() || planted!(numbers_before_resharding_logged))
     }
 
-    /// The counters, for a message that means this sequencer and no other; tells a proxy that is ahead or behind.
+    /// The counters, for a message that means this sequencer and no other; notifies a proxy that is ahead or behind.
     fn counters(&mut self, from: NodeId, epoch: u64, cx: &mut Cx<'_, Self>) -> Option<&mut Counters> {
         if epoch != self.epoch || !self.is_ready() {
             let recovering = matches!(self.state, State::Recovering(_)) || self.is_handing_over();
@@ -221,7 +221,7 @@ impl Sequencer {
         served.remembered = served.remembered.split_off(&(after.min(served.highest) + 1));
         let lost: Vec<Allocation> = served.remembered.values().cloned().collect();
         if !lost.is_empty() {
-            cx.mark("sequencer.told_a_new_leader_of_lost_requests");
+            cx.mark("sequencer.reported_a_new_leader_of_lost_requests");
         }
         cx.send(from, proxy::Probed { epoch, highest: served.highest, lost });
     }

@@ -19,7 +19,7 @@
 //! Which groups must be sealed, the first group's log says: it has a layout before any group of it can be sealed, and so assign
 //! anything. A standby that begins with an older one learns of it from that group's seal. If that log has a shard map whose resharding
 //! it has not, the standby has it logged before it gives anything away: what was numbered by then was numbered by the old
-//! spread, and what comes after by the new one.
+//! shard map, and what comes after by the new one.
 
 use super::{Counters, Filled, GroupSealed, HandedOver, Recover, Sequencer, SequencerTimer, State};
 use crate::messages::proxy;
@@ -35,7 +35,7 @@ pub(super) struct Recovery {
     sealed: BTreeSet<Group>,
     /// Which groups are in use: as this host knows at first, then as the first group's log had it when it was sealed.
     layout: Layout,
-    /// Tells this attempt from an earlier incarnation's, and from others'.
+    /// Distinguishes this attempt from an earlier incarnation's, and from others'.
     attempt: u64,
     view: View,
     gsn: Gsn,
@@ -78,8 +78,8 @@ impl Sequencer {
         if let Some(handed) = handed.filter(|_| group == FIRST) {
             recovery.handed = handed;
         }
-        let told = layout.filter(|layout| group == FIRST && layout.version > recovery.layout.version);
-        if let Some(layout) = told.filter(|_| !planted!(added_groups_not_waited_for)) {
+        let reported = layout.filter(|layout| group == FIRST && layout.version > recovery.layout.version);
+        if let Some(layout) = reported.filter(|_| !planted!(added_groups_not_waited_for)) {
             cx.mark("sequencer.learned_of_a_layout_from_a_seal");
             recovery.layout = layout;
         }

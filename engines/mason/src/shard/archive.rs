@@ -10,11 +10,11 @@
 //!   | both let it go: their next snapshots do not name it, and it is dropped when those are durable
 //! ```
 //!
-//! Every server has every blob, so any of them can do it. For each blob they take turns, in an order that depends on the blob; a server that
-//! is dead or cannot reach the archive only costs the others' patience. An object that two have written is written once, for its name
+//! Every server has every blob, so any of them can do it. For each blob they take turns, in an order that depends on the blob; a server
+//! that is dead or cannot reach the archive only costs the others' patience. An object that two have written is written once, for its name
 //! and its bytes are the same everywhere.
 //!
-//! Invariant: a server lets a blob go when it knows that it is in the archive: because the archive said so, or a server that was told.
+//! Invariant: a server lets a blob go when it knows that it is in the archive: because the archive said so, or a server that was notified.
 
 use super::blobs::blob_of;
 use super::{ShardServer, WereArchived, WhetherArchived};
@@ -46,8 +46,8 @@ pub(super) struct Archiving {
     /// What the archive is known to have, and the same in the order of learning it.
     known: BTreeSet<BlobId>,
     learnt: VecDeque<BlobId>,
-    /// What the gateways of this host were told last.
-    told: u64,
+    /// What was reported to the gateways of this host last.
+    reported: u64,
 }
 
 impl Archiving {
@@ -158,7 +158,7 @@ impl<S: Shard> ShardServer<S> {
                 self.let_go(id);
             }
         }
-        self.tell_what_waits(cx);
+        self.report_what_waits(cx);
     }
 
     pub(super) fn on_archived(&mut self, id: BlobId, cx: &mut Cx<'_, Self>) {
@@ -168,7 +168,7 @@ impl<S: Shard> ShardServer<S> {
         self.archiving.learn(id);
         self.let_go(id);
         self.step_archive(cx);
-        self.tell_what_waits(cx);
+        self.report_what_waits(cx);
     }
 
     pub(super) fn on_unarchived(&mut self, id: BlobId, cx: &mut Cx<'_, Self>) {
@@ -189,10 +189,10 @@ impl<S: Shard> ShardServer<S> {
     }
 
     /// The gateways of this host refuse what would make more of what waits, beyond a bound.
-    pub(super) fn tell_what_waits(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn report_what_waits(&mut self, cx: &mut Cx<'_, Self>) {
         let bytes = self.waiting_for_archive();
-        if bytes != self.archiving.told {
-            self.archiving.told = bytes;
+        if bytes != self.archiving.reported {
+            self.archiving.reported = bytes;
             for &observer in &self.observers {
                 cx.send(observer, Overfull { space: self.space, bytes });
             }

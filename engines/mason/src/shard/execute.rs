@@ -14,8 +14,8 @@ use std::time::Duration;
 const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
 /// A server that catches up asks for the next page of operations when it has executed one, and not for each of several groups' pages.
 const ASK_PAGES_AFTER: Duration = Duration::from_millis(2);
-/// What is kept of the memory that answers are written to.
-const SCRATCH_KEPT_BYTES: usize = 1 << 20;
+/// What is retained of the memory that answers are written to.
+const SCRATCH_RETAINED_BYTES: usize = 1 << 20;
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
@@ -195,10 +195,10 @@ impl<S: Shard> ShardServer<S> {
         Gsn(self.covered.0.saturating_sub(1)).max(self.executed)
     }
 
-    pub(super) fn tell_progress(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn report_progress(&mut self, cx: &mut Cx<'_, Self>) {
         let through = self.progress();
-        if through > self.told {
-            self.told = through;
+        if through > self.reported {
+            self.reported = through;
             for &observer in &self.observers {
                 cx.send(observer, Progress { space: self.space, through });
             }
@@ -244,7 +244,8 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    /// An answer that is larger than its reader has room for is not copied, and not made where its size is known: the reader asks again when it has.
+    /// An answer that is larger than its reader has room for is not copied, and not made where its size is known: the reader asks again
+    /// when it has.
     fn answer(&mut self, waiting: Waiting, cx: &mut Cx<'_, Self>) {
         let Waiting { reader, reads, limits, .. } = waiting;
         let (mut answers, mut withheld) = (Vec::with_capacity(reads.len()), Vec::new());
@@ -274,7 +275,7 @@ impl<S: Shard> ShardServer<S> {
             }
         }
         self.scratch.clear();
-        self.scratch.shrink_to(SCRATCH_KEPT_BYTES);
+        self.scratch.shrink_to(SCRATCH_RETAINED_BYTES);
         if !withheld.is_empty() {
             cx.mark("shard.withheld_an_answer");
         }

@@ -1,7 +1,7 @@
-//! The exchange of inputs: what the participants of an operation tell one another.
+//! The exchange of inputs: what the participants of an operation send one another.
 //!
 //! Most say one thing to all others. At a resharding (see [`super::resharding`]) every one has parts of its state for each of the
-//! others; they are asked for in pages. Inputs are kept, in snapshots too, until nobody can need them.
+//! others; they are asked for in pages. Inputs are retained, in snapshots too, until nobody can need them.
 
 use super::{Inputs, Settled, ShardBehind, ShardServer, WantInputs};
 use crate::order::{Number, Order, Placed, Space};
@@ -128,7 +128,7 @@ impl<S: Shard> ShardServer<S> {
         others.all(|placed| self.inputs.is_complete(self.next, placed.space))
     }
 
-    /// Tells this host's servers of the other participants, and asks for what they have begun to say.
+    /// Notifies this host's servers of the other participants, and asks for what they have begun to say.
     fn say(&mut self, order: &Order, parts: Vec<Part>, cx: &mut Cx<'_, Self>) {
         let others: Vec<Placed> = others(order, self.space).cloned().collect();
         let sent = Sent { others, parts };
@@ -186,7 +186,7 @@ impl<S: Shard> ShardServer<S> {
         let WantInputs { number: first, wanted_at, part } = message;
         if !self.inputs.sent.contains_key(first) {
             if *first < self.next {
-                // Enough servers of the asker's shard have it in durable snapshots, or it would be kept.
+                // Enough servers of the asker's shard have it in durable snapshots, or it would be retained.
                 cx.mark("shard.had_forgotten_inputs");
                 cx.send(from, ShardBehind { durable: wanted_at.next() });
             }
@@ -214,7 +214,7 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    /// Inputs are kept until enough servers of every other participant need them no more. That is the logs' word, and not the
+    /// Inputs are retained until enough servers of every other participant need them no more. That is the logs' word, and not the
     /// servers': a low watermark that no log has, nobody waits for before the hosts that reach it are let go.
     pub(super) fn on_settled(&mut self, message: &Settled) {
         let Exchange { sent, settled, .. } = &mut self.inputs;

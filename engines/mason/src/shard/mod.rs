@@ -38,7 +38,7 @@ use std::sync::Arc;
 kernel::timers! {
     /// The server's timers.
     pub enum ShardTimer {
-        /// Look for what is missing, and tell how far it is durable.
+        /// Look for what is missing, and report how far it is durable.
         Tick,
         /// Write the next chunk of a snapshot.
         Snapshot,
@@ -84,7 +84,7 @@ pub struct ShardServer<S> {
     cuts: VecDeque<ConsistentCut>,
     /// Everything with a global sequence number below this is executed, as far as it concerns this space.
     covered: Gsn,
-    told: Gsn,
+    reported: Gsn,
     /// Numbers up to this one are assigned: they will come.
     reach: Number,
     observers: BTreeSet<NodeId>,
@@ -104,7 +104,7 @@ pub struct ShardServer<S> {
     archiving: archive::Archiving,
 }
 
-/// Cuts that wait to be covered: an early one that goes is covered by a later one.
+/// Consistent cuts that wait to be covered: an early one that goes is covered by a later one.
 const CUTS_MAX: usize = 1_024;
 /// Reads that wait; more are dropped, and their gateway asks again.
 const READS_MAX: usize = 65_536;
@@ -143,7 +143,7 @@ impl<S: Shard> ShardServer<S> {
             resharding: resharding::Resharding::new(topology.layout.shard_map.clone()),
             cuts: VecDeque::new(),
             covered: Gsn(0),
-            told: Gsn(0),
+            reported: Gsn(0),
             reach: Number(0),
             observers: BTreeSet::new(),
             reads: VecDeque::new(),
@@ -336,7 +336,7 @@ impl<S: Shard> Role for ShardServer<S> {
                 self.retry_transfer(cx);
                 self.read_again_what_wants_none();
                 self.step_archive(cx);
-                self.tell_durable(cx);
+                self.report_durable(cx);
             }
             // The burst's end does it.
             ShardTimer::Snapshot => {}
@@ -345,11 +345,11 @@ impl<S: Shard> Role for ShardServer<S> {
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         self.send_answers(cx);
-        self.tell_progress(cx);
+        self.report_progress(cx);
         self.answer_reads(cx);
         self.step_blobs(cx);
         self.step_snapshot(cx);
-        self.tell_what_waits(cx);
+        self.report_what_waits(cx);
     }
 
     fn on_blob(&mut self, notice: BlobNotice, cx: &mut Cx<'_, Self>) {

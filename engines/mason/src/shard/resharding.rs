@@ -12,14 +12,15 @@
 //! ```
 //! The resharding is one operation of all shards that take part. All numbers below were chosen by the shard map before and all above
 //! by this one, so no shard ever meets an operation that concerns it no more. The state crosses as the inputs of any operation over
-//! several shards do: asked for in parts, kept until enough servers have it durably, the same from every server.
+//! several shards do: asked for in parts, retained until enough servers have it durably, the same from every server.
 //!
 //! What readers watch is a server's own, and goes from server to server on each host, before either executes anything further: the
-//! new one tells of all that comes after. Between giving and the resharding a server answers no reads, which could register more. A
+//! new one notifies of all that comes after. Between giving and the resharding a server answers no reads, which could register more. A
 //! server that a snapshot carries past the resharding gives what it has when it has taken that; the receiver compares.
 //!
 //! Reads name the shard map by which their shard was chosen. A shard that is not there yet lets them wait, one that is beyond refuses
-//! them, and the reader asks again. Before a server tells or answers anything by a shard map it says so ([`crate::messages::client::UsesShardMap`]).
+//! them, and the reader asks again. Before a server reports or answers anything by a shard map it says so
+//! ([`crate::messages::client::UsesShardMap`]).
 
 use super::inputs::Part;
 use super::{ShardQuery, ShardServer, WantWatched, Watched};
@@ -30,10 +31,10 @@ use crate::topology::ShardMap;
 use kernel::{Bytes, Cx, NodeId};
 use std::collections::BTreeMap;
 
-/// What a server knows of how the state is spread.
+/// What a server knows of the shard map.
 #[derive(Debug)]
 pub(super) struct Resharding {
-    /// What its state is spread by.
+    /// Its shard map.
     shard_map: ShardMap,
     /// The version by which it has given away what is watched.
     given: u64,
@@ -57,7 +58,7 @@ impl Resharding {
 }
 
 impl<S: Shard> ShardServer<S> {
-    /// How its state is spread.
+    /// Its shard map.
     pub fn shard_map(&self) -> &ShardMap {
         self.resharding.shard_map()
     }
@@ -174,11 +175,11 @@ impl<S: Shard> ShardServer<S> {
             resharded.reshard(&shard_map, order, &pages);
         }
         self.come_to(shard_map, order.gsn, cx);
-        // What was given away is kept for the others until they have it durably, which a snapshot of theirs brings about.
+        // What was given away is retained for the others until they have it durably, which a snapshot of theirs brings about.
         self.due.hurry();
     }
 
-    /// The state is spread so from here on.
+    /// The shard map from here on.
     pub(super) fn come_to(&mut self, shard_map: ShardMap, gsn: Gsn, cx: &mut Cx<'_, Self>) {
         let version = shard_map.version;
         self.resharding.given = self.resharding.given.max(version);
@@ -202,7 +203,7 @@ impl<S: Shard> ShardServer<S> {
         self.resharding.shard_map = shard_map;
     }
 
-    /// A snapshot was installed that is spread so: the resharding will not be executed here.
+    /// A snapshot was installed that has this shard map: the resharding will not be executed here.
     pub(super) fn skip_reshard(&mut self, before: &ShardMap, cx: &mut Cx<'_, Self>) {
         let shard_map = self.resharding.shard_map.clone();
         if shard_map.version > before.version {

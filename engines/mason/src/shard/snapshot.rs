@@ -17,12 +17,12 @@ use parts::{Look, Page, Restored, Served, SnapshotRecord, TakenPage, WantedPage,
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const TELL_EVERY: Duration = Duration::from_secs(1);
+const REPORT_EVERY: Duration = Duration::from_secs(1);
 
 /// When the next snapshot is due, and what was said of the last.
 #[derive(Debug, Default)]
 pub(super) struct Due {
-    told_at: Option<Instant>,
+    reported_at: Option<Instant>,
     executed_bytes: u64,
     last_bytes: u64,
     /// How many of a peer's it has taken.
@@ -190,17 +190,17 @@ impl<S: Shard> ShardServer<S> {
         self.drop_blobs_but(written.writer.named, cx);
         cx.mark("shard.wrote_a_snapshot");
         self.due.last_bytes = written.bytes;
-        self.due.told_at = None;
+        self.due.reported_at = None;
     }
 
-    /// Tells who keeps things for this server how far it is durable.
-    pub(super) fn tell_durable(&mut self, cx: &mut Cx<'_, Self>) {
+    /// Reports to those who keep things for this server how far it is durable.
+    pub(super) fn report_durable(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let told = self.due.told_at.is_some_and(|at| now.since(at) < TELL_EVERY);
-        if told || self.snapshots.durable_below() <= Number(1) {
+        let reported = self.due.reported_at.is_some_and(|at| now.since(at) < REPORT_EVERY);
+        if reported || self.snapshots.durable_below() <= Number(1) {
             return;
         }
-        self.due.told_at = Some(now);
+        self.due.reported_at = Some(now);
         let (durable, next) = (self.snapshots.durable_below(), self.next);
         invariant!(DUR, durable <= next, "below {durable} is durable, and {next} is not executed");
         let below = Placed { space: self.space, number: self.snapshots.durable_below() };

@@ -138,7 +138,7 @@ fn tick(bench: &mut Table<Server>, later: Duration) -> Did {
     bench.timer(ShardTimer::Tick)
 }
 
-fn tell(bench: &mut Table<Server>, notice: BlobNotice) -> Did {
+fn notice(bench: &mut Table<Server>, notice: BlobNotice) -> Did {
     bench.notice(notice)
 }
 
@@ -169,7 +169,7 @@ fn servers_take_turns() {
     assert_eq!(archives(&tick(&mut bench, 2 * TURN)), [id(1), id(2)]);
 }
 
-// A blob that goes when it is on its way is in neither place when the archive fails.
+// A blob that goes when it is on its way is nowhere when the archive fails.
 #[test]
 fn a_blob_waits_until_the_archive_has_it_and_failures_are_patient() {
     let mut bench = attic(1, 1);
@@ -177,7 +177,7 @@ fn a_blob_waits_until_the_archive_has_it_and_failures_are_patient() {
     assert!(bench.role.service().waiting.contains(&id(0)));
     let mut pauses = Vec::new();
     for _ in 0..8 {
-        tell(&mut bench, BlobNotice::Unarchived { id: id(0) });
+        notice(&mut bench, BlobNotice::Unarchived { id: id(0) });
         let mut pause = Duration::ZERO;
         while archives(&tick(&mut bench, Duration::from_millis(100))).is_empty() {
             pause += Duration::from_millis(100);
@@ -187,11 +187,11 @@ fn a_blob_waits_until_the_archive_has_it_and_failures_are_patient() {
     assert!(pauses.windows(2).all(|pair| pair[0] <= pair[1]) && pauses[7] > 8 * pauses[0], "{pauses:?}");
     assert!(pauses[7] <= 16_000, "it is not given up: {pauses:?}");
     assert!(bench.role.service().waiting.contains(&id(0)));
-    tell(&mut bench, BlobNotice::Archived { id: id(0) });
+    notice(&mut bench, BlobNotice::Archived { id: id(0) });
     assert!(bench.role.service().waiting.is_empty());
 }
 
-// A server that cannot reach the archive keeps what others have archived for ever; one that is told too much loses it.
+// A server that cannot reach the archive keeps what others have archived for ever; one that is sent too much loses it.
 #[test]
 fn only_a_server_that_knows_answers() {
     let (mut first, mut second) = (attic(1, 2), attic(2, 1));
@@ -202,10 +202,10 @@ fn only_a_server_that_knows_answers() {
     let ask = WhetherArchived { blobs: vec![id(0), id(7)] };
     assert_eq!(sends(&first.hear(server(2, 0), ask.clone())), [], "what it does not have is not archived");
     tick(&mut first, Duration::ZERO);
-    tell(&mut first, BlobNotice::Archived { id: id(0) });
-    let told = WereArchived { blobs: vec![id(0)] };
-    assert_eq!(sends(&first.hear(server(2, 0), ask)), one(server(2, 0), told.clone()));
-    second.hear(server(1, 0), told);
+    notice(&mut first, BlobNotice::Archived { id: id(0) });
+    let reported = WereArchived { blobs: vec![id(0)] };
+    assert_eq!(sends(&first.hear(server(2, 0), ask)), one(server(2, 0), reported.clone()));
+    second.hear(server(1, 0), reported);
     assert!(second.role.service().waiting.is_empty());
     // And it knows now, too.
     let ask = WhetherArchived { blobs: vec![id(0)] };
@@ -222,7 +222,7 @@ fn gateways_of_the_host_hear_when_too_much_waits() {
     let did = bench.end();
     assert!(sends(&did).iter().all(|it| *it == overfull(4)[0]));
     assert_eq!(archives(&tick(&mut bench, Duration::ZERO)), [id(0), id(3)]);
-    assert!(sends(&tell(&mut bench, BlobNotice::Archived { id: id(0) })).contains(&overfull(0)[0]));
+    assert!(sends(&notice(&mut bench, BlobNotice::Archived { id: id(0) })).contains(&overfull(0)[0]));
     assert_eq!(sends(&bench.end()), []);
 }
 
@@ -231,9 +231,9 @@ fn gateways_of_the_host_hear_when_too_much_waits() {
 fn a_lost_blob_is_fetched_and_archived_then() {
     let mut bench = attic(1, 1);
     assert_eq!(archives(&tick(&mut bench, Duration::ZERO)), [id(0)]);
-    tell(&mut bench, BlobNotice::Lost { id: id(0) });
+    notice(&mut bench, BlobNotice::Lost { id: id(0) });
     assert_eq!(bench.role.blobs_missing(), 1);
     assert_eq!(archives(&tick(&mut bench, TURN)), [], "it is not here");
-    tell(&mut bench, BlobNotice::Stored { id: id(0) });
+    notice(&mut bench, BlobNotice::Stored { id: id(0) });
     assert_eq!(archives(&tick(&mut bench, Duration::ZERO)), [id(0)]);
 }

@@ -5,7 +5,7 @@ use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::GatewayIn;
 use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, StubPage};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{FromAnyReplica, FromReplica, FromSequencer, GetMaxAndSeal, ProxyIn, Standing};
+use mason::proxy::{FromAnyReplica, FromReplica, FromSequencer, GetMaxAndSeal, GroupStatus, ProxyIn};
 use mason::sequencer::{GroupSealed, Recover, Sequencer};
 use mason::view::View;
 use mason::{
@@ -41,7 +41,7 @@ impl Stub for Bag {
     }
 
     fn depart(&mut self, _page_bytes: usize) -> Vec<(Group, Bytes)> {
-        let layout = self.layout.clone().expect("it was told of the layout first");
+        let layout = self.layout.clone().expect("it was sent the layout first");
         let home = |byte: u8| layout.home(Group(u16::from(byte)));
         let goes: Vec<u8> = self.has.extract_if(.., |byte| home(*byte) != self.group).collect();
         goes.into_iter().map(|byte| (home(byte), vec![byte].into())).collect()
@@ -114,9 +114,9 @@ fn batch(index: u64, numbered: bool) -> Entry {
     Entry::Batch(batch)
 }
 
-fn standing(notices: &[(NodeId, Bytes)], to: NodeId) -> Option<Standing> {
+fn status(notices: &[(NodeId, Bytes)], to: NodeId) -> Option<GroupStatus> {
     notices.iter().filter(|(node, _)| *node == to).find_map(|(_, bytes)| match ProxyIn::decoded(bytes) {
-        Ok(ProxyIn::AnyReplica(FromAnyReplica::Standing(standing))) => Some(standing),
+        Ok(ProxyIn::AnyReplica(FromAnyReplica::GroupStatus(status))) => Some(status),
         _ => None,
     })
 }
@@ -145,11 +145,11 @@ fn a_layout_follows_the_one_before() {
         assert_eq!(apply(&mut machine, &lays_out(wrong)), []);
         assert_eq!(*machine.layout(), Layout::at_bootstrap(2, 2));
     }
-    let told = apply(&mut machine, &lays_out(layout(1, 1, 2)));
+    let reported = apply(&mut machine, &lays_out(layout(1, 1, 2)));
     assert_eq!(*machine.layout(), layout(1, 1, 2));
-    let both = [proxy(1, 0), proxy(1, 1)].map(|proxy| standing(&told, proxy));
+    let both = [proxy(1, 0), proxy(1, 1)].map(|proxy| status(&reported, proxy));
     assert!(both.iter().flatten().all(|it| it.layout == layout(1, 1, 2) && it.sealed == 0), "{both:?}");
-    assert_eq!(both.iter().flatten().count(), 2, "proxies of every group are told");
+    assert_eq!(both.iter().flatten().count(), 2, "proxies of every group are notified");
 }
 
 // What is executed by a group that does not serve could be executed again by the one that does.
@@ -166,14 +166,14 @@ fn a_group_that_does_not_serve_turns_origins_away_and_retires() {
     apply(&mut machine, &batch(3, true));
     assert_eq!(machine.view().end(Space(0)), Number(4), "what it has is not handed over: it has not retired");
     apply(&mut machine, &Entry::Arrived { at: Group(0), version: 1 });
-    let told = apply(&mut machine, &Entry::Retire { version: 1 });
-    let stands = standing(&told, proxy(1, 0)).expect("it has changed");
+    let reported = apply(&mut machine, &Entry::Retire { version: 1 });
+    let stands = status(&reported, proxy(1, 0)).expect("it has changed");
     assert!(stands.retired && stands.spent.is_none(), "shards may still ask for what it has assigned");
     assert_eq!(apply(&mut machine, &batch(4, true)), [], "void");
     assert_eq!(machine.view().end(Space(0)), Number(4));
     assert_eq!(turned_away(&apply(&mut machine, &batch(4, false))), [4]);
-    let told = apply(&mut machine, &Entry::Durable { low_watermarks: vec![at(0, 4)], version: None });
-    let spent = standing(&told, proxy(1, 0)).and_then(|stands| stands.spent).expect("nothing is left");
+    let reported = apply(&mut machine, &Entry::Durable { low_watermarks: vec![at(0, 4)], version: None });
+    let spent = status(&reported, proxy(1, 0)).and_then(|stands| stands.spent).expect("nothing is left");
     assert_eq!((spent.below, spent.gsn), (vec![at(0, 4), at(1, 1)], Gsn(30)));
     // Where it is taken out, what it had assigned is not given away again.
     let mut first = begun(0);
@@ -183,11 +183,11 @@ fn a_group_that_does_not_serve_turns_origins_away_and_retires() {
     assert_eq!(first.view().end(Space(0)), Number(4));
     // And it may come back.
     apply(&mut machine, &lays_out(layout(2, 1, 1)));
-    let told = apply(&mut machine, &lays_out(layout(3, 2, 2)));
-    assert!(standing(&told, proxy(1, 0)).is_some_and(|stands| !stands.retired));
+    let reported = apply(&mut machine, &lays_out(layout(3, 2, 2)));
+    assert!(status(&reported, proxy(1, 0)).is_some_and(|stands| !stands.retired));
 }
 
-// A sequencer that was followed while the group was not in use lives on, and has given away numbers that others have by now.
+// A sequencer that was followed while the group was not in use is still there, and has given away numbers that others have by now.
 #[test]
 fn a_group_that_comes_back_waits_for_a_sequencer_that_knows_of_it() {
     let mut machine = begun(1);
@@ -197,14 +197,14 @@ fn a_group_that_comes_back_waits_for_a_sequencer_that_knows_of_it() {
     apply(&mut machine, &Entry::Retire { version: 1 });
     apply(&mut machine, &lays_out(layout(2, 1, 1)));
     let back = Layout { after: 7, ..layout(3, 2, 2) };
-    let told = apply(&mut machine, &lays_out(back));
+    let reported = apply(&mut machine, &lays_out(back));
     let did_seal = |notices: &[(NodeId, Bytes)]| {
         notices.iter().find_map(|(_, bytes)| match ProxyIn::decoded(bytes) {
             Ok(ProxyIn::Replica(FromReplica::DidSeal(did))) => Some((did.sequencer, did.claim)),
             _ => None,
         })
     };
-    assert_eq!(did_seal(&told), Some((7, None)), "the leader must not ask the old one any more");
+    assert_eq!(did_seal(&reported), Some((7, None)), "the leader must not ask the old one any more");
     let by = |sequencer, index| match batch(index, true) {
         Entry::Batch(batch) => Entry::Batch(AssignmentBatch { sequencer, ..batch }),
         other => other,
@@ -212,13 +212,13 @@ fn a_group_that_comes_back_waits_for_a_sequencer_that_knows_of_it() {
     let claim = |host| Some(Claim { sequencer: sequencer(host), attempt: 1 });
     assert_eq!(apply(&mut machine, &by(5, 2)), []);
     // One that was called before the group was added may have counted without it.
-    let told = apply(&mut machine, &Entry::Seal { epoch: 7, claim: claim(1) });
-    assert_eq!(did_seal(&told), Some((7, None)));
+    let reported = apply(&mut machine, &Entry::Seal { epoch: 7, claim: claim(1) });
+    assert_eq!(did_seal(&reported), Some((7, None)));
     assert_eq!(apply(&mut machine, &by(7, 2)), []);
     assert_eq!(apply(&mut machine, &Entry::Fill { epoch: 7, holes: vec![range(0, 2, 1)] }), []);
     assert_eq!(machine.view().end(Space(0)), Number(2));
-    let told = apply(&mut machine, &Entry::Seal { epoch: 8, claim: claim(2) });
-    assert_eq!(did_seal(&told), Some((8, claim(2))));
+    let reported = apply(&mut machine, &Entry::Seal { epoch: 8, claim: claim(2) });
+    assert_eq!(did_seal(&reported), Some((8, claim(2))));
     apply(&mut machine, &by(8, 2));
     assert_eq!(machine.view().end(Space(0)), Number(3));
     // What decides is what the first group's log had.
@@ -239,15 +239,15 @@ fn what_a_stub_has_is_handed_over_once() {
     assert_eq!(from.stub().has, []);
     apply(&mut to, &Entry::Page(leaving[0].clone()));
     assert_eq!(to.stub().has, [0], "it does not know of the layout yet");
-    let told = apply(&mut to, &lays_out(layout(1, 1, 2)));
-    assert_eq!(standing(&told, proxy(1, 1)).map(|stands| stands.awaited.len()), Some(1));
+    let reported = apply(&mut to, &lays_out(layout(1, 1, 2)));
+    assert_eq!(status(&reported, proxy(1, 1)).map(|stands| stands.awaited.len()), Some(1));
     apply(&mut to, &Entry::Page(leaving[1].clone()));
     assert_eq!(to.stub().has, [0], "not the first");
     for page in [&leaving[0], &leaving[0], &leaving[1], &leaving[0], &leaving[1]] {
         apply(&mut to, &Entry::Page(page.clone()));
     }
     assert_eq!(to.stub().has, [0, 1]);
-    // A replica that reads a snapshot knows what is still to come, and tells this host's proxies.
+    // A replica that reads a snapshot knows what is still to come, and notifies this host's proxies.
     let mut chunks = Vec::new();
     from.begin_snapshot();
     loop {

@@ -345,7 +345,7 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
     assert!(blobs_of(&did).contains(&BlobEffect::Load { range }), "the read that waits goes on");
     write_snapshot(&mut bench);
     assert_eq!(bench.role.blobs_named().collect::<Vec<_>>(), [id(0)]);
-    // It rots: it is fetched again. A reader that waits for it when it is dropped instead is told.
+    // It rots: it is fetched again. A reader that waits for it when it is dropped instead is notified.
     let did = notice(&mut bench, BlobNotice::Lost { id: id(0) });
     assert_eq!(bench.role.blobs_missing(), 1);
     assert!(sends(&did).iter().any(|(_, it)| *it == PullBlob { id: id(0), offset: 0, bytes: 4 }.into()));

@@ -17,7 +17,7 @@ use mason::{
 use parts::Ballot;
 use paxos::HostEntry;
 
-/// Voids what begins with `v`, answers it, asks for a follow-up after `f`, and tells its origin after `t`.
+/// Voids what begins with `v`, answers it, asks for a follow-up after `f`, and notifies its origin after `t`.
 #[derive(Default)]
 struct Words(Vec<u8>);
 
@@ -34,7 +34,7 @@ impl Stub for Words {
                 return Verdict::Void;
             }
             Some(b'f') => out.follow_up(Bytes::from_static(b"later")),
-            Some(b't') => out.notify(gateway(1), Bytes::from_static(b"told")),
+            Some(b't') => out.notify(gateway(1), Bytes::from_static(b"news")),
             Some(_) | None => {}
         }
         Verdict::Execute
@@ -180,7 +180,7 @@ fn a_leader_begins_with_all_that_the_log_has() {
     assert_eq!(apply(&mut machine, begin(2)), [], "an earlier leader comes too late");
 }
 
-// Every server of the host gets its operations and the cut; the leader learns that it may go on.
+// Every server of the host gets its operations and the consistent cut; the leader learns that it may go on.
 #[test]
 fn a_batch_assigns_and_delivers() {
     let mut machine = begun();
@@ -238,9 +238,9 @@ fn tags_are_admitted_in_their_order_and_once() {
     assert!(admitted(&mut machine, 1, 1));
     assert!(!admitted(&mut machine, 1, 1));
     assert!(admitted(&mut machine, 1, 2));
-    assert!(!admitted(&mut machine, 2, 2), "a life begins with its first");
+    assert!(!admitted(&mut machine, 2, 2), "an incarnation begins with its first");
     assert!(admitted(&mut machine, 2, 1));
-    assert!(!admitted(&mut machine, 1, 3), "the life before is over");
+    assert!(!admitted(&mut machine, 1, 3), "the incarnation before is over");
 }
 
 // A voided operation that its shards execute all the same, or whose origin never hears of it.
@@ -263,9 +263,9 @@ fn a_void_operation_becomes_a_no_op_and_is_answered_by_the_group() {
 #[test]
 fn the_replica_on_the_origins_host_speaks() {
     let say = || Entry::Batch(batch(1, &[], vec![item(operation(1, b"t"), &[])]));
-    let told = GroupNotice { group: Group(0), body: Bytes::from_static(b"told") };
+    let reported = GroupNotice { group: Group(0), body: Bytes::from_static(b"news") };
     let mut near = begun();
-    assert_eq!(apply(&mut near, say())[0], to_gateway(told));
+    assert_eq!(apply(&mut near, say())[0], to_gateway(reported));
     let mut far = ProxyMachine::new(Group(0), proxy(2, 0).host(), topology(), 64, Words::default());
     apply(&mut far, begin(1));
     apply(&mut far, seal(5));
@@ -325,21 +325,21 @@ fn lacking(machine: &Machine, number: u64) -> ShardIn {
     ShardIn::decoded(&answer.into()).expect("an answer to a shard")
 }
 
-// A server that is told less than everything kept waits for ever; one that is told of a gap as if all were there executes past it.
+// A server that is sent less than everything retained waits for ever; one that is sent a gap as if all were there executes past it.
 #[test]
-fn what_is_kept_is_handed_out_until_it_is_durable() {
+fn what_is_retained_is_handed_out_until_it_is_durable() {
     let mut machine = begun();
     let items =
         |tags: std::ops::RangeInclusive<u64>| tags.map(|tag| item(operation(tag, b"x"), &[0])).collect();
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 2)], items(1..=2))));
     apply(&mut machine, Entry::Batch(batch(2, &[range(0, 3, 1)], items(3..=3))));
-    let ShardIn::Deliver(page) = lacking(&machine, 2) else { panic!("operations are kept") };
+    let ShardIn::Deliver(page) = lacking(&machine, 2) else { panic!("operations are retained") };
     let whole = [1, 2].map(|n| executes(&[at(0, n)], 29 + n, operation(n, b"x")));
     assert_eq!(operations(&page.runs), whole, "a page holds 64 bytes: the run that has it");
     let before = machine.retained_bytes();
     apply(&mut machine, Entry::Durable { low_watermarks: vec![at(0, 3)], version: Some(0) });
     assert_eq!(lacking(&machine, 2), ShardBehind { durable: Number(3) }.into());
-    let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is kept") };
+    let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is retained") };
     assert_eq!(operations(&page.runs), [executes(&[at(0, 3)], 30, operation(3, b"x"))]);
     assert!(machine.retained_bytes() < before);
 }
@@ -347,19 +347,19 @@ fn what_is_kept_is_handed_out_until_it_is_durable() {
 // Where nobody writes any more, a server that restarted would never learn that it has everything, and would leave reads of those unanswered
 // who have seen what came after its own last operation.
 #[test]
-fn the_newest_cut_is_told_to_who_lacks_nothing() {
+fn the_newest_consistent_cut_is_sent_to_who_lacks_nothing() {
     let mut machine = begun();
-    let told = |machine: &Machine, number| match lacking(machine, number) {
+    let reported = |machine: &Machine, number| match lacking(machine, number) {
         ShardIn::Deliver(page) => (page.runs.len(), page.cut, page.more),
         other => panic!("{other:?}"),
     };
-    assert_eq!(told(&machine, 1), (0, None, false));
+    assert_eq!(reported(&machine, 1), (0, None, false));
     let one = |tag| vec![item(operation(tag, b"x"), &[0])];
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1)], one(1))));
     let older = Some(ConsistentCut { gsn: Gsn(cut().gsn.0 - 1), next: Vec::new() });
     apply(&mut machine, Entry::Batch(AssignmentBatch { cut: older, ..batch(2, &[range(0, 2, 1)], one(2)) }));
-    assert_eq!(told(&machine, 3), (0, Some(cut()), false));
-    let (_, early, more) = told(&machine, 1);
+    assert_eq!(reported(&machine, 3), (0, Some(cut()), false));
+    let (_, early, more) = reported(&machine, 1);
     assert!(early.is_none() == more, "not before there is nothing more");
 }
 
@@ -430,14 +430,14 @@ fn moved(version: u64) -> Members {
     Members { version, hosts: hosts.into() }
 }
 
-// Roles of a host that are not told speak to hosts that are gone; told of an earlier change after a later one, they would again.
+// Roles of a host that are not notified send to hosts that are gone; notified of an earlier change after a later one, they would again.
 #[test]
-fn a_hosts_roles_are_told_of_its_members_once_a_life() {
+fn a_hosts_roles_are_notified_of_its_members_once_an_incarnation() {
     let mut machine = begun();
     let low_watermark = Entry::Durable { low_watermarks: vec![at(0, 3)], version: Some(0) };
     let settled = ShardIn::from(shard::Settled { below: at(0, 3) });
     assert_eq!(apply(&mut machine, low_watermark), [(server(1, 1), settled.encoded().into())]);
-    let told = |members: Members, durable: Vec<Placed>| {
+    let reported = |members: Members, durable: Vec<Placed>| {
         let to_shard = ShardIn::from(shard::Moved { members: members.clone() }).encoded();
         let to_standby = SequencerIn::from(Moved { members: members.clone() }).encoded();
         vec![
@@ -447,7 +447,7 @@ fn a_hosts_roles_are_told_of_its_members_once_a_life() {
             (sequencer(1), to_standby.into()),
         ]
     };
-    assert_eq!(apply(&mut machine, Entry::Members(moved(4))), told(moved(4), vec![at(0, 3)]));
+    assert_eq!(apply(&mut machine, Entry::Members(moved(4))), reported(moved(4), vec![at(0, 3)]));
     assert_eq!(apply(&mut machine, Entry::Members(moved(4))), []);
     assert_eq!(apply(&mut machine, Entry::Members(moved(3))), []);
     assert_eq!(apply(&mut machine, Entry::Members(Members { version: 9, hosts: vec![] })), []);
@@ -464,7 +464,7 @@ fn a_hosts_roles_are_told_of_its_members_once_a_life() {
         again.install(&chunk).expect("its own chunk");
     }
     let clock = Entry::Clock { epoch: 1, now: GroupTime(9) };
-    let all = [told(moved(4), vec![at(0, 3)]), vec![settled]].concat();
+    let all = [reported(moved(4), vec![at(0, 3)]), vec![settled]].concat();
     assert_eq!(apply(&mut again, clock), all, "it starts from a snapshot");
 }
 

@@ -1,4 +1,4 @@
-//! Handing a service's state over among shards: what comes first, who waits for what, and who is told.
+//! Handing a service's state over among shards: what comes first, who waits for what, and who is notified.
 
 use super::{
     Table, at, gateway, node, one, operation, proxy, range, restored, sends, sequencer, server, topology,
@@ -92,7 +92,7 @@ mod the_sequencer {
         let did = sends(&bench.hear(proxy(1, 0), sealed(0, None)));
         let reshard = Reshard { epoch: 1, shard_map: shard_map(), order: Order { time: 0, ..order() } };
         let expected: Vec<_> = (1..=3).flat_map(|host| one(proxy(host, 0), reshard.clone())).collect();
-        assert_eq!(did, expected, "to the first group, and nobody is told that it is active");
+        assert_eq!(did, expected, "to the first group, and nobody is notified that it is active");
         let refused = NotActive { asked: 1, epoch: 1, recovering: true };
         assert_eq!(sends(&bench.hear(proxy(3, 1), ask(4))), one(proxy(3, 1), refused));
         let did = sends(&bench.hear(proxy(1, 0), HandedOver { epoch: 1 }));
@@ -106,7 +106,7 @@ mod the_sequencer {
         assert!(allocated.allocation.gsn > order().gsn);
     }
 
-    // Whose spaces were chosen by the old shard map is told of the new one; and one that the log has is not handed over again.
+    // Whose spaces were chosen by the old shard map is notified of the new one; and one that the log has is not handed over again.
     #[test]
     fn requests_of_another_shard_map_are_refused() {
         let mut bench = Table::new(Sequencer::new(roomy(), parameters()), sequencer(2));
@@ -186,11 +186,15 @@ mod the_log {
     fn a_resharding_is_assigned_once_and_under_the_sequencer_in_force() {
         let mut first = machine(0);
         assert_eq!(delivered(&apply(&mut first, &hands_over(4))), [], "sealed for another");
-        let told = apply(&mut first, &hands_over(5));
+        let reported = apply(&mut first, &hands_over(5));
         let shard_map = ShardMap { version: 1, ..shard_map() };
-        assert_eq!(delivered(&told), vec![Work::Reshard(shard_map); 3], "one for each shard that takes part");
+        assert_eq!(
+            delivered(&reported),
+            vec![Work::Reshard(shard_map); 3],
+            "one for each shard that takes part"
+        );
         assert!(order().numbers.iter().all(|placed| first.view().contains(placed)));
-        assert_eq!(answers(&told), 1);
+        assert_eq!(answers(&reported), 1);
         let again = apply(&mut first, &hands_over(5));
         assert_eq!((delivered(&again), answers(&again)), (Vec::new(), 1), "asked again, answered again");
         assert_eq!(delivered(&apply(&mut machine(1), &hands_over(5))), [], "the first group's log decides");
@@ -217,7 +221,7 @@ mod the_log {
     }
 }
 
-/// Letters; each lives in the space that is its slot in the alphabet modulo the shards. Readers watch everything.
+/// Letters; each is in the space that is its slot in the alphabet modulo the shards. Readers watch everything.
 #[derive(Debug)]
 struct Letters {
     space: Space,
@@ -392,7 +396,7 @@ mod a_shard {
         assert_eq!(third.role.shard_map(), &shard_map());
     }
 
-    // Watches that are registered between giving and handing over, or told of by nobody, are lost.
+    // Watches that are registered between giving and handing over, or reported by nobody, are lost.
     #[test]
     fn watches_cross_before_anything_else_is_executed() {
         let mut first = bench(0, b"ac");
@@ -424,15 +428,18 @@ mod a_shard {
             refused: Some(shard_map()),
             withheld: None,
         };
-        let told: Vec<_> = did.into_iter().filter(is_to(super::super::GATEWAY)).collect();
+        let reported: Vec<_> = did.into_iter().filter(is_to(super::super::GATEWAY)).collect();
         assert_eq!(
-            told[0],
+            reported[0],
             (gateway(1), UsesShardMap { space: Space(0), shard_map: shard_map() }.into()),
             "first of all"
         );
         let expected = [one(gateway(1), notice(50, b"taken")), one(gateway(1), notice(55, b"m"))].concat();
-        assert_eq!(told[1..3], expected);
-        assert!(told.contains(&(gateway(1), refused.into())), "chosen by the spread before: {told:?}");
+        assert_eq!(reported[1..3], expected);
+        assert!(
+            reported.contains(&(gateway(1), refused.into())),
+            "chosen by the shard map before: {reported:?}"
+        );
         assert_eq!(&first.role.service().has[..], b"am");
     }
 
@@ -502,6 +509,6 @@ mod a_shard {
         assert_eq!((again.role.shard_map(), &again.role.service().has[..]), (&shard_map(), &b"am"[..]));
         let want = WantInputs { number: mason::Number(3), wanted_at: mason::Number(1), part: None };
         let retained = sends(&again.hear(server(2, 2), want));
-        assert_eq!(retained, one(server(2, 2), said(1, 0, b"c", None)), "kept for who lacks it");
+        assert_eq!(retained, one(server(2, 2), said(1, 0, b"c", None)), "retained for who lacks it");
     }
 }

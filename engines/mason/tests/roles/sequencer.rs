@@ -117,7 +117,7 @@ fn senseless_requests_are_rejected() {
 
 // The numbers of a deposed leader's late request belong to nobody.
 #[test]
-fn a_probe_tells_what_was_lost_and_fences_the_leaders_before() {
+fn a_probe_shows_what_was_lost_and_fences_the_leaders_before() {
     let mut bench = active();
     for request in 1..=3 {
         bench.hear(proxy(1, 0), ask(0, 1, request, 0, &[(0, 1)]));
@@ -132,9 +132,9 @@ fn a_probe_tells_what_was_lost_and_fences_the_leaders_before() {
     assert_eq!(sends(&bench.hear(proxy(2, 0), ask(0, 2, 4, 1, &[(0, 1)]))), one(proxy(2, 0), next));
 }
 
-// A proxy that is not told waits for a node that will never answer.
+// A proxy that is not notified waits for a node that will never answer.
 #[test]
-fn a_proxy_that_asks_for_another_sequencer_is_told() {
+fn a_proxy_that_asks_for_another_sequencer_is_notified() {
     let mut bench = standby();
     let other = |asked, epoch, recovering| one(proxy(1, 0), NotActive { asked, epoch, recovering });
     assert_eq!(sends(&bench.hear(proxy(1, 0), ask(0, 1, 1, 0, &[(0, 1)]))), other(1, 0, false));
@@ -158,7 +158,11 @@ fn a_standby_takes_over_when_all_groups_are_sealed() {
     assert_eq!(bench.hear(proxy(2, 1), sealed(1, 3, &[], 0)), [], "sealed for another sequencer");
     let other = GroupSealed { attempt: Some(7), ..sealed(1, 4, &[], 0) };
     bench.hear(proxy(2, 1), other);
-    assert_eq!(bench.role.active_epoch(), None, "an earlier life's seal says nothing of what that life gave");
+    assert_eq!(
+        bench.role.active_epoch(),
+        None,
+        "an earlier incarnation's seal says nothing of what that incarnation gave"
+    );
     let retry = bench.timer(SequencerTimer::Retry);
     assert_eq!(
         sends(&retry),

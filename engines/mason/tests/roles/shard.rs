@@ -195,9 +195,9 @@ fn an_operation_over_two_shards_waits_for_the_other_ones_inputs() {
     assert_eq!(did, to_gateway(Answers { group: Group(1), answers: vec![answer(2, 20, b"aboth")] }));
 }
 
-// Inputs that were lost are asked for, sent again, and kept until enough servers need them no more.
+// Inputs that were lost are asked for, sent again, and retained until enough servers need them no more.
 #[test]
-fn inputs_are_kept_until_the_others_are_durable() {
+fn inputs_are_retained_until_the_others_are_durable() {
     let mut bench = shard();
     let both = deliver(vec![executes(&[at(0, 1), at(1, 1)], 20, 1, b"both")]);
     bench.burst(replica(), both);
@@ -317,7 +317,11 @@ fn reads_wait_for_what_they_must_see() {
     assert_eq!(did, expected.concat(), "what was noticed comes before what is read");
     let cut = Some(ConsistentCut { gsn: Gsn(26), next: vec![at(0, 3)] });
     let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut, more: false }));
-    assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
+    assert_eq!(
+        did,
+        one(gateway(2), answer(3, 20, b"?ab")),
+        "a consistent cut covers what concerns other shards"
+    );
 }
 
 // An answer that its gateway has no room for would take the host's memory; withheld without a word, it never comes.
@@ -330,37 +334,37 @@ fn answers_that_are_too_large_are_withheld() {
     let read =
         |limits| ReadShard { at_least: Gsn(0), reads: vec![query(1), query(2)], shard_map: None, limits };
     let answer = |tag| ReadAnswer { tag, body: Bytes::from_static(b"?abcdefgh") };
-    let told = |answers, withheld| {
+    let reported = |answers, withheld| {
         let (space, executed) = (Space(0), Gsn(10));
         one(gateway(2), ReadAnswers { space, executed, answers, refused: None, withheld })
     };
     let did = sends(&bench.burst(gateway(2), read(Some(vec![8, 9]))));
-    assert_eq!(did, told(vec![answer(2)], Some(vec![(1, 9)])));
+    assert_eq!(did, reported(vec![answer(2)], Some(vec![(1, 9)])));
     let did = sends(&bench.burst(gateway(2), read(Some(vec![8, 8]))));
-    assert_eq!(did, told(Vec::new(), Some(vec![(1, 9), (2, 9)])));
+    assert_eq!(did, reported(Vec::new(), Some(vec![(1, 9), (2, 9)])));
     for limits in [None, Some(Vec::new()), Some(vec![u64::MAX, 9])] {
         let did = sends(&bench.burst(gateway(2), read(limits)));
-        assert_eq!(did, told(vec![answer(1), answer(2)], None));
+        assert_eq!(did, reported(vec![answer(1), answer(2)], None));
     }
 }
 
 // A gateway that believes a shard to be further than it is skips events.
 #[test]
-fn progress_is_told_when_it_is_covered() {
+fn progress_is_reported_when_it_is_covered() {
     let mut bench = shard();
-    let told = |through| one(gateway(1), Progress { space: Space(0), through: Gsn(through) });
-    assert_eq!(sends(&bench.burst(gateway(1), Attach {})), told(0));
+    let reported = |through| one(gateway(1), Progress { space: Space(0), through: Gsn(through) });
+    assert_eq!(sends(&bench.burst(gateway(1), Attach {})), reported(0));
     let cut = |gsn, next| Deliver {
         group: Group(0),
         runs: Vec::new(),
         cut: Some(ConsistentCut { gsn: Gsn(gsn), next: vec![at(0, next)] }),
         more: false,
     };
-    assert_eq!(sends(&bench.burst(replica(), cut(8, 1))), told(7));
+    assert_eq!(sends(&bench.burst(replica(), cut(8, 1))), reported(7));
     assert_eq!(sends(&bench.burst(replica(), cut(30, 2))), [], "number 1 is missing");
     let did = sends(&bench.burst(replica(), simple(1, b"a")));
     let answers = to_gateway(Answers { group: Group(1), answers: vec![answer(1, 10, b"a")] });
-    assert_eq!(did, [answers, told(29)].concat());
+    assert_eq!(did, [answers, reported(29)].concat());
 }
 
 /// Executes `numbers` operations, then writes its snapshot as far as it is due.
@@ -378,7 +382,7 @@ fn with_snapshot(host: u32) -> (Table<Server>, Did) {
 
 // What proxies forget because a snapshot holds it is gone if the snapshot is not durable, whole and right.
 #[test]
-fn a_snapshot_is_told_of_when_it_is_durable_and_reads_back() {
+fn a_snapshot_is_reported_when_it_is_durable_and_reads_back() {
     let (mut bench, did) = with_snapshot(1);
     let records: Vec<SnapshotRecord<Number>> = bench
         .journal()
@@ -388,8 +392,8 @@ fn a_snapshot_is_told_of_when_it_is_durable_and_reads_back() {
     assert_eq!(records.first(), Some(&SnapshotRecord::Begin { below: Number(3) }));
     assert_eq!(records.last(), Some(&SnapshotRecord::End));
     assert!(did.contains(&Effect::Trim { before: Position(0) }));
-    let told = bench.timer(ShardTimer::Tick);
-    let durable: Vec<NodeId> = told
+    let reported = bench.timer(ShardTimer::Tick);
+    let durable: Vec<NodeId> = reported
         .iter()
         .filter_map(|effect| match effect {
             Effect::SendDurable { to, message, after } if after.0 == records.len() as u64 => {
@@ -418,7 +422,7 @@ fn a_server_that_is_behind_takes_a_peers_snapshot() {
     bench.burst(replica(), simple(4, b"d"));
     let mut asked = sends(&bench.hear(proxy(1, 0), ShardBehind { durable: Number(3) }));
     assert!(bench.hear(proxy(2, 0), ShardBehind { durable: Number(3) }).is_empty(), "one transfer at a time");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..6 {
         let Some((_, MasonMessage::Shard(ShardIn::PullShardSnapshot(pull)))) = asked.first().cloned() else {
             break;
@@ -433,10 +437,10 @@ fn a_server_that_is_behind_takes_a_peers_snapshot() {
         };
         assert_eq!(bench.hear(server(3, 1), chunk.clone()), [], "somebody else's chunk");
         asked = sends(&bench.hear(peer_id, chunk.clone()));
-        told.extend(asked.clone());
+        reported.extend(asked.clone());
         assert_eq!(bench.hear(peer_id, chunk), [], "a repeated chunk");
     }
-    assert!(told.contains(&(gateway(1), Skipped { space: Space(0) }.into())), "{told:?}");
+    assert!(reported.contains(&(gateway(1), Skipped { space: Space(0) }.into())), "{reported:?}");
     assert_eq!((bench.role.next(), text(&bench)), (Number(3), b"ab".as_slice()));
     bench.burst(replica(), simple(3, b"c"));
     assert_eq!((bench.role.next(), text(&bench)), (Number(5), b"abcd".as_slice()));

@@ -33,7 +33,7 @@ struct InFlight {
     names: Vec<GroupName>,
 }
 
-/// What tells a group that was sent again from another one: connection, session, first command, size.
+/// What distinguishes a group that was sent again from another one: connection, session, first command, size.
 type GroupName = (NodeId, SessionId, Sequence, usize);
 
 /// A batch that takes groups, encoded one behind the other.
@@ -60,7 +60,7 @@ impl OpenBatch {
         let mut batch = Vec::with_capacity(self.groups.len() + BATCH_HEAD_BYTES);
         let rules = Some(Rules::BRIEF);
         Batch { id, unbatcher, groups: Vec::new(), rules }.encode(&mut batch);
-        // The groups are encoded already: put their count in place of the empty row's, and the row behind it.
+        // The groups are encoded already: put their count instead of the empty row's, and the row behind it.
         let behind = batch.split_off(batch.len() - rules.encoded().len());
         let count_at = batch.len() - 4;
         batch[count_at..].copy_from_slice(&(self.names.len() as u32).to_le_bytes());
@@ -110,7 +110,7 @@ struct Reconfiguration {
 
 /// Reconfigurations that clients wait for.
 const RECONFIGURATIONS_MAX: usize = 16;
-/// How many times a read batch is asked before its clients are told to ask again.
+/// How many times a read batch is asked before its clients are asked to send again.
 const READ_ATTEMPTS_MAX: u64 = 20;
 
 /// Forgets everything when it crashes; clients send again.

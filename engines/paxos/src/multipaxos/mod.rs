@@ -59,7 +59,7 @@ use parts::{Ballot, Slot};
 pub use client::{Call, Outcome, Refusal};
 
 kernel::record! {
-    /// What a leader tells everybody, again and again.
+    /// What a leader sends everybody, again and again.
     pub struct Pulse {
         /// Its ballot.
         ballot: Ballot,

@@ -1,4 +1,4 @@
-//! The proxy leader: broadcasts the leader's proposals, counts votes, tells the replicas (the paper's section 3.1).
+//! The proxy leader: broadcasts the leader's proposals, counts votes, notifies the replicas (the paper's section 3.1).
 
 use super::{Paxos, Pulse};
 use crate::configuration::Configurations;
@@ -106,11 +106,7 @@ impl ProxyLeader {
             Pending { ballot, version, value, tally: Tally::default(), sent_at: cx.now(), attempts: 0 };
         self.broadcast(slot, &pending, cx);
         let before = self.pending.insert(slot, pending).map(|before| before.ballot);
-        kernel::invariant!(
-            AGREE,
-            before < Some(ballot),
-            "{slot} in {ballot:?} takes the place of {before:?}"
-        );
+        kernel::invariant!(AGREE, before < Some(ballot), "{slot} in {ballot:?} replaces {before:?}");
     }
 
     /// Asks one write quorum at first, everybody from the second attempt on.
@@ -152,7 +148,7 @@ impl ProxyLeader {
             return;
         }
         if let Some(pending) = self.pending.remove(&message.slot) {
-            self.tell_replicas(message.slot, pending, cx);
+            self.notify_replicas(message.slot, pending, cx);
         }
         if self.pending.is_empty() {
             cx.stop_timer(ProxyLeaderTimer::Resend);
@@ -160,7 +156,7 @@ impl ProxyLeader {
     }
 
     /// A replica whose host has an acceptor that was asked takes the value from there.
-    fn tell_replicas(&self, slot: Slot, pending: Pending, cx: &mut Cx<'_, Self>) {
+    fn notify_replicas(&self, slot: Slot, pending: Pending, cx: &mut Cx<'_, Self>) {
         let Pending { ballot, version, value, tally, attempts, .. } = pending;
         let Some(configuration) = self.configurations.with_version(version) else { return };
         let group = configuration.group(slot);

@@ -105,7 +105,7 @@ fn a_copy_of_what_is_in_flight_adds_nothing() {
     assert!(bench.role.waiting_bytes() > waiting, "another connection's is another one");
 }
 
-// More than is kept must be refused while it is known that nobody has it.
+// More than is retained must be refused while it is known that nobody has it.
 #[test]
 fn a_full_batcher_and_a_full_disk_refuse() {
     let mut bench = busy_batcher();
@@ -271,9 +271,9 @@ fn a_read_on_full_disks_waits_for_what_may_be_chosen_only() {
     assert_eq!(through(&bench.hear(asked[2].0, ack(5))), Some(5), "slot 5 has one vote");
 }
 
-// An acceptor that tells readers of votes that are not on its disk has them wait for what nobody was promised.
+// An acceptor that reports to readers votes that are not on its disk has them wait for what nobody was promised.
 #[test]
-fn an_acceptor_on_a_full_disk_tells_of_durable_votes() {
+fn an_acceptor_on_a_full_disk_reports_durable_votes() {
     let mut acceptor =
         Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     let members = (1..=3).map(|host| (node(host, ACCEPTOR), 7)).collect();
@@ -291,14 +291,14 @@ fn an_acceptor_on_a_full_disk_tells_of_durable_votes() {
     assert_eq!(voted(&mut acceptor), 1);
     acceptor.disk_full = true;
     assert_eq!(voted(&mut acceptor), 0, "the vote waits for its record");
-    let told = durable.iter().find_map(|effect| match effect {
-        Effect::SendDurable { to, message: Message::Acceptor(AcceptorIn::Durable(told)), .. } => {
-            Some((*to, told.clone()))
+    let reported = durable.iter().find_map(|effect| match effect {
+        Effect::SendDurable { to, message: Message::Acceptor(AcceptorIn::Durable(reported)), .. } => {
+            Some((*to, reported.clone()))
         }
         _ => None,
     });
-    let (to, told) = told.unwrap_or_else(|| panic!("{durable:?}"));
+    let (to, reported) = reported.unwrap_or_else(|| panic!("{durable:?}"));
     acceptor.hear(node(2, ACCEPTOR), acceptor::Durable { voted_through: Slot(9) });
-    acceptor.hear(to, told);
+    acceptor.hear(to, reported);
     assert_eq!(voted(&mut acceptor), 1);
 }

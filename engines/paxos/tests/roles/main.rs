@@ -167,7 +167,7 @@ fn a_blank_acceptor_is_silent_until_all_were_blank_together() {
     let mut wiped =
         Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     let members = (1..=3).map(|host| (node(host, ACCEPTOR), 40)).collect();
-    wiped.hear(node(2, ACCEPTOR), acceptor::Born { members });
+    wiped.hear(node(2, ACCEPTOR), acceptor::Bootstrapped { members });
     assert!(wiped.role.is_refused() && wiped.hear(node(1, PROXY), noop(0, 1)).is_empty());
 }
 
@@ -196,7 +196,7 @@ fn a_proxy_leader_counts_each_vote_once() {
     assert!(sends(&proxy.hear(node(2, ACCEPTOR), vote(1))).is_empty());
     let did = proxy.hear(node(9, ACCEPTOR), vote(2));
     assert!(matches!(did[..], [Effect::Reject { .. }]), "{did:?}");
-    assert_eq!(sends(&proxy.hear(node(2, ACCEPTOR), vote(2))).len(), 3, "every replica is told");
+    assert_eq!(sends(&proxy.hear(node(2, ACCEPTOR), vote(2))).len(), 3, "every replica is notified");
     assert_eq!(proxy.role.pending(), 0);
 }
 
@@ -216,9 +216,9 @@ fn a_thrifty_proxy_leader_asks_the_silent_when_it_is_late() {
     assert_eq!(asked, [node(2, ACCEPTOR), node(3, ACCEPTOR)]);
 }
 
-// A refused proposal that is kept is resent for ever, and its leader never learns that it was deposed.
+// A refused proposal that is retained is resent for ever, and its leader never learns that it was deposed.
 #[test]
-fn a_refused_proxy_leader_tells_its_leader() {
+fn a_refused_proxy_leader_notifies_its_leader() {
     let mut proxy = Table::new(ProxyLeader::new(Parameters::default(), configurations(1)), node(1, PROXY));
     proxy.hear(
         node(1, LEADER),
@@ -352,7 +352,7 @@ fn a_read_waits_for_every_group() {
     }
 }
 
-// A client that takes another session's answer for its own tells the application what never happened.
+// A client that takes another session's answer for its own reports to the application what never happened.
 #[test]
 fn a_client_takes_its_own_answers_only() {
     let mut bench = Table::new(

@@ -5,7 +5,7 @@ use paxos::multipaxos::leader::LeaderIn;
 
 const FIRST: u64 = 4;
 
-/// Host 4 in the place of host 3, from slot `FIRST` on.
+/// Host 4 instead of host 3, from slot `FIRST` on.
 fn changed() -> Configurations {
     let mut both = configurations(1);
     let voters = [1, 2, 4].map(|host| node(host, ACCEPTOR)).to_vec();
@@ -98,14 +98,14 @@ fn a_change_is_in_force_after_promises_and_seals_and_not_before() {
 #[test]
 fn votes_of_the_new_acceptors_are_adopted() {
     let (mut bench, _, question) = activating();
-    let earlier = leader::ReportedVote { slot: Slot(FIRST), ballot: Ballot::ZERO, value: value("kept") };
+    let earlier = leader::ReportedVote { slot: Slot(FIRST), ballot: Ballot::ZERO, value: value("reported") };
     bench.hear(node(4, ACCEPTOR), promise(&question, vec![earlier]));
     bench.hear(node(2, ACCEPTOR), promise(&question, Vec::new()));
     for host in [1, 2] {
         let did = bench.hear(node(host, ACCEPTOR), leader::Sealed { ballot: ballot(1), version: 1 });
         assert_eq!(assigned(&did).len(), usize::from(host == 2));
         if host == 2 {
-            assert_eq!(assigned(&did), [(FIRST, value("kept"))]);
+            assert_eq!(assigned(&did), [(FIRST, value("reported"))]);
         }
     }
 }
@@ -153,7 +153,7 @@ fn a_learner_is_handed_on_to_the_leader() {
 
 // Nobody leads for long whom a candidate of a cluster that is gone unseats again and again, and that candidate never learns.
 #[test]
-fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
+fn a_candidate_of_old_is_sent_the_cluster_that_is() {
     let mut acceptor = active_acceptor();
     let now = Pulse { configurations: changed(), executed: Slot(FIRST + 2), ..pulse(2) };
     acceptor.hear(node(1, LEADER), acceptor::Heartbeat { pulse: now });
@@ -162,8 +162,8 @@ fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
     let ask =
         |version| acceptor::Phase1a { ballot: rival, from: Slot(0), inquiry: 1, version: Some(version) };
     acceptor.journal();
-    let told = sends(&acceptor.hear(node(3, LEADER), ask(0)));
-    let [(to, Message::Leader(LeaderIn::Known(known)))] = &told[..] else { panic!("{told:?}") };
+    let reported = sends(&acceptor.hear(node(3, LEADER), ask(0)));
+    let [(to, Message::Leader(LeaderIn::Known(known)))] = &reported[..] else { panic!("{reported:?}") };
     assert_eq!((*to, known.configurations.latest().version), (node(3, LEADER), 1));
     assert_eq!(acceptor.journal().len(), 0, "it promised");
     let asked = acceptor::PreVote { ballot: rival, version: Some(0) };

@@ -5,7 +5,7 @@ use kernel::{DecodeError, SnapshotStep, StateMachine};
 use paxos::multipaxos::replica::{self, ReadGroup, Replica, ReplicaIn, ReplicaTimer};
 use paxos::multipaxos::unbatcher::UnbatcherIn;
 use paxos::{
-    Batch, BatchId, CommandGroup, GroupKind, KEPT_ANSWERS_BYTES_MAX, Message, REPEATED_BYTES_MAX, Rules,
+    Batch, BatchId, CommandGroup, GroupKind, Message, REPEATED_BYTES_MAX, RETAINED_ANSWERS_BYTES_MAX, Rules,
 };
 
 /// Answers how many commands it has executed.
@@ -106,7 +106,7 @@ impl StateMachine for Repeats {
 }
 
 // Rules that hold from a restart on, and not from a slot on, have replicas answer one log differently; rules that do not count what is
-// kept leave the memory of all replicas to any client.
+// retained leave the memory of all replicas to any client.
 #[test]
 fn a_batch_is_answered_by_its_own_rules() {
     let replica = Replica::new(Parameters::default(), configurations(1), Repeats(usize::MAX));
@@ -143,12 +143,12 @@ fn a_batch_is_answered_by_its_own_rules() {
     assert_eq!(answered(None, 0..2), [40_000, 40_000], "of a version that had no rules");
     assert_eq!(answered(Some(Rules::BRIEF), 2..4), [REPEATED_BYTES_MAX, REPEATED_BYTES_MAX]);
     assert_eq!(answered(None, 4..5), [40_000], "the rules are the batch's");
-    let many = KEPT_ANSWERS_BYTES_MAX as u64 / 40_000;
+    let many = RETAINED_ANSWERS_BYTES_MAX as u64 / 40_000;
     answered(None, 5..5 + many);
     assert_eq!(
         answered(Some(Rules::BRIEF), 5 + many..6 + many),
         [0],
-        "the answers that are kept are too many"
+        "the answers that are retained are too many"
     );
 }
 
@@ -181,7 +181,7 @@ fn a_read_waits_for_its_slot_and_has_idle_ones_filled() {
     assert_eq!(sends(&did).iter().map(|(to, _)| *to).collect::<Vec<_>>(), [node(1, UNBATCHER)]);
 }
 
-// A peer that lags is helped with entries as long as they are kept, and sent nothing that was not executed.
+// A peer that lags is helped with entries as long as they are retained, and sent nothing that was not executed.
 #[test]
 fn a_replica_gives_what_it_has_executed() {
     let mut bench = replica();
@@ -232,15 +232,15 @@ fn a_replica_that_most_others_contradict_stops() {
     let mut other = same;
     other[5] = 4;
     let (mut good, mut bad) = (run(same), run(other));
-    let told = |bench: &mut Table<Replica<Counter>>| {
+    let reported = |bench: &mut Table<Replica<Counter>>| {
         let did = bench.timer(ReplicaTimer::CatchUp);
         sends(&did).into_iter().find_map(|(_, message)| match message {
             Message::Replica(ReplicaIn::Checkpoint(checkpoint)) => Some(checkpoint),
             _ => None,
         })
     };
-    let right = told(&mut good).expect("sixteen slots are a checkpoint");
-    let wrong = told(&mut bad).expect("sixteen slots are a checkpoint");
+    let right = reported(&mut good).expect("sixteen slots are a checkpoint");
+    let wrong = reported(&mut bad).expect("sixteen slots are a checkpoint");
     assert_ne!(right.digest, wrong.digest);
     good.hear(node(2, REPLICA), wrong);
     good.hear(node(3, REPLICA), right.clone());
@@ -284,18 +284,18 @@ fn a_leader_that_is_to_go_hears_what_is_executed() {
     let done = replica::Chosen { ballot: removed, slot: Slot(0), value: Some(batch(0)) };
     bench.hear(node(1, PROXY), done);
     let did = bench.timer(ReplicaTimer::CatchUp);
-    let told = did.iter().any(|effect| match effect {
+    let reported = did.iter().any(|effect| match effect {
         Effect::SendDurable { to, message: Message::Leader(leader::LeaderIn::Executed(report)), .. } => {
             *to == removed.leader && report.executed == Slot(1)
         }
         _ => false,
     });
-    assert!(told, "{did:?}");
+    assert!(reported, "{did:?}");
 }
 
-// A leader has votes forgotten by what replicas tell it: of a snapshot that a crash would take along nobody may be told, asked or not.
+// A leader has votes forgotten by what replicas report: a snapshot that a crash would take along may be reported to nobody, asked or not.
 #[test]
-fn a_leader_that_asks_a_replica_is_told_what_is_durable() {
+fn a_leader_that_asks_a_replica_is_answered_what_is_durable() {
     let mut bench = replica();
     let did = bench.hear(node(1, LEADER), replica::Describe {});
     let [(to, Message::Leader(leader::LeaderIn::Executed(_)), durable)] = &table::sent(&did)[..] else {

@@ -18,14 +18,14 @@ fn executed(from: u64, below: u64) -> Message {
 
 // What the acceptor did not vote for, it would give back as something else.
 #[test]
-fn a_replica_tells_its_acceptor_only_of_what_that_one_voted_for() {
+fn a_replica_reports_to_its_acceptor_only_of_what_that_one_voted_for() {
     let mut bench = replica();
     for slot in 0..20 {
         bench.hear(node(1, ACCEPTOR), voted(slot, 1));
         bench.hear(node(2, PROXY), chosen(slot, 1, None));
     }
     assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(0, 20))));
-    assert!(tick(&mut bench).iter().all(|(to, _)| *to != node(1, ACCEPTOR)), "told once");
+    assert!(tick(&mut bench).iter().all(|(to, _)| *to != node(1, ACCEPTOR)), "reported once");
     // The acceptor missed this one: it comes with its value.
     bench.hear(node(2, PROXY), chosen(20, 1, Some(batch(20))));
     // And of this one it has a vote that lost.
@@ -39,7 +39,7 @@ fn a_replica_tells_its_acceptor_only_of_what_that_one_voted_for() {
     assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(22, 40))));
 }
 
-// An acceptor that gives more than it was told of gives values that were never chosen.
+// An acceptor that gives more than was reported to it gives values that were never chosen.
 #[test]
 fn an_acceptor_gives_back_what_was_executed_and_no_more() {
     let mut acceptor = active_acceptor();
@@ -79,9 +79,9 @@ fn an_acceptor_gives_back_what_was_executed_and_no_more() {
     assert_eq!(resume(&mut acceptor, 0), now(node(1, REPLICA), page));
 }
 
-// A leader that is told of a replica which has only begun to resume has everything voted for again.
+// A leader that gets a report of a replica which has only begun to resume has everything voted for again.
 #[test]
-fn a_replica_tells_leaders_how_far_it_is_when_it_has_resumed() {
+fn a_replica_reports_to_leaders_how_far_it_is_when_it_has_resumed() {
     let role = Replica::new(Parameters::default(), configurations(1), Counter::default());
     let mut bench = Table::new(role, node(1, REPLICA));
     let reports = |sent: Vec<(NodeId, Message)>| {

@@ -55,7 +55,7 @@ mod tests {
         (merged.rows.into_iter().map(|row| row.key).collect(), merged.next)
     }
 
-    // A row behind the place where another shard has stopped hides that shard's keys before it.
+    // A row behind the key where another shard has stopped hides that shard's keys before it.
     #[test]
     fn scans_stop_where_the_first_shard_has_stopped() {
         let keys = |keys: &[&'static str]| {

@@ -90,7 +90,7 @@ pub struct TxnGateway {
 }
 
 impl TxnGateway {
-    /// A gateway that has told nobody of its first incarnation yet.
+    /// A gateway that has announced its first incarnation to nobody yet.
     pub fn new(directory: Arc<Directory>, parameters: SpannerParameters) -> Self {
         let shards = usize::from(directory.count());
         Self {
@@ -248,8 +248,8 @@ impl TxnGateway {
         }
     }
 
-    /// Says to the shards that this gateway lives, while it has something there; and what it will not ask for again.
-    fn tell_alive(&mut self, cx: &mut Cx<'_, Self>) {
+    /// Reports to the shards that this gateway is alive, while it has something there; and what it will not ask for again.
+    fn report_alive(&mut self, cx: &mut Cx<'_, Self>) {
         let below = self.attempts.keys().next().copied().unwrap_or(self.next_attempt);
         let due = cx.now().since(self.reported_alive_at) >= self.parameters.owner_alive_every;
         if !due || (self.attempts.is_empty() && below == self.reported_below) {
@@ -329,7 +329,7 @@ impl Role for TxnGateway {
                         None => self.ask_fate(id, cx),
                     }
                 }
-                self.tell_alive(cx);
+                self.report_alive(cx);
             }
         }
     }

@@ -214,7 +214,7 @@ impl TxnGateway {
             return cx.mark("gateway.waited_for_a_slow_reply");
         }
         let Some(read) = self.reads.remove(&id) else { return };
-        let place = match read.level {
+        let position = match read.level {
             TxnLevel::Rss => t_snap.max(read.t_min),
             TxnLevel::Strict | TxnLevel::ProcessOrdered | TxnLevel::At(_) | TxnLevel::Stale(_) => read.t_read,
         };
@@ -222,10 +222,10 @@ impl TxnGateway {
             cx.mark("gateway.snapshot_below_what_its_session_had_seen");
         }
         let token = match read.level {
-            TxnLevel::Strict | TxnLevel::Rss | TxnLevel::ProcessOrdered => place.max(read.t_min),
+            TxnLevel::Strict | TxnLevel::Rss | TxnLevel::ProcessOrdered => position.max(read.t_min),
             TxnLevel::At(_) | TxnLevel::Stale(_) => read.t_min,
         };
-        self.answer_read(read, t_snap, place, token, cx);
+        self.answer_read(read, t_snap, position, token, cx);
     }
 
     fn answer_read(

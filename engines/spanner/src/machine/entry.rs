@@ -34,7 +34,7 @@ kernel::messages! {
             fate: Fate,
             /// The coordinator's writes.
             writes: Vec<KeyWrite>,
-            /// The other participants, which will be told until they have logged it.
+            /// The other participants, which are sent the decision until they have logged it.
             participants: Vec<ShardId>,
         },
         /// A participant knows the decision.

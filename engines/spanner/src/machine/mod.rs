@@ -314,7 +314,7 @@ impl ShardMachine {
         self.state.calls.refuses(call?.key)
     }
 
-    /// The call ended earlier: that is what its gateway is told, and this attempt has no effect.
+    /// The call ended earlier: that is what its gateway is answered, and this attempt has no effect.
     fn refuse(&mut self, txn: TxnId, fate: Fate) {
         self.end(txn, Fate::Aborted);
         self.refused.push((txn, fate));
@@ -405,7 +405,7 @@ impl ShardMachine {
                 self.commit(txn, None, &prepared.writes, at);
             }
         } else if fate.committed().is_some() {
-            // Told again: a participant that was never prepared is told of no commit.
+            // Notified again: a participant that was never prepared is notified of no commit.
             let ended = self.ended(&txn);
             kernel::invariant!(ATOMIC, ended != Ok(None), "{txn:?} is {fate:?}, and was never prepared here");
         }

@@ -102,22 +102,22 @@ pub(super) struct Writing {
     /// All keys up to this one are written; none before the state is.
     after: Option<Bytes>,
     /// What keys had that have changed since, and are not written yet.
-    kept: BTreeMap<Bytes, Vec<KeyVersion>>,
+    retained: BTreeMap<Bytes, Vec<KeyVersion>>,
     /// What is left of the last key that was begun.
     rest: VecDeque<(Bytes, KeyVersion)>,
 }
 
 impl Writing {
     pub(super) fn new(state: Vec<u8>) -> Self {
-        Self { state, taken: 0, after: None, kept: BTreeMap::new(), rest: VecDeque::new() }
+        Self { state, taken: 0, after: None, retained: BTreeMap::new(), rest: VecDeque::new() }
     }
 
     /// A key is about to change.
     pub(super) fn keep(&mut self, versions: &Versions, key: &[u8]) {
         let is_written = self.after.as_ref().is_some_and(|after| key <= &after[..]);
-        if !is_written && !self.kept.contains_key(key) {
+        if !is_written && !self.retained.contains_key(key) {
             let history = versions.history(key).unwrap_or_default().to_vec();
-            self.kept.insert(Bytes::copy_from_slice(key), history);
+            self.retained.insert(Bytes::copy_from_slice(key), history);
         }
     }
 
@@ -147,9 +147,10 @@ impl Writing {
     fn begin_key(&mut self, versions: &Versions) -> bool {
         let first = self.after.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
         let stored = versions.from(first).next();
-        let kept = self.kept.first_key_value().map(|(key, _)| key);
-        let takes_kept = kept.is_some_and(|kept| stored.is_none_or(|(stored, _)| kept <= stored));
-        if takes_kept && let Some((key, history)) = self.kept.pop_first() {
+        let retained = self.retained.first_key_value().map(|(key, _)| key);
+        let takes_retained =
+            retained.is_some_and(|retained| stored.is_none_or(|(stored, _)| retained <= stored));
+        if takes_retained && let Some((key, history)) = self.retained.pop_first() {
             self.rest.extend(history.into_iter().map(|version| (key.clone(), version)));
             self.after = Some(key);
         } else if let Some((key, history)) = stored {

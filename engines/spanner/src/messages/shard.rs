@@ -61,7 +61,7 @@ kernel::messages! {
             /// What to read.
             what: ReadSet,
         },
-        /// From a gateway: it lives.
+        /// From a gateway: it is alive.
         5 => OwnerAlive {
             /// The gateway.
             gateway: NodeId,

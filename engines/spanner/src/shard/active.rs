@@ -1,4 +1,4 @@
-//! A transaction in progress at a shard, and what is told of one that was decided.
+//! A transaction in progress at a shard, and what is reported of one that was decided.
 
 use crate::messages::shard::{LockedUnder, PrepareTxn};
 use crate::txn::{Fate, Priority, ReadSet, ShardId};

@@ -1,5 +1,5 @@
 //! A coordinator's side: collects the participants' prepare timestamps, chooses the commit timestamp, and has the decision logged before
-//! it tells anybody.
+//! it is sent to anybody.
 
 use super::SpannerShard;
 use super::active::{OpenFate, Stage};
@@ -23,14 +23,14 @@ impl Lead {
     ) {
         let DidPrepare { txn, by, t_p, t_ee, asks, .. } = *message;
         if let Some(fate) = self.decisions.get(&txn).map(|open| open.fate) {
-            // One that is on its way to the log is told from there.
+            // One that is on its way to the log is reported from there.
             if !self.owners.is_deciding_unknown(&txn) {
-                self.tell_fate(&txn, by, fate, frame, cx);
+                self.report_fate(&txn, by, fate, frame, cx);
             }
             return;
         }
         if let Some(fate) = self.owners.fate(&txn) {
-            return self.tell_fate(&txn, by, fate, frame, cx);
+            return self.report_fate(&txn, by, fate, frame, cx);
         }
         match self.txns.get_mut(&txn) {
             Some(active) => {
@@ -42,7 +42,7 @@ impl Lead {
             }
             None if asks => {
                 if planted!(unknown_called_aborted_unlogged) {
-                    return self.tell_fate(&txn, by, Fate::Aborted, frame, cx);
+                    return self.report_fate(&txn, by, Fate::Aborted, frame, cx);
                 }
                 cx.mark("shard.logged_the_abort_of_what_it_does_not_know");
                 if !self.owners.decides_unknown(&txn) {
@@ -60,7 +60,7 @@ impl Lead {
         }
     }
 
-    fn tell_fate(
+    fn report_fate(
         &self,
         txn: &TxnId,
         participant: ShardId,
@@ -101,8 +101,8 @@ impl Lead {
             asked.t_ee = t_ee;
         }
         self.decide(txn, Fate::Committed(t_c), frame, cx);
-        if planted!(decision_told_before_durable) {
-            self.tell_decision_early(txn, Fate::Committed(t_c), frame, cx);
+        if planted!(decision_sent_before_durable) {
+            self.send_decision_early(txn, Fate::Committed(t_c), frame, cx);
         }
     }
 
@@ -179,13 +179,13 @@ impl Lead {
         cx.send_durable(txn.gateway, Ended { txn: *txn, shard: frame.shard, fate: ended, t_ee: asked.t_ee });
         if !others.is_empty() {
             self.decisions.insert(*txn, OpenFate { fate, waits_for: others, sent_at: cx.now() });
-            self.tell_decision(txn, frame, cx);
+            self.send_decision(txn, frame, cx);
         }
         self.pass(txn, fate, frame, cx);
     }
 
-    /// Tells the participants that have not logged it.
-    pub(super) fn tell_decision(&mut self, txn: &TxnId, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+    /// Sends it to the participants that have not logged it.
+    pub(super) fn send_decision(&mut self, txn: &TxnId, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let host = cx.node().host();
         let Some(open) = self.decisions.get_mut(txn) else { return };
         if self.owners.is_deciding_unknown(txn) {
@@ -201,10 +201,10 @@ impl Lead {
     }
 
     /// The mistake: the decision may still be lost.
-    fn tell_decision_early(&self, txn: &TxnId, fate: Fate, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+    fn send_decision_early(&self, txn: &TxnId, fate: Fate, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let Some(asked) = self.txns.get(txn).and_then(|active| active.asked.as_ref()) else { return };
         for &shard in asked.participants.iter().filter(|shard| **shard != frame.shard) {
-            self.tell_fate(txn, shard, fate, frame, cx);
+            self.report_fate(txn, shard, fate, frame, cx);
         }
         cx.send_durable(txn.gateway, Ended { txn: *txn, shard: frame.shard, fate, t_ee: asked.t_ee });
     }
@@ -216,7 +216,7 @@ impl Lead {
             if !open.waits_for.remove(&by) {
                 continue;
             }
-            // It is remembered until the log has that, so that nobody is told otherwise who asks late.
+            // It is remembered until the log has that, so that who asks late gets no other answer.
             self.settled.entry(by).or_default().push(txn);
         }
     }
@@ -244,7 +244,7 @@ impl Lead {
         let late = self.decisions.iter().filter(|(_, open)| waits(open));
         let late: Vec<TxnId> = late.map(|(&txn, _)| txn).collect();
         for txn in late {
-            self.tell_decision(&txn, frame, cx);
+            self.send_decision(&txn, frame, cx);
         }
         let most = frame.parameters.collect_for;
         let stuck = self

@@ -145,7 +145,7 @@ impl Lead {
         for OpenDecision { txn, fate, waits_for } in message.decisions {
             let waits_for = waits_for.into_iter().collect();
             self.decisions.insert(txn, OpenFate { fate, waits_for, sent_at: now });
-            self.tell_decision(&txn, frame, cx);
+            self.send_decision(&txn, frame, cx);
         }
         for prepared in message.prepared {
             self.take_back(prepared, frame, cx);
@@ -177,7 +177,7 @@ impl Lead {
             writes,
         });
         self.txns.insert(txn, active);
-        self.tell_prepared(&txn, frame, cx);
+        self.report_prepared(&txn, frame, cx);
     }
 
     pub(super) fn on_message(
@@ -299,7 +299,7 @@ impl Lead {
 
     pub(super) fn end_burst(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         if self.begun {
-            self.tell_concluded(frame, cx);
+            self.report_concluded(frame, cx);
             self.log_settled();
             self.steps.propose(frame, cx);
         }

@@ -202,7 +202,7 @@ impl SpannerShard {
             }
             ShardIn::Installed(message) => {
                 self.replica.note(message.safe, message.collected);
-                // Steps of this leader may be in there that it was not told of.
+                // Steps of this leader may be in there that it was not notified of.
                 self.begin(cx);
                 self.serve_replica_reads(cx);
             }

@@ -1,4 +1,4 @@
-//! Gateways, as a shard's leader knows them: who lives, whose transactions have ended how, and what nobody will ask for any more.
+//! Gateways, as a shard's leader knows them: who is alive, whose transactions have ended how, and what nobody will ask for any more.
 
 use crate::messages::shard::{OwnerAlive, OwnerState};
 use crate::txn::{Fate, ShardId, TxnId};
@@ -96,7 +96,7 @@ impl Owners {
         self.concluding.remove(txn)
     }
 
-    /// A gateway lives. False if it is one that another incarnation has replaced.
+    /// A gateway is alive. False if it is one that another incarnation has replaced.
     pub(super) fn on_alive(&mut self, message: &OwnerAlive, now: Instant) -> bool {
         let owner = self.of(message.gateway, message.incarnation, now);
         if owner.incarnation != message.incarnation {

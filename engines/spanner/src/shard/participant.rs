@@ -126,7 +126,7 @@ impl Lead {
         self.owners.hear(&txn, cx.now());
         let known = self.txns.get(&txn);
         if known.is_some_and(|active| active.asked.is_some()) {
-            // Sent again: it is in progress, and its coordinator is told by itself.
+            // Sent again: it is in progress, and its coordinator is notified by itself.
             return;
         }
         let holds = match message.locked {
@@ -151,7 +151,7 @@ impl Lead {
         let (priority, since) = (message.priority, self.next_since());
         let active = self.txns.entry(txn).or_insert_with(|| Active::new(priority, since, cx.now()));
         if !holds {
-            // Another leader may have committed it: what its gateway is told has to stand in the log.
+            // Another leader may have committed it: what its gateway is answered has to stand in the log.
             cx.mark("shard.logged_the_abort_of_lost_locks");
             active.stage = Stage::Preparing;
             active.asked = Some(message);
@@ -231,7 +231,7 @@ impl Lead {
                 Applied::Decided(txn) => self.on_decision_logged(&txn, ended_before(&txn), frame, cx),
                 Applied::DecidedForUnknown(txn) => {
                     self.owners.ended(&txn, Fate::Aborted);
-                    self.tell_decision(&txn, frame, cx);
+                    self.send_decision(&txn, frame, cx);
                 }
                 Applied::Concluded(txn) => self.on_concluded(&txn, frame, cx),
                 Applied::Extended(horizon) => self.on_extended(horizon, frame, cx),
@@ -295,7 +295,7 @@ impl Lead {
         active.stage = Stage::Prepared { t_p };
         active.prepared_since = cx.now();
         let decided = active.fate;
-        self.tell_prepared(txn, frame, cx);
+        self.report_prepared(txn, frame, cx);
         if let Some(fate) = decided {
             self.conclude(txn, fate);
         }
@@ -306,7 +306,7 @@ impl Lead {
         }
     }
 
-    pub(super) fn tell_prepared(&mut self, txn: &TxnId, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+    pub(super) fn report_prepared(&mut self, txn: &TxnId, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let now = cx.now();
         let Some(active) = self.txns.get_mut(txn) else { return };
         let (Stage::Prepared { t_p }, Some(asked)) = (active.stage, &active.asked) else { return };
@@ -371,8 +371,8 @@ impl Lead {
         self.pass(txn, fate, frame, cx);
     }
 
-    /// Tells coordinators, at the end of a burst, which decisions the log has.
-    pub(super) fn tell_concluded(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+    /// Reports to coordinators, at the end of a burst, which decisions the log has.
+    pub(super) fn report_concluded(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         for (coordinator, txns) in std::mem::take(&mut self.concluded) {
             if let Some(role) = frame.directory.role(coordinator, cx.node().host()) {
                 cx.send_durable(role, DidConclude { by: frame.shard, coordinator, txns });
@@ -388,7 +388,7 @@ impl Lead {
         };
         let late: Vec<TxnId> = self.txns.iter().filter(|(_, it)| late(it)).map(|(&txn, _)| txn).collect();
         for txn in late {
-            self.tell_prepared(&txn, frame, cx);
+            self.report_prepared(&txn, frame, cx);
             let own = self.txns.get(&txn).map(|active| active.priority);
             let oldest = self.waiters.get(&txn).and_then(|waiting| waiting.first().copied());
             if oldest.zip(own).is_some_and(|(oldest, own)| oldest < own) {

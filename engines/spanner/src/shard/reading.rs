@@ -31,6 +31,6 @@ pub(super) struct Reads {
     pub(super) beyond: BTreeSet<(Timestamp, ReadKey)>,
     /// Those that wait for a transaction.
     pub(super) blocked: BTreeMap<TxnId, BTreeSet<ReadKey>>,
-    /// Those that have skipped it, and are to be told how it ends.
+    /// Those that have skipped it, and are to be notified how it ends.
     pub(super) skipped: BTreeMap<TxnId, BTreeSet<ReadKey>>,
 }

@@ -19,7 +19,7 @@ use kernel::{Bytes, Cx, Decode, NodeId, planted};
 use std::collections::BTreeSet;
 use wire::txn::Timestamp;
 
-/// Readers that are told of the end of one transaction; more ask again.
+/// Readers that are notified of the end of one transaction; more ask again.
 const NOTIFIED_MAX: usize = 4_096;
 
 impl Lead {
@@ -197,7 +197,7 @@ impl Lead {
         self.steps.push(Extend { horizon, closed }, Applied::Extended(horizon), 0);
     }
 
-    /// Has versions and outcomes go that are older than they are kept.
+    /// Has versions and outcomes go that are older than they are retained.
     pub(super) fn collect(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let keep = frame.parameters.keep.as_micros() as u64;
         let early = if planted!(collected_while_still_readable) { keep / 2 } else { 0 };
@@ -209,7 +209,7 @@ impl Lead {
     }
 }
 
-/// How often something is collected in the time that it is kept.
+/// How often something is collected in the time that it is retained.
 const COLLECTIONS_PER_KEEP: u64 = 16;
 
 impl SpannerShard {

@@ -199,13 +199,13 @@ impl Inspect {
             Output::Table => {
                 println!("host      {} of cluster {}   incarnation {incarnation}", owner.host, owner.cluster);
                 segments.iter().for_each(print_segment);
-                slots.iter().for_each(|(at, tally)| print_place(at, tally));
+                slots.iter().for_each(|(at, tally)| print_slot(at, tally));
                 stored.iter().for_each(StoredSegment::print);
             }
             Output::Json => {
                 let damage = survey.outcome.as_ref().err().map(ToString::to_string);
                 let segments: Vec<Value> = segments.iter().map(segment_json).collect();
-                let slots: Vec<Value> = slots.iter().map(|(at, tally)| place_json(at, tally)).collect();
+                let slots: Vec<Value> = slots.iter().map(|(at, tally)| slot_json(at, tally)).collect();
                 let stored: Vec<Value> = stored.iter().map(StoredSegment::to_json).collect();
                 let page = json!({ "host": owner.host, "cluster": owner.cluster, "incarnation": incarnation,
                     "joined": owner.joined, "segments": segments, "slots": slots, "stored": stored,
@@ -238,7 +238,7 @@ fn segment_json(segment: &SegmentSurvey) -> Value {
         "batches": batches, "records": records, "torn": torn, "state": state_name(*state) })
 }
 
-fn print_place(at: &SlotSurvey, tally: &Tally) {
+fn print_slot(at: &SlotSurvey, tally: &Tally) {
     let SlotSurvey { host_slot: slot, trimmed, next } = at;
     let name = format!("{:#x} {}", slot.0, owner_of(*slot).name);
     let (records, bytes) = (tally.records, tally.bytes);
@@ -255,7 +255,7 @@ fn print_place(at: &SlotSurvey, tally: &Tally) {
     );
 }
 
-fn place_json(at: &SlotSurvey, tally: &Tally) -> Value {
+fn slot_json(at: &SlotSurvey, tally: &Tally) -> Value {
     let snapshot = |it: Option<Snapshot>| {
         it.map(|it| json!({ "below": it.below, "chunks": it.chunks, "bytes": it.bytes }))
     };

@@ -8,7 +8,7 @@ use kernel::Bytes;
 use ordinate_client::{Log as Client, LogError, LogIdentity, Rows};
 use runtime::blobs::ArchiveError;
 use serde_json::json;
-use server::services::log::ArchivePlace;
+use server::services::log::ArchiveLocation;
 use server::services::log::archive::{ArchivedExtent, ArchivedLog, LogArchive, Segments, Unreadable};
 use shared_log::archive::{ArchivedName, LogIncarnation};
 use std::io::{BufWriter, Write as _};
@@ -19,8 +19,8 @@ pub enum Command {
     /// The logs that something was archived of, deleted ones and earlier ones of the same name too
     List {
         /// Where: file:///DIRECTORY or s3://BUCKET/PREFIX, as log.archive of the cluster file
-        #[arg(long, value_name = "URL", value_parser = ArchivePlace::parse)]
-        archive: ArchivePlace,
+        #[arg(long, value_name = "URL", value_parser = ArchiveLocation::parse)]
+        archive: ArchiveLocation,
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
         output: Output,
@@ -30,8 +30,8 @@ pub enum Command {
         /// The log
         name: String,
         /// Where: file:///DIRECTORY or s3://BUCKET/PREFIX
-        #[arg(long, value_name = "URL", value_parser = ArchivePlace::parse)]
-        archive: ArchivePlace,
+        #[arg(long, value_name = "URL", value_parser = ArchiveLocation::parse)]
+        archive: ArchiveLocation,
         /// Of the clusters that have archived there; needed if several have a log of this name
         #[arg(long)]
         cluster: Option<String>,
@@ -87,12 +87,12 @@ fn nowhere(name: &str, from: u64, to: u64) -> Failure {
     Failure::failed("O1022", what, fact, format!("ordinate log read {name} --archive URL --from {to}"))
 }
 
-fn open(place: &ArchivePlace) -> Result<LogArchive, Failure> {
-    LogArchive::open(place).map_err(unreachable_archive)
+fn open(location: &ArchiveLocation) -> Result<LogArchive, Failure> {
+    LogArchive::open(location).map_err(unreachable_archive)
 }
 
-async fn list(place: &ArchivePlace, output: Output) -> Result<(), Failure> {
-    let logs = open(place)?.logs().await.map_err(unreachable_archive)?;
+async fn list(location: &ArchiveLocation, output: Output) -> Result<(), Failure> {
+    let logs = open(location)?.logs().await.map_err(unreachable_archive)?;
     for (ArchivedLog { cluster, name, incarnation }, extent) in logs {
         let ArchivedExtent { segments, first, next, bytes, missing } = extent;
         match output {
@@ -138,21 +138,21 @@ async fn write_segment(
 
 /// `ordinate log archive read`.
 async fn read_archived(
-    place: &ArchivePlace,
+    location: &ArchiveLocation,
     name: &str,
     cluster: Option<String>,
     incarnation: Option<LogIncarnation>,
     from: Option<u64>,
     limit: Option<u64>,
 ) -> Result<(), Failure> {
-    let archive = open(place)?;
+    let archive = open(location)?;
     let mut logs = archive.logs_named(name).await.map_err(unreachable_archive)?;
     logs.retain(|log| cluster.as_ref().is_none_or(|cluster| *cluster == log.cluster));
     logs.retain(|log| incarnation.is_none_or(|incarnation| incarnation == log.incarnation));
     let Some(log) = logs.iter().max_by_key(|log| log.incarnation) else {
         let what = format!("nothing was archived of such a log {name}");
-        let remedy = format!("ordinate log archive list --archive {place}");
-        return Err(Failure::input("O1023", what, place.to_string(), remedy));
+        let remedy = format!("ordinate log archive list --archive {location}");
+        return Err(Failure::input("O1023", what, location.to_string(), remedy));
     };
     if let Some(other) = logs.iter().find(|other| other.cluster != log.cluster) {
         let what = format!("several clusters have archived a log {name}");
@@ -171,7 +171,7 @@ async fn read_archived(
             let behind = segments.keys().map(|segment| segment.first).find(|&first| first > at);
             let fact = format!("positions {at} to {}", behind.unwrap_or(end).saturating_sub(1));
             let remedy =
-                format!("ordinate log read {name} --archive {place} --from {at}: hosts may have them");
+                format!("ordinate log read {name} --archive {location} --from {at}: hosts may have them");
             return Err(Failure::failed(
                 "O1022",
                 format!("entries of {name} are not in the archive"),
@@ -210,10 +210,10 @@ pub(super) fn read_through(
     name: &str,
     from: Option<u64>,
     limit: Option<u64>,
-    place: &ArchivePlace,
+    location: &ArchiveLocation,
 ) -> Result<(), Failure> {
     endpoint.with_log(|client| async move {
-        let archive = open(place)?;
+        let archive = open(location)?;
         let identity = client.identify(name).await.map_err(|error| failure(&error))?;
         let tail = client.stat(name).await.map_err(|error| failure(&error))?.next;
         let mut log = counterpart(&archive, name, &identity).await?;

@@ -69,13 +69,13 @@ impl<R: io::Read> Reader<R> {
         Self { file: FrameFileReader::new(input), begun: false, ended: false }
     }
 
-    /// The next part; none behind the end. An error names the place.
+    /// The next part; none behind the end. An error names the location.
     fn next(&mut self) -> io::Result<Option<Part>> {
         if !std::mem::replace(&mut self.begun, true) {
             return self.file.about(FIRST_LINE, "dump of a log").map(|about| Some(Part::About(about)));
         }
         let Some((at, body)) = self.file.next()? else {
-            return if self.ended { Ok(None) } else { Err(self.file.cut_off()) };
+            return if self.ended { Ok(None) } else { Err(self.file.truncated()) };
         };
         if self.ended {
             return Err(unsound(at, "there is more behind the end"));
@@ -266,9 +266,9 @@ mod tests {
         let found: Vec<_> = parts.iter().filter_map(entries).collect();
         assert_eq!(found, [(3, vec![b"x".to_vec(), vec![]]), (9, vec![b"after a hole".to_vec()])]);
         assert_eq!(parts.last(), Some(&Part::End(10)));
-        for cut in 0..whole.len() {
-            let said = all(&whole[..cut]).expect_err("it is cut off");
-            assert!(said.contains("cut off"), "{cut}: {said}");
+        for length in 0..whole.len() {
+            let said = all(&whole[..length]).expect_err("it is truncated");
+            assert!(said.contains("truncated"), "{length}: {said}");
         }
         for at in 0..whole.len() {
             let mut damaged = whole.clone();

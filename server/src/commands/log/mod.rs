@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use ordinate_client::{LogError, LogStat, Rows};
 use serde_json::json;
 use server::cluster::keys;
-use server::services::log::ArchivePlace;
+use server::services::log::ArchiveLocation;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{BufRead as _, BufReader, BufWriter, IsTerminal as _, Write as _};
@@ -70,8 +70,8 @@ pub enum Log {
         limit: Option<u64>,
         /// Read what was trimmed, too, from the archive at file:///DIRECTORY or s3://BUCKET/PREFIX; from the beginning unless --from is
         /// given
-        #[arg(long, value_name = "URL", value_parser = ArchivePlace::parse)]
-        archive: Option<ArchivePlace>,
+        #[arg(long, value_name = "URL", value_parser = ArchiveLocation::parse)]
+        archive: Option<ArchiveLocation>,
         #[command(flatten)]
         endpoint: Endpoint,
     },
@@ -185,8 +185,8 @@ impl Log {
             Self::Append { name, endpoint } => append(&endpoint, &name),
             Self::MultiAppend { entries, endpoint } => multi_append(&endpoint, &entries),
             Self::Read { name, from, limit, archive: None, endpoint } => read(&endpoint, &name, from, limit),
-            Self::Read { name, from, limit, archive: Some(place), endpoint } => {
-                archive::read_through(&endpoint, &name, from, limit, &place)
+            Self::Read { name, from, limit, archive: Some(location), endpoint } => {
+                archive::read_through(&endpoint, &name, from, limit, &location)
             }
             Self::Archive(command) => command.run(),
             Self::Tail { name, lines, follow, endpoint } => tail(&endpoint, &name, lines, follow),

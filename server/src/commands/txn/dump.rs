@@ -82,7 +82,7 @@ impl<R: io::Read> Reader<R> {
     /// The next rows; none at the end.
     fn next(&mut self) -> io::Result<Option<Vec<Row>>> {
         let Some((at, body)) = self.file.next()? else {
-            return if self.ended { Ok(None) } else { Err(self.file.cut_off()) };
+            return if self.ended { Ok(None) } else { Err(self.file.truncated()) };
         };
         if self.ended {
             return Err(unsound(at, "there is more behind the end"));

@@ -146,7 +146,7 @@ impl Migrate {
                 match cutover.recv_timeout(nap) {
                     Ok(()) => return Ok(()),
                     Err(RecvTimeoutError::Timeout) => {}
-                    // Nobody can press anything: the caller ends it, and cuts over by --merge --cutover.
+                    // Nobody can press anything: the caller ends it, and switches over by --merge --cutover.
                     Err(RecvTimeoutError::Disconnected) => std::thread::sleep(nap),
                 }
                 source.ping()?;

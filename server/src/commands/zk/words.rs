@@ -41,7 +41,7 @@ pub fn split(line: &str) -> Option<Vec<String>> {
 mod tests {
     use super::split;
 
-    // Data with spaces that is cut in two is written wrongly, and nobody is notified.
+    // Data with spaces that is split in two is written wrongly, and nobody is notified.
     #[test]
     fn lines_are_split_as_by_a_shell() {
         let words = |line: &str| split(line).map(|words| words.join("|"));

@@ -1,4 +1,4 @@
-//! Tells the coordination service where this host's gateway is to be reached: users read it from `/zookeeper/config`.
+//! Gives the coordination service the address where this host's gateway is to be reached: users read it from `/zookeeper/config`.
 
 use super::gateway_of;
 use crate::family::{HostedNode, LocalRequest};

@@ -1,4 +1,4 @@
-//! Tells the coordination service's gateway what only this process knows, for ZooKeeper's four-letter words: who leads,
+//! Gives the coordination service's gateway what only this process knows, for ZooKeeper's four-letter words: who leads,
 //! ports, folders, descriptors.
 
 use super::advertise::Advertised;

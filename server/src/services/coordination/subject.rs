@@ -163,8 +163,8 @@ mod tests {
     fn what_is_no_certificate_has_no_subject() {
         let whole = certificate(&[(DnType::CommonName, "client")]);
         assert_eq!(of(&whole).as_deref(), Some("CN=client"));
-        for cut in 0..whole.len() {
-            let _ = of(&whole[..cut]);
+        for length in 0..whole.len() {
+            let _ = of(&whole[..length]);
         }
         for at in 0..whole.len().min(200) {
             let mut changed = whole.clone();

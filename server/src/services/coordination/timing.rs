@@ -12,8 +12,8 @@ struct Frames {
     opened: bool,
     /// What is left of a frame.
     skip: usize,
-    /// The beginning of a frame that was cut.
-    cut: Vec<u8>,
+    /// The beginning of a frame whose rest has not come.
+    begun: Vec<u8>,
 }
 
 /// Length, number of the request, and what follows: the opcode, or a part of the zxid.
@@ -25,18 +25,18 @@ impl Frames {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             (self.skip, bytes) = (self.skip - skipped, &bytes[skipped..]);
-            let wanted = (HEAD_BYTES - self.cut.len()).min(bytes.len());
+            let wanted = (HEAD_BYTES - self.begun.len()).min(bytes.len());
             if self.skip > 0 || wanted == 0 {
                 return;
             }
-            self.cut.extend_from_slice(&bytes[..wanted]);
+            self.begun.extend_from_slice(&bytes[..wanted]);
             bytes = &bytes[wanted..];
             let word = |at: usize| {
-                self.cut.get(at..).and_then(|rest| rest.first_chunk()).map(|word| i32::from_be_bytes(*word))
+                self.begun.get(at..).and_then(|rest| rest.first_chunk()).map(|word| i32::from_be_bytes(*word))
             };
             let (Some(length), Some(first), Some(second)) = (word(0), word(4), word(8)) else { return };
             self.skip = (length.max(0) as usize + 4).saturating_sub(HEAD_BYTES);
-            self.cut.clear();
+            self.begun.clear();
             if self.opened {
                 each(first, second);
             }
@@ -104,9 +104,9 @@ mod tests {
         [&length.to_be_bytes()[..], &words, &vec![9; rest]].concat()
     }
 
-    // Frames that are cut elsewhere than requests would be measured as others.
+    // Frames that are divided elsewhere than requests would be measured as others.
     #[test]
-    fn answers_find_their_requests_however_they_are_cut() {
+    fn answers_find_their_requests_however_they_are_divided() {
         for piece in [1, 3, 7, 1_000] {
             let latencies = Latencies::default();
             let mut timing = Timing::new(latencies.clone());

@@ -2,7 +2,7 @@
 //!
 //! Nothing here removes anything. Every request ends within a bounded time, so that an archive that does not answer is one that fails.
 
-use super::ArchivePlace;
+use super::ArchiveLocation;
 use futures_util::TryStreamExt as _;
 use kernel::{ArchiveObject, Bytes};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
@@ -27,7 +27,7 @@ const CONNECT_WITHIN: &str = "3s";
 /// An archive, whether it can be reached or not.
 #[derive(Clone)]
 pub struct LogArchive {
-    place: ArchivePlace,
+    location: ArchiveLocation,
     store: Option<Arc<dyn ObjectStore>>,
     prefix: Path,
 }
@@ -47,22 +47,22 @@ pub struct ArchivedLog {
 }
 
 impl LogArchive {
-    /// The archive at a place; fails only for what the environment says of it.
-    pub fn open(place: &ArchivePlace) -> Result<Self, ArchiveError> {
-        let (store, prefix): (Option<Arc<dyn ObjectStore>>, _) = match place {
+    /// The archive at a location; fails only for what the environment says of it.
+    pub fn open(location: &ArchiveLocation) -> Result<Self, ArchiveError> {
+        let (store, prefix): (Option<Arc<dyn ObjectStore>>, _) = match location {
             // Opened when it is used: it may have to be mounted first.
-            ArchivePlace::Directory(_) => (None, Path::default()),
-            ArchivePlace::Bucket { bucket, prefix } => {
+            ArchiveLocation::Directory(_) => (None, Path::default()),
+            ArchiveLocation::Bucket { bucket, prefix } => {
                 (Some(Arc::new(bucket_of(bucket)?)), Path::from(prefix.as_str()))
             }
         };
-        Ok(Self { place: place.clone(), store, prefix })
+        Ok(Self { location: location.clone(), store, prefix })
     }
 
     fn store(&self) -> Result<Arc<dyn ObjectStore>, ArchiveError> {
-        match (&self.store, &self.place) {
+        match (&self.store, &self.location) {
             (Some(store), _) => Ok(Arc::clone(store)),
-            (None, ArchivePlace::Directory(path)) => {
+            (None, ArchiveLocation::Directory(path)) => {
                 // Never made here: where a file system ought to be mounted, what is written beneath would be shared by nobody.
                 if !path.is_dir() {
                     let what = format!("there is no directory {} (is it mounted?)", path.display());
@@ -71,12 +71,14 @@ impl LogArchive {
                 let local = LocalFileSystem::new_with_prefix(path).map_err(|error| self.error(&error))?;
                 Ok(Arc::new(local.with_fsync(true)))
             }
-            (None, ArchivePlace::Bucket { .. }) => Err(ArchiveError(format!("{} is not open", self.place))),
+            (None, ArchiveLocation::Bucket { .. }) => {
+                Err(ArchiveError(format!("{} is not open", self.location)))
+            }
         }
     }
 
     fn error(&self, error: &Error) -> ArchiveError {
-        let mut text = format!("{}: {error}", self.place);
+        let mut text = format!("{}: {error}", self.location);
         // What an S3 client says of a failure is long, and the cause comes last.
         let mut cause = std::error::Error::source(error);
         while let Some(inner) = cause {
@@ -269,13 +271,13 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The archive of a place.
-    pub fn open(place: &ArchivePlace) -> Result<Self, ArchiveError> {
+    /// The archive of a location.
+    pub fn open(location: &ArchiveLocation) -> Result<Self, ArchiveError> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime =
             builder.worker_threads(1).max_blocking_threads(4).thread_name("archive-io").enable_all().build();
         let runtime = runtime.map_err(|error| ArchiveError(format!("no thread for the archive: {error}")))?;
-        Ok(Self { archive: LogArchive::open(place)?, runtime })
+        Ok(Self { archive: LogArchive::open(location)?, runtime })
     }
 }
 

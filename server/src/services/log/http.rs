@@ -4,7 +4,7 @@
 //! entry, all or nothing, and answers `{"first": 7, "count": 2}`; with `?expect=7` only at that position.
 //! `GET /v1/log/NAME?from=7&limit=100&wait_ms=1000` answers
 //! `{"first": 7, "next": 9, "tail": 9, "sealed": false, "entries": [{"position": 7, "text": "..."}, ...]}`, where entries that are no
-//! UTF-8 have `"base64"` in place of `"text"`. With `trimmed=true` it reads what is trimmed, too, as far as the host still has it.
+//! UTF-8 have `"base64"` instead of `"text"`. With `trimmed=true` it reads what is trimmed, too, as far as the host still has it.
 
 use super::SharedLog;
 use crate::admin::Admin;

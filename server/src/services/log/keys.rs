@@ -1,11 +1,11 @@
 //! The shared log's keys of the cluster file, and those of Kafka's protocol over it.
 
 use super::ENGINES;
-use super::settings::ArchivePlace;
+use super::settings::ArchiveLocation;
 use crate::cluster::keys::{Key, KeyKind, OrNone, key};
 
 fn is_archive(value: &str) -> bool {
-    ArchivePlace::parse(value).is_ok()
+    ArchiveLocation::parse(value).is_ok()
 }
 
 /// All of them.

@@ -11,7 +11,7 @@ mod settings;
 mod status;
 mod tail;
 
-pub use settings::{ArchivePlace, SharedLog};
+pub use settings::{ArchiveLocation, SharedLog};
 pub use status::LogStatus;
 
 use super::records::{self, RecordOwner};

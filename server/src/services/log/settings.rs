@@ -22,7 +22,7 @@ pub struct SharedLog {
     /// What the entries of one space may take of a host's memory, in bytes.
     pub memory_bytes: u64,
     /// Where trimmed segments go, if they are retained.
-    pub archive: Option<ArchivePlace>,
+    pub archive: Option<ArchiveLocation>,
     /// What of a space's may wait for it before appends are refused, in bytes.
     pub archive_backlog_bytes: u64,
     /// Kafka's protocol over them, if it is on.
@@ -44,7 +44,7 @@ pub struct Kafka {
 
 /// Where trimmed segments go.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ArchivePlace {
+pub enum ArchiveLocation {
     /// A directory that all hosts share.
     Directory(PathBuf),
     /// Objects of a bucket, below a prefix.
@@ -56,7 +56,7 @@ pub enum ArchivePlace {
     },
 }
 
-impl ArchivePlace {
+impl ArchiveLocation {
     /// Reads `file:///DIRECTORY` or `s3://BUCKET/PREFIX`; says what is wrong with anything else.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(path) = text.strip_prefix("file://") {
@@ -74,13 +74,13 @@ impl ArchivePlace {
         }
         let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
         if !prefix.is_empty() && prefix.split('/').any(|part| ["", ".", ".."].contains(&part)) {
-            return Err(format!("{text} has a prefix that names no place"));
+            return Err(format!("{text} has a prefix that names no location"));
         }
         Ok(Self::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 }
 
-impl fmt::Display for ArchivePlace {
+impl fmt::Display for ArchiveLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Directory(path) => write!(f, "file://{}", path.display()),
@@ -103,7 +103,7 @@ pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, File
         let help = "leave listen.kafka out, or give log.engine = \"mason\" or \"paxos\"";
         return Err(FileError::new(None, "log.engine = \"corfu\" does not serve Kafka's clients", help));
     }
-    let archive = values.text("log.archive").and_then(|text| ArchivePlace::parse(&text).ok());
+    let archive = values.text("log.archive").and_then(|text| ArchiveLocation::parse(&text).ok());
     if archive.is_some() && engine == Engine::Corfu {
         let help = "leave log.archive out, or give log.engine = \"mason\" or \"paxos\"";
         return Err(FileError::new(None, "log.engine = \"corfu\" does not archive", help));
@@ -146,20 +146,23 @@ fn kafka(values: &Values<'_>) -> Option<Kafka> {
 mod tests {
     use super::*;
 
-    // A place that is understood otherwise than it was meant gets what nobody looks for there.
+    // A location that is understood otherwise than it was meant gets what nobody looks for there.
     #[test]
-    fn places_read_back_and_others_are_refused() {
+    fn locations_read_back_and_others_are_refused() {
         for text in ["file:///mnt/archive", "s3://bucket", "s3://my.bucket-1/a/b"] {
-            assert_eq!(ArchivePlace::parse(text).map(|place| place.to_string()), Ok(text.to_owned()));
+            assert_eq!(
+                ArchiveLocation::parse(text).map(|location| location.to_string()),
+                Ok(text.to_owned())
+            );
         }
         assert_eq!(
-            ArchivePlace::parse("s3://b/a/"),
-            Ok(ArchivePlace::Bucket { bucket: "b".to_owned(), prefix: "a".to_owned() })
+            ArchiveLocation::parse("s3://b/a/"),
+            Ok(ArchiveLocation::Bucket { bucket: "b".to_owned(), prefix: "a".to_owned() })
         );
         for text in
             ["", "/mnt", "file://mnt/x", "file:///", "s3://", "s3:///x", "s3://b/../x", "gs://b", "s3://b//x"]
         {
-            assert!(ArchivePlace::parse(text).is_err(), "{text}");
+            assert!(ArchiveLocation::parse(text).is_err(), "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::SharedLog;
 use super::corfu::ProjectionStatus;
-use super::settings::ArchivePlace;
+use super::settings::ArchiveLocation;
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, LogMember};
@@ -37,7 +37,7 @@ pub struct LogStatus {
     /// Users' calls that wait for an answer here.
     pub outstanding: usize,
     /// Where trimmed segments go, if they are retained.
-    pub archive: Option<ArchiveStanding>,
+    pub archive: Option<ArchiveStatus>,
     /// What became of segments there.
     #[serde(skip)]
     archived: ArchiveCounts,
@@ -96,7 +96,7 @@ impl Storage {
 
 /// The archive of trimmed segments, as far as this host has to do with it.
 #[derive(Clone, Debug, Serialize)]
-pub struct ArchiveStanding {
+pub struct ArchiveStatus {
     /// Where it is.
     pub url: String,
     /// Segments that this host has put there, since it started.
@@ -134,14 +134,14 @@ impl LogStatus {
             projection: None,
         };
         nodes.for_each(|node| status.add(node, file));
-        status.archive = log.archive.as_ref().map(|place| status.archive_at(log, place));
+        status.archive = log.archive.as_ref().map(|location| status.archive_at(log, location));
         status
     }
 
-    fn archive_at(&self, log: &SharedLog, place: &ArchivePlace) -> ArchiveStanding {
+    fn archive_at(&self, log: &SharedLog, location: &ArchiveLocation) -> ArchiveStatus {
         let most = log.archive_backlog_bytes;
-        ArchiveStanding {
-            url: place.to_string(),
+        ArchiveStatus {
+            url: location.to_string(),
             objects: self.archived.objects,
             waiting: self.storage.values().map(|space| space.waiting).sum(),
             waiting_bytes: self.storage.values().map(|space| space.waiting_bytes).sum(),

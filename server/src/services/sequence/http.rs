@@ -19,7 +19,7 @@ use std::time::Duration;
 
 /// How long a request waits for all of its numbers.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Places of one request at most.
+/// Positions of one request at most.
 const COUNT_MAX: u32 = 1000;
 
 /// The routes.
@@ -41,7 +41,7 @@ fn one() -> u32 {
     1
 }
 
-/// Answers `{"places": [{"gsn": 7, "numbers": {"a": 1, "b": 4}}, ...]}`. After a 504 some places may have been given.
+/// Answers `{"positions": [{"gsn": 7, "numbers": {"a": 1, "b": 4}}, ...]}`. After a 504 some positions may have been given.
 pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     let Some(sequence) = admin.file.service::<SequenceService>() else {
         return error(StatusCode::NOT_FOUND, "there is no sequence service: sequence.spaces names none");
@@ -73,18 +73,18 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
         .map(|_| admin.handle.request(gateway, family::LocalRequest::Service(ask.clone().into())))
         .collect();
     let all = async {
-        let mut places = Vec::with_capacity(calls.len());
+        let mut positions = Vec::with_capacity(calls.len());
         for call in calls {
             let answer = call.await.ok();
             if matches!(&answer, Some(family::LocalResponse::Service(body)) if *body == DISK_FULL) {
                 return Err(true);
             }
-            places.push(place_of(answer, &numbered, &next.spaces).ok_or(false)?);
+            positions.push(position_of(answer, &numbered, &next.spaces).ok_or(false)?);
         }
-        Ok(places)
+        Ok(positions)
     };
     match tokio::time::timeout(ANSWER_WITHIN, all).await {
-        Ok(Ok(places)) => Json(json!({ "places": places })).into_response(),
+        Ok(Ok(positions)) => Json(json!({ "positions": positions })).into_response(),
         Ok(Err(true)) if next.count == 1 => {
             error(StatusCode::INSUFFICIENT_STORAGE, "the disk is full: nothing was done")
         }
@@ -95,13 +95,13 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     }
 }
 
-fn place_of(answer: Option<family::LocalResponse>, spaces: &[Space], names: &[String]) -> Option<Value> {
+fn position_of(answer: Option<family::LocalResponse>, spaces: &[Space], names: &[String]) -> Option<Value> {
     let Some(family::LocalResponse::Service(body)) = answer else { return None };
     let order = Some(body).filter(|body| *body != UNKNOWN).and_then(|body| Order::decoded(&body).ok())?;
     let numbers =
         spaces.iter().zip(names).map(|(&space, name)| Some((name.clone(), json!(order.number_in(space)?.0))));
     let numbers: Map<String, Value> = numbers.collect::<Option<_>>()?;
-    Some(json!({ "stamp": order.gsn.0, "numbers": numbers }))
+    Some(json!({ "gsn": order.gsn.0, "numbers": numbers }))
 }
 
 fn error(status: StatusCode, what: &str) -> Response {

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// What a host does for the sequence.
 #[derive(Clone, Default, Debug)]
 pub struct SequenceStatus {
-    /// Places that each space has given, as far as this host has executed them.
+    /// Positions that each space has given, as far as this host has executed them.
     pub given: BTreeMap<String, u64>,
     /// Its groups.
     pub groups: MasonStatus,
@@ -44,7 +44,12 @@ impl ServiceStatus for SequenceStatus {
     fn metrics(&self, page: &mut MetricsPage) {
         self.groups.metrics("sequence", page);
         for (space, given) in &self.given {
-            page.counter_of("sequence_given", "Places that a space has given", &[("space", space)], *given);
+            page.counter_of(
+                "sequence_given",
+                "Positions that a space has given",
+                &[("space", space)],
+                *given,
+            );
         }
     }
 }

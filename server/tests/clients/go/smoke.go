@@ -47,7 +47,7 @@ func (it *connections) dial(network, address string, within time.Duration) (net.
 	return conn, err
 }
 
-func (it *connections) cut() {
+func (it *connections) drop() {
 	it.lock.Lock()
 	defer it.lock.Unlock()
 	for _, conn := range it.open {
@@ -163,7 +163,7 @@ func reconnect(conn *zk.Conn, used *connections) {
 	_, _, changed, err := conn.GetW("/go")
 	must(err)
 	session := conn.SessionID()
-	used.cut()
+	used.drop()
 	_, err = other.Set("/go", []byte("meanwhile"), -1)
 	must(err)
 	event := next(changed)

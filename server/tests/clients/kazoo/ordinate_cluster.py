@@ -114,7 +114,7 @@ class Cluster:
             time.sleep(0.05)
 
     def terminate(self):
-        """Between classes of tests the cluster lives on: every test uses a folder of its own."""
+        """Between classes of tests the cluster stays: every test uses a folder of its own."""
 
     def end(self):
         for server in self.servers:

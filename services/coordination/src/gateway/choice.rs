@@ -16,7 +16,7 @@ pub(crate) type Watched<'a> = ([Vec<&'a str>; 3], [Vec<&'a str>; 2]);
 /// Of these, those whose watches fire once.
 type WatchedOnce = [Vec<Arc<str>>; 3];
 
-/// Asks the shard where `path` lives.
+/// Asks the shard of `path`.
 pub(crate) fn at(placement: &Placement, path: &str, query: impl Into<Bytes>) -> Part {
     Part::new(placement.space_of(path), query.into())
 }

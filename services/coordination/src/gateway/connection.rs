@@ -128,7 +128,7 @@ pub(crate) struct Read {
     pub(crate) counted: bool,
     /// The number of its registration, if it leaves watches.
     pub(crate) watch: WatchSeq,
-    /// The version of the spread by which the shards of its parts were chosen.
+    /// The version of the shard map by which the shards of its parts were chosen.
     pub(crate) shard_map: u64,
 }
 
@@ -267,7 +267,7 @@ pub(crate) struct Connection {
     pub(crate) written: u64,
     /// The largest global sequence number that the client was shown.
     pub(crate) seen: u64,
-    /// By global sequence number, and place within the operation.
+    /// By global sequence number, and position within the operation.
     pub(crate) events: BTreeMap<(u64, u32, Arc<str>), Waiting>,
     /// How many watched paths are in which shard.
     pub(crate) watched_spaces: BTreeMap<Space, u32>,
@@ -276,7 +276,7 @@ pub(crate) struct Connection {
     pub(crate) watched: BTreeSet<Arc<str>>,
     /// Heard from since the last notice to the home group.
     pub(crate) heard: bool,
-    /// When home groups were notified of it since one last said that the session lives.
+    /// When home groups were notified of it since one last said that the session is alive.
     pub(crate) unassured: VecDeque<Instant>,
     pub(crate) paused: bool,
     /// What it is owed.

@@ -46,10 +46,10 @@ impl Gateway {
         writeln!(out, "Sessions with connections here ({}):", open.len())?;
         open.iter().try_for_each(|found| writeln!(out, "0x{:x}\t{}ms", found.session.0, found.timeout))?;
         let mut owned: BTreeMap<u64, BTreeSet<&str>> = BTreeMap::new();
-        let mut cut_short = false;
+        let mut truncated = false;
         for answer in answers {
             let mut input = JuteInput(&answer.body);
-            cut_short |= !matches!(input.u8(), Ok(0));
+            truncated |= !matches!(input.u8(), Ok(0));
             while let (Ok(session), Ok(path)) = (input.u64(), input.text()) {
                 owned.entry(session).or_default().insert(path);
             }
@@ -60,7 +60,7 @@ impl Gateway {
             writeln!(out, "0x{session:x}:")?;
             paths.iter().try_for_each(|path| writeln!(out, "\t{path}"))?;
         }
-        if cut_short {
+        if truncated {
             writeln!(out, "... more of them are not listed: {BYTES_MAX} bytes of each shard are")?;
         }
         Ok(())

@@ -20,7 +20,7 @@ pub(crate) enum Target {
         at_least: u64,
         /// The registration that it may leave, and the question itself.
         watch: Option<(WatchSeq, Bytes)>,
-        /// The version of the spread by which its shard was chosen.
+        /// The version of the shard map by which its shard was chosen.
         shard_map: u64,
     },
     Sizes(Space),

@@ -3,7 +3,8 @@
 //! Let M be the global sequence number up to which the events of every shard where the session watches something have arrived.
 //! - W1: events go out in the order of their global sequence numbers, up to M, each after the answer that announced its watch.
 //! - W2: an answer that shows the state at global sequence number z goes out when M >= z, and after all events up to z.
-//! - W3: the zxid of a header is the largest global sequence number shown so far: everything up to it that the session watches has been announced.
+//! - W3: the zxid of a header is the largest global sequence number shown so far: everything up to it that the session watches has been
+//!   announced.
 //! - W1 also waits for the session's own writes: an event does not overtake the answer to an earlier write.
 //! - W4: events and answers share one stream.
 //!
@@ -217,10 +218,11 @@ impl Gateway {
 fn write_events(connection: &mut Connection, bound: u64) -> u64 {
     let (mut reported, first) = (0, connection.first);
     let due = connection.events.range(..=(bound, u32::MAX, "\u{10ffff}".into()));
-    let due: Vec<_> = due.filter(|(_, event)| event.after < first).map(|(place, _)| place.clone()).collect();
-    for place in due {
-        if let Some(event) = connection.events.remove(&place) {
-            let (gsn, _, path) = &place;
+    let due: Vec<_> =
+        due.filter(|(_, event)| event.after < first).map(|(position, _)| position.clone()).collect();
+    for position in due {
+        if let Some(event) = connection.events.remove(&position) {
+            let (gsn, _, path) = &position;
             notification(event.kind, path, *gsn, &mut connection.output);
             connection.seen = connection.seen.max(*gsn);
             reported += 1;

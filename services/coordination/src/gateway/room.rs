@@ -18,8 +18,8 @@ pub(crate) const TURN_BOUNDS: TurnBounds = TurnBounds { requests_max: 2_000, byt
 const TURN_REQUESTS_OF_ONE_MAX: usize = 200;
 /// Until the next turn.
 pub(crate) const TURN: Duration = Duration::from_millis(1);
-/// Writes of one connection that are not answered, in bytes, beside the last; and of all. What is in flight goes to the disks before what others
-/// write.
+/// Writes of one connection that are not answered, in bytes, beside the last; and of all. What is in flight goes to the disks before what
+/// others write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 const WRITE_BYTES_MAX_TOTAL: usize = 64 << 20;
 /// Where more than so much of all is not answered, a connection has one write in flight.
@@ -181,7 +181,7 @@ impl Gateway {
         let owed = connection.account.waiting();
         if self.pool.take(&mut connection.account, bytes) {
             connection.took_at = self.now;
-            // Who reads a long answer lives, though what it says stands behind it.
+            // Who reads a long answer is alive, though what it says stands behind it.
             connection.heard |= owed > self.pool.bounds().free_bytes;
             self.freed = true;
             self.runnable.insert(node);

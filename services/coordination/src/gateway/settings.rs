@@ -30,7 +30,7 @@ pub enum Consistency {
 pub struct Settings {
     /// Whom it talks to.
     pub routes: Routes,
-    /// Which shard a path lives in.
+    /// Which shard a path is in.
     pub placement: Placement,
     /// How many groups were in use at the bootstrap.
     pub layout: Layout,

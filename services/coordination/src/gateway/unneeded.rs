@@ -49,7 +49,7 @@ impl Gateway {
         }
     }
 
-    /// Tells the shards what nobody watches.
+    /// Reports to the shards what nobody watches.
     pub(crate) fn send_unneeded(&mut self) {
         let through = self.unneeded.known(self.reads.last_watch());
         let mut by_space: BTreeMap<Space, Vec<Arc<str>>> = BTreeMap::new();

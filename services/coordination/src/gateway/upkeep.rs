@@ -124,7 +124,7 @@ impl Gateway {
             let Some(connection) = self.connection_of(notified) else { continue };
             if gone.contains(&(session, epoch)) {
                 // Who asked for its end is answered when everything that it made is gone.
-                if kernel::planted!(closing_client_cut_off)
+                if kernel::planted!(closing_client_disconnected)
                     || !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE)
                 {
                     self.close(node, "the session has ended or moved", cx);

@@ -222,8 +222,8 @@ impl Watchers {
         for (node, after) in reported {
             let Some(connection) = connections.get_mut(&node) else { continue };
             if allowed(&event.acls, Permission::READ, &connection.caller).is_ok() {
-                let place = (gsn, event.position, path.clone());
-                connection.events.insert(place, Waiting { kind, after });
+                let position = (gsn, event.position, path.clone());
+                connection.events.insert(position, Waiting { kind, after });
                 concerned.push(node);
             }
         }

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 /// What all home groups of a cluster agree on.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
-    /// Which shard a path lives in.
+    /// Which shard a path is in.
     pub placement: Placement,
     /// The secret behind the sessions' passwords.
     pub key: [u8; 32],
@@ -57,7 +57,7 @@ pub struct SessionView<'a> {
     pub timeout: u32,
     /// Milliseconds until it expires unless it is heard from.
     pub expires_in: u64,
-    /// Until when it lives at least, in its group's time.
+    /// Until when it is open at least, in its group's time.
     pub deadline: GroupTime,
     /// It has ended, and its nodes are being deleted.
     pub closing: bool,
@@ -132,7 +132,7 @@ impl HomeSessions {
         self.sessions.is_empty()
     }
 
-    /// The session lives on from `now`.
+    /// The session's timeout begins again at `now`.
     fn touch(&mut self, id: ZkSessionId, now: GroupTime) {
         let slack = self.settings.slack;
         if let Some(session) = self.sessions.get_mut(&id) {

@@ -53,7 +53,7 @@ pub(crate) fn digest(opened: u64, sessions: &BTreeMap<ZkSessionId, Session>) -> 
         bytes.extend_from_slice(password);
         origin.write(&mut bytes);
         bytes.extend_from_slice(address.as_bytes());
-        // One that is closing has no use for its place in the queue.
+        // One that is closing has no use for its position in the queue.
         let flags = u64::from(*closing) << 1 | u64::from(*queued || *closing);
         let numbers = [id.0, epoch.0, u64::from(*timeout), deadline.0, flags, spaces.len() as u64];
         numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));

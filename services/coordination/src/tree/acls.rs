@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(acls.list(second), &list);
         acls.release(second);
         let other: Arc<[Acl]> = Arc::new([Acl { permissions: 2, who: Identity::new("ip", "::1") }]);
-        assert_eq!(acls.hold(&other), first, "the place is used again");
+        assert_eq!(acls.hold(&other), first, "the slot is used again");
         assert_eq!(acls.hold(&acls.open().clone()), AclId(0));
     }
 }

@@ -3,7 +3,7 @@
 use crate::wire::{Acl, JuteInput, JuteOutput, Malformed, Stat, ZkSessionId, read_acls, write_acls};
 use std::sync::Arc;
 
-/// How a node lives.
+/// How long a node lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     Persistent,

@@ -112,7 +112,7 @@ impl Znodes {
         self.table.len()
     }
 
-    /// True if no node lives here.
+    /// True if no node is here.
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
@@ -122,7 +122,7 @@ impl Znodes {
         self.table.iter().map(|node| node.path())
     }
 
-    /// A node that is here and lives elsewhere, for invariants.
+    /// A node that is here and belongs elsewhere, for invariants.
     pub fn misplaced(&self) -> Option<&str> {
         self.paths().find(|path| !self.owns(path))
     }
@@ -132,7 +132,7 @@ impl Znodes {
         self.ephemerals.keys().copied()
     }
 
-    /// Whether a node lives here, for invariants.
+    /// Whether a node is here, for invariants.
     pub fn contains(&self, path: &str) -> bool {
         self.table.find(path).is_some()
     }
@@ -147,7 +147,7 @@ impl Znodes {
         self.ephemerals.get(&session).map_or(0, BTreeSet::len)
     }
 
-    /// Carries out what lives here of a change, and notes whom to notify. `alone`: no other shard takes part in the operation.
+    /// Carries out what is here of a change, and notes whom to notify. `alone`: no other shard takes part in the operation.
     /// `position`: of the step within its operation.
     fn apply(&mut self, change: &Change<'_>, alone: bool, position: u32, notices: &mut Notices) {
         let path = &*change.path;
@@ -172,7 +172,7 @@ impl Znodes {
         let found = self.table.find(path).map(|(index, node)| (index, node.kind()));
         match (found, &change.after) {
             (None, Some(meta)) => {
-                self.keep(self.table.next_place());
+                self.keep(self.table.next_slot());
                 let data = change.data.flatten();
                 let index = self.table.insert(path, data, meta);
                 self.quotas.inserted(index, path, data.map_or(0, <[u8]>::len));

@@ -175,10 +175,10 @@ mod tests {
             let mut input = JuteInput(&out);
             assert_eq!(read(&mut input, &open), Ok(("/a", data, meta)));
             assert!(input.0.is_empty());
-            let cut = rng.index(out.len());
+            let length = rng.index(out.len());
             assert!(
-                read(&mut JuteInput(&out[..cut]), &open).is_err(),
-                "{cut} bytes of {} were enough",
+                read(&mut JuteInput(&out[..length]), &open).is_err(),
+                "{length} bytes of {} were enough",
                 out.len()
             );
         }

@@ -179,7 +179,7 @@ impl Znodes {
         out[at..at + 8].copy_from_slice(&shows.unwrap_or(0).to_be_bytes());
     }
 
-    /// Tells what was missed, and registers what was not.
+    /// Reports what was missed, and registers what was not.
     fn set_watches(
         &mut self,
         reader: NodeId,

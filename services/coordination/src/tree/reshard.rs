@@ -46,7 +46,7 @@ impl Znodes {
     fn leaving_to(&self, shard_map: &ShardMap) -> BTreeMap<Space, Vec<(&str, NodeIndex)>> {
         let placement = self.placement.over(shard_map.shards);
         let mut leaving: BTreeMap<Space, Vec<(&str, NodeIndex)>> = BTreeMap::new();
-        for index in (0..self.table.places()).map(NodeIndex) {
+        for index in (0..self.table.slots()).map(NodeIndex) {
             let Some(path) = self.table.at(index).map(Node::path) else { continue };
             let space = placement.space_of(path);
             if space != self.space {

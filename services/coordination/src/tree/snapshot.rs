@@ -9,14 +9,14 @@ use kernel::SnapshotStep;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A snapshot in flight: places below `next` are out, the others stand in the table or aside.
+/// A snapshot in flight: slots below `next` are out, the others stand in the table or aside.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     gsn: u64,
     begun: bool,
     next: u32,
-    /// Places that existed when it began; a node in a later one is new.
-    places: u32,
+    /// Slots that existed when it began; a node in a later one is new.
+    slots: u32,
     /// Nodes as they were, with their metas; `None` where there was none.
     aside: BTreeMap<u32, Option<(Node, Meta)>>,
     /// The rest of the names of the node that was written last.
@@ -29,18 +29,18 @@ const GSN: u8 = 1;
 const NAMES: u8 = 3;
 const NODE: u8 = 4;
 /// How many nodes there are about.
-const PLACES: u8 = 5;
+const SLOTS: u8 = 5;
 /// More are not believed: who takes a snapshot makes room for them at once.
-const PLACES_MAX: u32 = 1 << 24;
+const SLOTS_MAX: u32 = 1 << 24;
 
 impl Snapshot {
     pub(crate) fn begin(table: &Table, gsn: u64) -> Self {
-        let places = table.places();
-        Self { gsn, begun: false, next: 0, places, aside: BTreeMap::new(), names: Vec::new() }
+        let slots = table.slots();
+        Self { gsn, begun: false, next: 0, slots, aside: BTreeMap::new(), names: Vec::new() }
     }
 
     fn needs(&self, index: NodeIndex) -> bool {
-        (self.next..self.places).contains(&index.0) && !self.aside.contains_key(&index.0)
+        (self.next..self.slots).contains(&index.0) && !self.aside.contains_key(&index.0)
     }
 
     fn step(&mut self, table: &Table, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
@@ -49,13 +49,13 @@ impl Snapshot {
             self.begun = true;
             chunk.push(GSN);
             chunk.put_u64(self.gsn);
-            chunk.push(PLACES);
-            chunk.put_i32(self.places as i32);
+            chunk.push(SLOTS);
+            chunk.put_i32(self.slots as i32);
         }
         while chunk.len() - started < budget.max(1) {
             if let Some(names) = self.names.pop() {
                 write_names(&names, chunk);
-            } else if self.next < self.places {
+            } else if self.next < self.slots {
                 let index = self.next;
                 self.next += 1;
                 match self.aside.remove(&index) {
@@ -95,7 +95,7 @@ pub(crate) fn write_names(names: &[u8], chunk: &mut Vec<u8>) {
 }
 
 impl Znodes {
-    /// Called before a node changes, goes, or comes to stand in an empty place.
+    /// Called before a node changes, goes, or comes to stand in an empty slot.
     pub(crate) fn keep(&mut self, index: NodeIndex) {
         if let Some(snapshot) = &mut self.snapshot
             && snapshot.needs(index)
@@ -120,7 +120,7 @@ impl Znodes {
         while !input.0.is_empty() {
             match input.u8()? {
                 GSN => self.gsn = input.u64()?,
-                PLACES => self.table.reserve((input.i32()? as u32).min(PLACES_MAX)),
+                SLOTS => self.table.reserve((input.i32()? as u32).min(SLOTS_MAX)),
                 NODE => {
                     let (path, data, meta) = packed::read(&mut input, self.table.acls.open())?;
                     self.install_node(path, data, &meta)?;
@@ -143,7 +143,7 @@ impl Znodes {
         if self.table.find(path).is_some() {
             return Err(Malformed);
         }
-        self.keep(self.table.next_place());
+        self.keep(self.table.next_slot());
         let index = self.table.insert(path, data, meta);
         self.quotas.inserted(index, path, data.map_or(0, <[u8]>::len));
         if meta.children > 0 {

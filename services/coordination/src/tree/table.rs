@@ -6,7 +6,7 @@ use crate::tree::names::Names;
 use hashbrown::HashTable;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// A node's place in the pages; stays while it lives.
+/// A node's slot in the pages; stays while it exists.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct NodeIndex(pub(crate) u32);
 
@@ -192,7 +192,7 @@ fn joined(path: &[u8], data: Option<&[u8]>) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
-/// Of the path of the node at this place.
+/// Of the path of the node at this slot.
 fn hash_at(pages: &[Vec<Option<Node>>], seed: u64, index: u32) -> u64 {
     let node = pages[index as usize / PAGE][index as usize % PAGE].as_ref();
     xxh3_64_with_seed(node.map_or(b"", |node| node.path_bytes()), seed)
@@ -232,8 +232,8 @@ impl Table {
         self.index.len()
     }
 
-    /// How many places there are, in use or not.
-    pub(crate) fn places(&self) -> u32 {
+    /// How many slots there are, in use or not.
+    pub(crate) fn slots(&self) -> u32 {
         (self.index.len() + self.free.len()) as u32
     }
 
@@ -267,8 +267,8 @@ impl Table {
     }
 
     /// Where the next new node will stand.
-    pub(crate) fn next_place(&self) -> NodeIndex {
-        NodeIndex(self.free.last().copied().unwrap_or_else(|| self.places()))
+    pub(crate) fn next_slot(&self) -> NodeIndex {
+        NodeIndex(self.free.last().copied().unwrap_or_else(|| self.slots()))
     }
 
     /// Adds a node whose path is not there.
@@ -281,35 +281,35 @@ impl Table {
         self.digest ^= node.digest(&self.acls);
         self.data_bytes += node.bytes.len() as u64;
         let hash = xxh3_64_with_seed(node.path_bytes(), self.hash_seed);
-        let place = self.next_place();
+        let slot = self.next_slot();
         if self.free.pop().is_some() {
-            self.pages[place.0 as usize / PAGE][place.0 as usize % PAGE] = Some(node);
+            self.pages[slot.0 as usize / PAGE][slot.0 as usize % PAGE] = Some(node);
         } else {
-            if place.0 as usize / PAGE == self.pages.len() {
+            if slot.0 as usize / PAGE == self.pages.len() {
                 // The first page grows as it is filled: most tables of tests are small.
                 self.pages.push(if self.pages.is_empty() { Vec::new() } else { Vec::with_capacity(PAGE) });
             }
-            self.pages[place.0 as usize / PAGE].push(Some(node));
+            self.pages[slot.0 as usize / PAGE].push(Some(node));
         }
         let (pages, seed) = (&self.pages, self.hash_seed);
-        self.index.insert_unique(hash, place.0, |&index| hash_at(pages, seed, index));
-        place
+        self.index.insert_unique(hash, slot.0, |&index| hash_at(pages, seed, index));
+        slot
     }
 
     /// Makes room in the index for so many nodes.
-    pub(crate) fn reserve(&mut self, places: u32) {
-        let more = (places as usize).saturating_sub(self.index.len());
+    pub(crate) fn reserve(&mut self, slots: u32) {
+        let more = (slots as usize).saturating_sub(self.index.len());
         let (pages, seed) = (&self.pages, self.hash_seed);
         self.index.reserve(more, |&index| hash_at(pages, seed, index));
     }
 
     pub(crate) fn remove(&mut self, index: NodeIndex) -> Option<Node> {
-        let place = self.pages.get_mut(index.0 as usize / PAGE)?.get_mut(index.0 as usize % PAGE)?;
-        let node = place.as_ref()?;
+        let slot = self.pages.get_mut(index.0 as usize / PAGE)?.get_mut(index.0 as usize % PAGE)?;
+        let node = slot.as_ref()?;
         let hash = xxh3_64_with_seed(node.path_bytes(), self.hash_seed);
         self.digest ^= node.digest(&self.acls);
         self.data_bytes -= node.bytes.len() as u64;
-        let node = place.take();
+        let node = slot.take();
         if let Ok(found) = self.index.find_entry(hash, |&found| found == index.0) {
             found.remove();
         }
@@ -325,8 +325,8 @@ impl Table {
         index: NodeIndex,
         change: impl FnOnce(&mut Node, &mut Acls) -> T,
     ) -> Option<T> {
-        let place = self.pages.get_mut(index.0 as usize / PAGE)?.get_mut(index.0 as usize % PAGE)?;
-        let node = place.as_mut()?;
+        let slot = self.pages.get_mut(index.0 as usize / PAGE)?.get_mut(index.0 as usize % PAGE)?;
+        let node = slot.as_mut()?;
         self.digest ^= node.digest(&self.acls);
         self.data_bytes -= node.bytes.len() as u64;
         let result = change(node, &mut self.acls);
@@ -335,7 +335,7 @@ impl Table {
         Some(result)
     }
 
-    /// All nodes, in the order of their places.
+    /// All nodes, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
         self.pages.iter().flatten().flatten()
     }

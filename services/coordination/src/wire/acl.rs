@@ -60,7 +60,7 @@ fn is_anyone(who: &Identity) -> bool {
     &*who.scheme == "world" && &*who.id == "anyone"
 }
 
-/// Who asks: as whom it has been authenticated. Kept as it travels, because nearly no operation needs to look inside.
+/// Who asks: as whom it has been authenticated. Stored as it travels, because nearly no operation needs to look inside.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Caller<'a> {
     /// Scheme and id of one after the other.

@@ -93,7 +93,7 @@ mod tests {
         }
     }
 
-    // A parent that is taken for another makes a create look in the wrong place.
+    // A parent that is taken for another makes a create look at the wrong node.
     #[test]
     fn parents_and_names() {
         assert_eq!((parent_of("/a"), name_of("/a")), (Some("/"), "a"));

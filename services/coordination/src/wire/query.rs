@@ -210,7 +210,7 @@ impl<'a> Query<'a> {
 /// What a shard sends a gateway about one change that it watches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchEvent<'a> {
-    /// Its place among the events of one operation, over all shards.
+    /// Its position among the events of one operation, over all shards.
     pub position: u32,
     /// The number of its kind.
     pub kind: i32,

@@ -46,7 +46,7 @@ pub mod op {
     pub const RESTORE: i32 = 1003;
 }
 
-/// How a node lives.
+/// How long a node lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// Until it is deleted.
@@ -368,7 +368,7 @@ impl<'a> Request<'a> {
         let mut input = JuteInput(body);
         let input = &mut input;
         Ok(match opcode {
-            // Standing alone it is no operation of ZooKeeper's.
+            // Outside of a multi it is no operation of ZooKeeper's.
             op::CHECK | op::CHECK_SAME => Self::Unknown,
             op::EXISTS | op::GET_DATA | op::GET_CHILDREN | op::GET_CHILDREN2 => {
                 Self::Read { opcode, path: input.text()?, watch: input.bool()? }

@@ -70,7 +70,7 @@ impl Stat {
 mod tests {
     use super::*;
 
-    // A field out of place is read by every client as another one.
+    // A field at another offset is read by every client as another one.
     #[test]
     fn a_stat_takes_68_bytes_and_reads_back() {
         let stat = Stat {

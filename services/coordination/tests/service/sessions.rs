@@ -35,7 +35,7 @@ fn handshakes_of_all_shapes() {
     assert!(bytes.is_empty() && closed);
 }
 
-// A session that a stranger can take over, or that lives on in two places, protects nothing.
+// A session that a stranger can take over, or that is open in two groups, protects nothing.
 #[test]
 fn sessions_move_and_passwords_protect() {
     for shards in [1, 4] {
@@ -136,8 +136,8 @@ fn a_new_leader_and_a_loaded_snapshot_expire_nobody_early() {
     assert_eq!(other.ask(c, op::EXISTS, &read("/e", false)).error, -101);
 }
 
-// A sign of life that meets a session on its way out says that it is gone. Who asked for its end would be cut off by it, and never learn
-// that its nodes are gone.
+// A sign of life that meets a session on its way out says that it is gone. Who asked for its end would be disconnected by it, and never
+// learn that its nodes are gone.
 #[test]
 fn a_close_is_answered_though_a_sign_of_life_finds_the_session_closing() {
     let mut cluster = Cluster::new(2, 2, 4, 17);
@@ -148,7 +148,7 @@ fn a_close_is_answered_though_a_sign_of_life_finds_the_session_closing() {
     let xid = client.send(c, op::CLOSE, &[]);
     // Its gateway reports to the group who was heard, and is answered.
     c.pass(1_000);
-    assert!(!c.closed.contains_key(&client.node), "cut off: {:?}", c.closed);
+    assert!(!c.closed.contains_key(&client.node), "disconnected: {:?}", c.closed);
     assert!(client.hear(c).is_empty(), "its node is there");
     c.holds_follow_ups = false;
     c.follow_up();
@@ -175,7 +175,7 @@ fn closing_removes_all_nodes_under_one_gsn() {
         assert!(c.closed.contains_key(&owner.node));
         let stats = ["/p", "/q"].map(|path| other.ask(c, op::EXISTS, &read(path, false)).stat());
         assert_eq!(stats.map(|stat| stat.num_children), [0, 0]);
-        assert_eq!(stats[0].pzxid, stats[1].pzxid, "one event, one stamp");
+        assert_eq!(stats[0].pzxid, stats[1].pzxid, "one event, one zxid");
         assert!(Client::resume(c, 0, owner.session, &owner.password, 0, 10_000).is_none());
         c.agree();
     }
@@ -302,7 +302,7 @@ fn sessions_come_to_another_group_while_they_write() {
 
 // A group that has nothing to do with a session any more answers for it: its user holds a lock that is another's by now.
 #[test]
-fn only_who_has_a_session_says_that_it_lives() {
+fn only_who_has_a_session_says_that_it_is_alive() {
     let mut cluster = Cluster::new(1, 2, 4, 17);
     let c = &mut cluster;
     let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();

@@ -11,7 +11,7 @@ use shared_log::{Answer, Append};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The offset of what has none, or of what is in several places.
+/// The offset of what has none, or of what is in several logs.
 const NO_OFFSET: i64 = -1;
 /// How long a client waits at most.
 const TIMEOUT_MAX: Duration = Duration::from_secs(60);

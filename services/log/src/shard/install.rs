@@ -5,7 +5,7 @@ use crate::log::Log;
 use crate::producers::Known;
 use crate::retired::Origin;
 use crate::segment::Part;
-use crate::snapshot::{Born, Head, Numbered, SavedOrigin, SavedSegment, SavedStored};
+use crate::snapshot::{Created, Head, Numbered, SavedOrigin, SavedSegment, SavedStored};
 use crate::wire::{GroupState, LogStat};
 use kernel::{BlobId, Decode, DecodeError, Reader};
 use std::collections::VecDeque;
@@ -73,7 +73,7 @@ impl Logs {
                 self.install_part(saved.part(series))?;
             }
             9 => {
-                let Born { created_ms } = Born::decode(input)?;
+                let Created { created_ms } = Created::decode(input)?;
                 Arc::make_mut(&mut self.installing()?.origin).created_ms = created_ms;
             }
             10 => {

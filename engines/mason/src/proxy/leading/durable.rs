@@ -1,4 +1,4 @@
-//! What shards have in durable snapshots, and what need not be kept for them any more: the low watermarks.
+//! What shards have in durable snapshots, and what need not be retained for them any more: the low watermarks.
 
 use super::{Lead, propose};
 use crate::order::{Number, Placed, Space};
@@ -21,7 +21,7 @@ impl Lead {
         }
     }
 
-    /// What one server more than may fail has in durable snapshots need not be kept for those that lag.
+    /// What one server more than may fail has in durable snapshots need not be retained for those that lag.
     pub(super) fn log_durable(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let mut low_watermarks = Vec::new();
         for space in frame.topology.spaces() {

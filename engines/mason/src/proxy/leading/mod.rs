@@ -64,7 +64,7 @@ struct Sequencing {
     next_request: u64,
     /// The last request whose answer the log has.
     committed: u64,
-    /// Nothing may be asked before the sequencer has told what the leader before had asked.
+    /// Nothing may be asked before the sequencer has reported what the leader before had asked.
     probing: bool,
     heard_at: Instant,
     asked_at: Instant,
@@ -267,7 +267,7 @@ impl Lead {
             }
             expected.1 += 1;
             self.queue_bytes += operation.body.len();
-            // A group that retires has origins told so, which needs no numbers.
+            // A group that retires has origins notified, which needs no numbers.
             let retires = frame.idle || self.retiring;
             let spaces =
                 if retires { Vec::new() } else { (frame.spaces_of)(&operation.body, &self.shard_map) };
@@ -325,11 +325,11 @@ impl Lead {
 
     fn ask_for_numbers(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let time = now_in_ms(cx);
-        for place in 0..self.pending.len() {
-            let Stage::New = self.pending[place].stage else { continue };
-            let counts = count(&self.pending[place].items);
+        for index in 0..self.pending.len() {
+            let Stage::New = self.pending[index].stage else { continue };
+            let counts = count(&self.pending[index].items);
             let operations =
-                self.pending[place].items.iter().filter(|item| !item.spaces.is_empty()).count() as u64;
+                self.pending[index].items.iter().filter(|item| !item.spaces.is_empty()).count() as u64;
             let stage = if counts.is_empty() {
                 let none = Numbers { request: 0, rows: Vec::new(), gsn: Gsn(0), cut: None, time };
                 Stage::Numbered(none)
@@ -341,8 +341,8 @@ impl Lead {
                 self.request(request, counts, operations, frame, cx);
                 Stage::Asked { request }
             };
-            self.pending[place].stage = stage;
-            self.pending[place].since = cx.now();
+            self.pending[index].stage = stage;
+            self.pending[index].since = cx.now();
         }
     }
 
@@ -481,8 +481,8 @@ impl Lead {
             }
             return;
         }
-        for place in 0..self.pending.len() {
-            let pending = &mut self.pending[place];
+        for index in 0..self.pending.len() {
+            let pending = &mut self.pending[index];
             if let Stage::Asked { request } = pending.stage
                 && now.since(pending.since) >= patience
             {

@@ -6,7 +6,7 @@ use crate::messages::sequencer::{Arranged, SequencerIn};
 use crate::order::{Group, GroupTime, Gsn, Operation, Order, Placed, Range};
 use crate::proxy::delivery::Runs;
 use crate::proxy::entry::StubPage;
-use crate::proxy::{Awaited, DidReshard, ProxyIn, Spent, Standing};
+use crate::proxy::{Awaited, DidReshard, GroupStatus, ProxyIn, Spent};
 use crate::service::Stub;
 use crate::topology::FIRST;
 use crate::topology::{Layout, ShardMap};
@@ -72,10 +72,10 @@ impl<S: Stub> ProxyMachine<S> {
             if let Some(arrangement) = &mut self.state.arrangement {
                 arrangement.handed = Some(shard_map);
             }
-            self.standing_due = true;
+            self.status_due = true;
             self.deliver(runs.finish(), None);
         }
-        self.tell_proxy(DidReshard { sequencer: epoch });
+        self.notify_proxy(DidReshard { sequencer: epoch });
     }
 
     /// True if nothing is assigned any more.
@@ -129,7 +129,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.arrangement =
             Some(Arrangement { layout, sealed, leaving, awaited, retired, unsealed, handed });
         if added {
-            self.tell_seal();
+            self.report_seal();
         }
         self.arrange_stub();
         let mut pages: BTreeMap<Group, Vec<kernel::Bytes>> =
@@ -163,7 +163,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.topology =
             Arc::new(crate::Topology { layout: arrangement.layout.clone(), ..(*self.topology).clone() });
         self.stub.arrange(&arrangement.layout, &awaited);
-        (self.standing_due, self.pages_due) = (true, true);
+        (self.status_due, self.pages_due) = (true, true);
     }
 
     pub(super) fn take_page(&mut self, page: &StubPage, now: GroupTime) {
@@ -193,7 +193,7 @@ impl<S: Stub> ProxyMachine<S> {
             && arrangement.layout.version == version
         {
             arrangement.leaving.retain(|page| page.to != at);
-            self.standing_due = true;
+            self.status_due = true;
         }
     }
 
@@ -207,13 +207,14 @@ impl<S: Stub> ProxyMachine<S> {
             && !has_follow_ups
         {
             arrangement.retired = true;
-            self.standing_due = true;
+            self.status_due = true;
         }
     }
 
-    /// Tells this host's proxies of every group where this one stands: when that changes, and when an incarnation or a snapshot has begun.
-    pub(super) fn tell_standing(&mut self) {
-        if !std::mem::take(&mut self.standing_due) {
+    /// Reports to this host's proxies of every group how far this one is: when that changes, and when an incarnation or a snapshot has
+    /// begun.
+    pub(super) fn report_status(&mut self) {
+        if !std::mem::take(&mut self.status_due) {
             return;
         }
         let Some(arrangement) = &self.state.arrangement else { return };
@@ -224,12 +225,20 @@ impl<S: Stub> ProxyMachine<S> {
         let mut to: Vec<Group> = leaving.iter().map(|page| page.to).collect();
         to.dedup();
         let group = self.group;
-        let standing =
-            Standing { group, layout: layout.clone(), sealed, leaving: to, awaited, retired, spent, handed };
-        let standing: kernel::Bytes = ProxyIn::from(standing).encoded().into();
+        let status = GroupStatus {
+            group,
+            layout: layout.clone(),
+            sealed,
+            leaving: to,
+            awaited,
+            retired,
+            spent,
+            handed,
+        };
+        let status: kernel::Bytes = ProxyIn::from(status).encoded().into();
         for group in self.topology.groups() {
             if let Some(proxy) = self.topology.proxy_on(group, self.host) {
-                self.notices.push((proxy, standing.clone()));
+                self.notices.push((proxy, status.clone()));
             }
         }
         if let Some(sequencer) = self.topology.sequencer_on(self.host) {
@@ -249,8 +258,9 @@ impl<S: Stub> ProxyMachine<S> {
         if self.speaks_to(operation.origin, operation.tag) {
             let Operation { incarnation, tag, .. } = *operation;
             let message = Elsewhere { group: self.group, incarnation, tag, layout: self.layout().clone() };
-            let told: (NodeId, kernel::Bytes) = (operation.origin, GatewayIn::from(message).encoded().into());
-            self.notices.push(told);
+            let notice: (NodeId, kernel::Bytes) =
+                (operation.origin, GatewayIn::from(message).encoded().into());
+            self.notices.push(notice);
         }
     }
 }

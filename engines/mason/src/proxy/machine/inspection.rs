@@ -26,7 +26,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.settled
     }
 
-    /// The runs kept for shards, by their spaces, first numbers and ends; for invariants.
+    /// The runs retained for shards, by their spaces, first numbers and ends; for invariants.
     pub fn retained(&self) -> impl Iterator<Item = (Space, Number, Number)> {
         self.retained.spans()
     }

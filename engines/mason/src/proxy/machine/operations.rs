@@ -60,7 +60,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     pub(super) fn carry_out(&mut self, operation: Option<&Operation>) {
-        let StubOut { answer, elsewhere, tells, follow_ups } = std::mem::take(&mut self.out);
+        let StubOut { answer, elsewhere, notices, follow_ups } = std::mem::take(&mut self.out);
         if let Some(operation) = operation.filter(|_| elsewhere) {
             self.turn_away(operation);
         }
@@ -72,17 +72,17 @@ impl<S: Stub> ProxyMachine<S> {
             let answers = GatewayIn::from(Answers { group: self.group, answers: vec![answer] });
             self.notices.push((operation.origin, answers.encoded().into()));
         }
-        for (origin, body) in tells {
+        for (origin, body) in notices {
             if self.speaks_to(origin, self.state.index) {
-                let told = GatewayIn::from(GroupNotice { group: self.group, body });
-                self.notices.push((origin, told.encoded().into()));
+                let notice = GatewayIn::from(GroupNotice { group: self.group, body });
+                self.notices.push((origin, notice.encoded().into()));
             }
         }
         for body in follow_ups {
             let follow_up = FollowUp { id: self.state.next_follow_up, body };
             self.state.next_follow_up += 1;
             self.state.follow_ups.push(follow_up.clone());
-            self.tell_proxy(follow_up);
+            self.notify_proxy(follow_up);
         }
     }
 

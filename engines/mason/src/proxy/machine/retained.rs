@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Runs by space and first number.
 ///
-/// A mark divides what was kept before it from what came after, so that a capture of the machine can be completed later.
+/// A mark divides what was retained before it from what came after, so that a capture of the machine can be completed later.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Retained {
     /// Each with the number of the next mark when it came.

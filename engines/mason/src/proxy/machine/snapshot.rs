@@ -26,7 +26,7 @@ fn pieces_of(kind: u8, bytes: &[u8], piece_bytes: usize) -> VecDeque<Bytes> {
 }
 
 impl<S: Stub> ProxyMachine<S> {
-    /// A snapshot's chunks but for what is kept.
+    /// A snapshot's chunks but for what is retained.
     pub(super) fn own_chunks(&self) -> VecDeque<Bytes> {
         let mut stub = Vec::new();
         self.stub.save(&mut stub);
@@ -53,7 +53,7 @@ impl<S: Stub> ProxyMachine<S> {
                     if planted!(group_operations_not_in_snapshot) {
                         self.state.follow_ups.clear();
                     }
-                    self.tell_of_skipped_answers();
+                    self.report_skipped_answers();
                 } else {
                     self.stub.load(&whole)?;
                     self.arrange_stub();
@@ -69,8 +69,8 @@ impl<S: Stub> ProxyMachine<S> {
         Ok(())
     }
 
-    /// What this replica did not apply itself it has told nobody of, and nobody else tells this host's origins.
-    fn tell_of_skipped_answers(&mut self) {
+    /// What this replica did not apply itself it has reported to nobody, and nobody else notifies this host's origins.
+    fn report_skipped_answers(&mut self) {
         let skipped: Bytes = GatewayIn::from(Skipped { space: Space(0) }).encoded().into();
         let origins = self.state.tags.iter().map(|known| known.origin);
         let here = origins.filter(|origin| origin.host() == self.host);

@@ -1,6 +1,6 @@
 //! Who may vote: an acceptor that has lost its votes must not.
 
-use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Born, Summary};
+use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Bootstrapped, Summary};
 use crate::configuration::Configurations;
 use crate::multipaxos::messages::leader;
 use kernel::{Cx, NodeId, planted};
@@ -10,7 +10,7 @@ const ENLIST_EVERY: Duration = Duration::from_millis(50);
 
 /// At a cluster's bootstrap every acceptor of the first configuration is blank; each becomes active when it has heard all the
 /// others, and remembers with which incarnations. One that is blank later was there and has lost its votes: the others
-/// tell it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
+/// answer it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
 impl Acceptor {
     pub(super) fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
@@ -38,8 +38,12 @@ impl Acceptor {
             cx.send_durable(peer, Blank { incarnation });
         }
         if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
-            let members =
-                self.blank.iter().map(|(&peer, &life)| (peer, life)).chain([(me, incarnation)]).collect();
+            let members = self
+                .blank
+                .iter()
+                .map(|(&peer, &incarnation)| (peer, incarnation))
+                .chain([(me, incarnation)])
+                .collect();
             self.activate(members, cx);
         }
     }
@@ -57,14 +61,14 @@ impl Acceptor {
         let Some(summary) = &self.summary else { return };
         if summary.active {
             // Only durable memories are shared: a bootstrap that is forgotten again was none.
-            return cx.send_durable(from, Born { members: summary.members.clone() });
+            return cx.send_durable(from, Bootstrapped { members: summary.members.clone() });
         }
         if self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
             self.blank.insert(from, message.incarnation);
         }
     }
 
-    pub(super) fn on_born(&mut self, message: Born, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_bootstrapped(&mut self, message: Bootstrapped, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
         let mine = message.members.iter().find(|(member, _)| *member == cx.node());
         match mine {

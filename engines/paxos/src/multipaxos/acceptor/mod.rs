@@ -1,4 +1,4 @@
-//! The acceptor: promises, votes, and tells how far it has voted.
+//! The acceptor: promises, votes, and reports how far it has voted.
 //!
 //! `bootstrap` decides who may vote at all, `record` is what must not be forgotten, `resume` gives a replica that starts what it had
 //! executed.
@@ -36,7 +36,7 @@ struct Vote {
     position: Position,
 }
 
-/// The longest span of slots between the oldest vote kept and the newest.
+/// The longest span of slots between the oldest vote retained and the newest.
 const VOTES_SPAN_MAX: usize = 1 << 22;
 
 /// Votes in the slots of its group.
@@ -200,7 +200,7 @@ impl Role for Acceptor {
             AcceptorIn::Seal(message) => self.on_seal(from, message, cx),
             AcceptorIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
-            AcceptorIn::Born(message) => self.on_born(message, cx),
+            AcceptorIn::Bootstrapped(message) => self.on_bootstrapped(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
             AcceptorIn::Durable(_) if from != cx.node() => cx.reject("word of another acceptor's journal"),
             AcceptorIn::Durable(message) => {
@@ -224,13 +224,13 @@ impl Role for Acceptor {
 /// Elections, votes, and reads.
 impl Acceptor {
     /// True if a candidate's latest configuration governs no slot any more that is still to be executed. Its ballots would
-    /// unseat the leader, and it would go on waiting for replicas that are gone; it is told what it does not know.
+    /// unseat the leader, and it would go on waiting for replicas that are gone; it is sent what it does not know.
     fn turned_away(&self, candidate: NodeId, version: Option<u64>, cx: &mut Cx<'_, Self>) -> bool {
         let known = &self.configurations;
         let outdated =
             version.is_some_and(|version| version < known.all()[0].version) && !known.are_unconfirmed();
         if outdated {
-            cx.mark("acceptor.told_a_candidate_of_later_configurations");
+            cx.mark("acceptor.reported_a_candidate_of_later_configurations");
             cx.send(candidate, leader::Known { configurations: known.clone() });
         }
         outdated
@@ -292,7 +292,7 @@ impl Acceptor {
         if more.is_some() {
             cx.mark("acceptor.phase1b_in_pages");
         }
-        // A candidate that is being told many pages is not to be overtaken by another one.
+        // A candidate that is being sent many pages is not to be overtaken by another one.
         self.heard = Some((message.ballot.leader, now));
         cx.send_durable(
             from,
@@ -317,7 +317,7 @@ impl Acceptor {
         let promised = summary.promised;
         if !self.votes.admits(slot) {
             // Below: chosen and snapshotted long ago. Above: a leader far ahead of its window.
-            return cx.reject("vote asked outside the kept slots");
+            return cx.reject("vote asked outside the retained slots");
         }
         let vote = self.votes.get(slot).map(|vote| vote.ballot);
         kernel::invariant!(
@@ -326,7 +326,7 @@ impl Acceptor {
             "votes for {slot} in {ballot:?}, after {vote:?} and a promise of {promised:?}"
         );
         let repeated = vote == Some(ballot);
-        // Votes are kept for long.
+        // Votes are retained for long.
         let value = value.owned();
         if !repeated {
             let position = if planted!(vote_not_persisted) || planted!(coordination_vote_not_persisted) {
@@ -359,7 +359,7 @@ impl Acceptor {
         // What was answered to a client had a write quorum of durable votes. Others need not be waited for, and while disks are full
         // nobody would see the end of it.
         let voted_through = if cx.is_disk_full() {
-            cx.mark("acceptor.told_a_reader_of_durable_votes");
+            cx.mark("acceptor.reported_a_reader_of_durable_votes");
             self.durable_through
         } else {
             summary.voted_through
@@ -413,10 +413,10 @@ impl Acceptor {
         let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);
         let start = self.votes.start();
-        kernel::invariant!(DUR, start >= below, "votes from {start} on are kept, below {below} none");
-        let kept = cx.append(&record);
-        let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(kept);
-        cx.trim(if planted!(needed_votes_trimmed) { kept } else { oldest.min(kept) });
+        kernel::invariant!(DUR, start >= below, "votes from {start} on are retained, below {below} none");
+        let summary = cx.append(&record);
+        let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(summary);
+        cx.trim(if planted!(needed_votes_trimmed) { summary } else { oldest.min(summary) });
         cx.mark("acceptor.truncated");
     }
 }

@@ -7,12 +7,12 @@ use parts::{Ballot, Slot};
 /// What an acceptor must not forget.
 #[derive(Clone, PartialEq, Debug)]
 pub enum AcceptorRecord {
-    /// Its journal was born blank.
+    /// Its journal began blank.
     Blank {
         /// Drawn at random.
         incarnation: u64,
     },
-    /// It may vote: the cluster was born with these acceptors, or it was made a member later (then the row is empty).
+    /// It may vote: the cluster began with these acceptors, or it was made a member later (then the row is empty).
     Active {
         /// The acceptors at the cluster's bootstrap.
         members: Vec<(NodeId, u64)>,
@@ -50,7 +50,7 @@ pub enum AcceptorRecord {
 kernel::record! {
     /// Everything an acceptor remembers apart from its votes.
     pub struct Summary {
-        /// Drawn when its journal was born.
+        /// Drawn when its journal began.
         incarnation: u64,
         /// It may vote.
         active: bool,

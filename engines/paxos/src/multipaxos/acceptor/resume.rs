@@ -1,4 +1,4 @@
-//! What a replica that starts had executed: the acceptor of its host has the values, and was told which are chosen.
+//! What a replica that starts had executed: the acceptor of its host has the values, and was notified which are chosen.
 //!
 //! A vote in the ballot in which a slot was chosen, or in a later one, is for the chosen value. So what the replica has executed from this
 //! acceptor's votes is chosen with whatever the acceptor voted for last, and after a restart needs no leader to say so again.

@@ -148,7 +148,7 @@ impl Batcher {
         self.reads_in_flight.insert(message.id, batch);
     }
 
-    /// To the replica of this host if there is one, else to any that lives as far as is known.
+    /// To the replica of this host if there is one, else to any that is alive as far as is known.
     pub(super) fn send_reads(&self, through: Slot, reads: Vec<replica::ReadGroup>, cx: &mut Cx<'_, Self>) {
         let replicas = &self.configurations.latest().replicas;
         let here = cx.node().host();

@@ -203,7 +203,7 @@ impl Leader {
         self.pulse(cx);
     }
 
-    /// Tells everybody that this leader lives.
+    /// Reports to everybody that this leader is alive.
     pub(super) fn pulse(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(ballot) = self.leader() else { return };
         let truncate_below = self.truncation();

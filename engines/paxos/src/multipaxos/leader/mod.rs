@@ -21,7 +21,7 @@ kernel::timers! {
     pub enum LeaderTimer {
         /// No leader was heard for too long.
         Election,
-        /// Tell everybody that this leader lives, and look whether it is heard.
+        /// Report to everybody that this leader is alive, and look whether it is heard.
         Heartbeat,
         /// Look for proposals that were not executed.
         Resend,

@@ -18,7 +18,7 @@ pub(super) struct Phase1 {
     configurations: Vec<Configuration>,
     promised: Vec<Tallies>,
     done: BTreeSet<NodeId>,
-    /// Where the next page of an acceptor starts that has told some.
+    /// Where the next page of an acceptor starts that has sent some.
     pages: BTreeMap<NodeId, Slot>,
     votes: BTreeMap<Slot, (Ballot, Value)>,
     truncated_below: Slot,
@@ -64,7 +64,7 @@ impl Phase1 {
         self.configurations.last().map_or(0, |configuration| configuration.version)
     }
 
-    /// (Re)sends the question to every acceptor that has not told everything: for the first page that is missing.
+    /// (Re)sends the question to every acceptor that has not sent everything: for the first page that is missing.
     pub(super) fn ask(&self, cx: &mut Cx<'_, Leader>) {
         let acceptors: BTreeSet<NodeId> =
             self.configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
@@ -96,7 +96,7 @@ impl Phase1 {
             }
         }
         if let Some(next) = message.more {
-            // A page told twice asks for no other one twice.
+            // A page sent twice asks for no other one twice.
             if self.pages.get(&from) >= Some(&next) {
                 return false;
             }
@@ -196,7 +196,7 @@ impl Leader {
     fn finish_phase1(&mut self, cx: &mut Cx<'_, Self>) {
         let State::Recovering(phase1) = &self.state else { return };
         if phase1.truncated_below > self.known && !planted!(truncated_slots_not_waited_for) {
-            // Slots that acceptors have forgotten are chosen; a replica must tell how far, and which configurations.
+            // Slots that acceptors have forgotten are chosen; a replica must report how far, and which configurations.
             cx.mark("leader.waited_for_replicas_to_catch_up");
             return;
         }

@@ -139,7 +139,7 @@ impl Pipeline {
     }
 }
 
-/// What tells a value that was sent again from a new one: a batch's name, an entry's contents.
+/// What distinguishes a value that was sent again from a new one: a batch's name, an entry's contents.
 fn name_of(value: &Value) -> Option<(NodeId, u64)> {
     match value {
         Value::Batch(batch) => {

@@ -16,7 +16,7 @@ kernel::messages! {
             /// The latest configuration it knows.
             version: Option<u64>,
         },
-        /// From a leader: promise not to vote below `ballot`, and tell your votes from `from` on.
+        /// From a leader: promise not to vote below `ballot`, and report your votes from `from` on.
         2 => Phase1a {
             /// The ballot to promise.
             ballot: Ballot,
@@ -52,17 +52,17 @@ kernel::messages! {
         },
         /// From the leader.
         6 => Heartbeat {
-            /// What it tells everybody.
+            /// What it sends everybody.
             pulse: Pulse,
         },
-        /// From an acceptor whose journal is blank: so am I, born with this incarnation.
+        /// From an acceptor whose journal is blank: so am I, begun with this incarnation.
         7 => Blank {
-            /// Drawn at random when its journal was born.
+            /// Drawn at random when its journal began.
             incarnation: u64,
         },
-        /// From an active acceptor to a blank one: the cluster is born, with these acceptors.
+        /// From an active acceptor to a blank one: the cluster has bootstrapped, with these acceptors.
         /// Promise: these acceptors were there at the bootstrap.
-        8 => Born {
+        8 => Bootstrapped {
             /// Each with its incarnation.
             members: Vec<(NodeId, u64)>,
         },
@@ -84,7 +84,7 @@ kernel::messages! {
             /// The slot after the last of them.
             voted_through: Slot,
         },
-        /// From this host's replica, which starts: what was chosen from `from` on, as far as I told you?
+        /// From this host's replica, which starts: what was chosen from `from` on, as far as I reported it to you?
         11 => Resume {
             /// The first slot that it lacks.
             from: Slot,

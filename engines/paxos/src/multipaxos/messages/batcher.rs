@@ -24,7 +24,7 @@ kernel::messages! {
         },
         /// From the leader.
         6 => Heartbeat {
-            /// What it tells everybody.
+            /// What it sends everybody.
             pulse: Pulse,
         },
         /// From an unbatcher: the batch was executed.

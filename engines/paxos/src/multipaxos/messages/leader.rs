@@ -57,7 +57,7 @@ kernel::messages! {
         },
         /// From the leader, to the others who may lead.
         5 => Heartbeat {
-            /// What it tells everybody.
+            /// What it sends everybody.
             pulse: Pulse,
         },
         /// From an acceptor: I hear you.
@@ -99,7 +99,7 @@ kernel::messages! {
         /// From an acceptor: have me counted. A node that does not lead hands it on to the leader: a machine that joins knows
         /// some members, and need not know the one that leads.
         11 => Enlist {
-            /// Drawn when its journal was born.
+            /// Drawn when its journal began.
             incarnation: u64,
             /// Who is to be counted, if another hands it on.
             acceptor: Option<NodeId>,

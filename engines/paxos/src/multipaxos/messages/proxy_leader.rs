@@ -35,7 +35,7 @@ kernel::messages! {
         },
         /// From the leader.
         4 => Heartbeat {
-            /// What it tells everybody.
+            /// What it sends everybody.
             pulse: Pulse,
         },
     }

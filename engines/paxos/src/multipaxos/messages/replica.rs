@@ -88,10 +88,10 @@ kernel::messages! {
         },
         /// From the leader.
         9 => Heartbeat {
-            /// What it tells everybody.
+            /// What it sends everybody.
             pulse: Pulse,
         },
-        /// From a leader: tell me your configurations.
+        /// From a leader: report your configurations.
         10 => Describe {},
         /// From a peer: how I stand after a slot that all compare.
         11 => Checkpoint {
@@ -100,7 +100,7 @@ kernel::messages! {
             /// What was executed, and what was answered.
             digest: u64,
         },
-        /// From this host's acceptor: what this replica had told it that it has executed. An empty page ends it.
+        /// From this host's acceptor: what this replica had reported to it as executed. An empty page ends it.
         12 => Resumed {
             /// The slot of the first.
             from: Slot,

@@ -13,7 +13,7 @@ kernel::record! {
         client: NodeId,
         /// Its session.
         session: SessionId,
-        /// What it is told.
+        /// What it is sent.
         results: Row,
         /// The slot in which its session was opened, if that was asked.
         opened: Option<Slot>,

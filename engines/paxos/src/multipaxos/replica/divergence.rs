@@ -53,7 +53,7 @@ impl Digest {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Checkpoints {
     mine: VecDeque<(Slot, u64)>,
-    told: Slot,
+    reported: Slot,
     /// The latest of each peer, until this replica gets there.
     theirs: Map<NodeId, (Slot, u64)>,
     /// Who stood otherwise, and after which slot.
@@ -91,10 +91,10 @@ impl Checkpoints {
 
 impl<S: StateMachine> Replica<S> {
     /// Called by the timer.
-    pub(super) fn tell_checkpoint(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn report_checkpoint(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(&(executed, digest)) = self.checkpoints.mine.back() else { return };
-        if executed > self.checkpoints.told {
-            self.checkpoints.told = executed;
+        if executed > self.checkpoints.reported {
+            self.checkpoints.reported = executed;
             let me = cx.node();
             let peers = self.state.configurations.latest().replicas.iter().copied();
             let peers: Vec<NodeId> = peers.filter(|&peer| peer != me).collect();
@@ -124,7 +124,7 @@ impl<S: StateMachine> Replica<S> {
         let replicas = &self.state.configurations.latest().replicas;
         let against =
             replicas.iter().filter(|peer| self.checkpoints.contradicted.contains_key(*peer)).count();
-        // One that is wrong is contradicted by all others; of two, nobody can tell which.
+        // One that is wrong is contradicted by all others; of two, nobody can know which.
         if 2 * against >= replicas.len() {
             cx.note(|| format!("stops: most replicas stood otherwise after slot {slot}"));
             cx.reject("own state contradicted by most replicas");

@@ -4,7 +4,7 @@ use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, ReadBatch, Replica, Voted, 
 use crate::multipaxos::messages::client::{Row, Status};
 use crate::multipaxos::messages::{client, leader, unbatcher};
 use crate::value::{
-    Batch, BatchId, CommandGroup, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value,
+    Batch, BatchId, CommandGroup, GroupKind, REPEATED_BYTES_MAX, RETAINED_ANSWERS_BYTES_MAX, Value,
 };
 use kernel::{Bytes, Cx, Decode, NodeId, PageBudget, StateMachine, planted};
 use parts::{Admission, Sequence, SessionId, Slot};
@@ -73,7 +73,7 @@ impl<S: StateMachine> Replica<S> {
             kernel::invariant!(PREFIX, slot == start, "executes {slot}, and waits for {start}");
             self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
-            self.tell_notices(cx);
+            self.send_notices(cx);
             self.retain(slot, value);
             self.state.executed = slot.next();
             self.resume.executed(slot, own);
@@ -117,7 +117,7 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    pub(super) fn tell_notices(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn send_notices(&mut self, cx: &mut Cx<'_, Self>) {
         self.machine.take_notices(&mut self.notices);
         for (node, bytes) in self.notices.drain(..) {
             cx.send(node, client::Notice { bytes });
@@ -144,7 +144,7 @@ impl<S: StateMachine> Replica<S> {
         self.due.count_executed(encoded.len());
         let answers = self.is_responsible(slot, batch.unbatcher, cx.node());
         let mut replies = Replies::new(batch.unbatcher, slot.next(), self.parameters.page_bytes);
-        let keeps_much = self.state.sessions.answer_bytes() > KEPT_ANSWERS_BYTES_MAX;
+        let keeps_much = self.state.sessions.answer_bytes() > RETAINED_ANSWERS_BYTES_MAX;
         self.machine.repeat_at_most(match batch.rules {
             None => usize::MAX,
             Some(_) if keeps_much => 0,

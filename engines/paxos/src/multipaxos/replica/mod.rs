@@ -33,7 +33,7 @@ kernel::timers! {
 const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
 /// Chosen but not yet executed slots span at most this much.
 const LOG_SPAN_MAX: usize = 1 << 16;
-/// How often a replica tells the leader how far it has executed, while the leader's window passes by.
+/// How often a replica reports to the leader how far it has executed, while the leader's window passes by.
 const REPORTS_PER_WINDOW: u64 = 16;
 /// Answers to reads in one burst, in bytes: a few bytes of query may ask for a megabyte. Beyond, clients ask again.
 const READ_BYTES_PER_BURST_MAX: usize = 4 << 20;
@@ -85,7 +85,7 @@ pub struct Replica<S> {
     retained_bytes: usize,
     leader: Option<Ballot>,
     heard_leader_at: Option<Instant>,
-    /// Replicas to turn to as far as leaders have told, those that live first; unconfirmed, which serves for nothing else.
+    /// Replicas to turn to as far as leaders have reported, those that are alive first; unconfirmed, which serves for nothing else.
     peers: Vec<NodeId>,
     /// True until a snapshot is installed: the configurations are unconfirmed, and nothing may be executed on them.
     joining: bool,
@@ -133,7 +133,7 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// A replica of a machine that joins a living cluster: `configurations` only tell whom to ask, and it starts from a
+    /// A replica of a machine that joins a living cluster: `configurations` only say whom to ask, and it starts from a
     /// snapshot.
     pub fn joining(parameters: Parameters, configurations: Configurations, machine: S) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl<S: StateMachine> Replica<S> {
         self.state.sessions.acknowledged()
     }
 
-    /// A digest of what is kept for clients, so that nothing is executed twice.
+    /// A digest of what is retained for clients, so that nothing is executed twice.
     pub fn sessions_digest(&self) -> u64 {
         self.state.sessions.digest()
     }
@@ -187,7 +187,7 @@ impl<S: StateMachine> Replica<S> {
         self.snapshots.durable_below()
     }
 
-    /// The executed values still kept, for invariants.
+    /// The executed values still retained, for invariants.
     pub fn retained(&self) -> impl Iterator<Item = (Slot, &Value)> {
         self.retained.iter()
     }
@@ -215,8 +215,8 @@ impl<S: StateMachine> Role for Replica<S> {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
-        // What a snapshot holds may have to be told again.
-        self.tell_notices(cx);
+        // What a snapshot holds may have to be reported again.
+        self.send_notices(cx);
         self.begin_to_resume(cx);
         self.report(cx);
     }
@@ -240,7 +240,7 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaIn::Describe(Describe {}) if self.joining || self.is_resuming() => {}
             ReplicaIn::Describe(Describe {}) => {
                 let configurations = Some(self.state.configurations.clone());
-                // A snapshot that it tells of counts only when it is durable.
+                // A snapshot that it reports counts only when it is durable.
                 cx.send_durable(from, self.describe(configurations, cx.now()));
             }
         }
@@ -253,8 +253,8 @@ impl<S: StateMachine> Role for Replica<S> {
         match timer {
             ReplicaTimer::CatchUp => {
                 cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
-                self.tell_checkpoint(cx);
-                self.tell_acceptor(cx);
+                self.report_checkpoint(cx);
+                self.report_to_acceptor(cx);
                 self.seek_what_is_missing(cx);
                 // The leader may be one that a change has just removed: it is none of "all" then, and has to end the change.
                 if self.reported != Some((self.state.executed, self.snapshot_through())) {
@@ -279,7 +279,7 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 }
 
-/// What leaders are told.
+/// What is reported to leaders.
 impl<S: StateMachine> Replica<S> {
     fn describe(&self, configurations: Option<Configurations>, now: Instant) -> leader::Executed {
         let patience = self.parameters.election_timeout;
@@ -293,8 +293,8 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Whether a report is worth the leader's time. Its window is far larger than the steps in which it is told of execution, and
-    /// what is left is told by the timer: a report for every slot of every replica would cost a leader more than its proposals.
+    /// Whether a report is worth the leader's time. Its window is far larger than the steps in which execution is reported to it, and
+    /// what is left is reported by the timer: a report for every slot of every replica would cost a leader more than its proposals.
     fn has_news(&self) -> bool {
         let step = (self.parameters.window / REPORTS_PER_WINDOW).max(1);
         self.reported.is_none_or(|(executed, snapshot)| {
@@ -302,7 +302,7 @@ impl<S: StateMachine> Replica<S> {
         })
     }
 
-    /// Tells the leader, whose window waits for it.
+    /// Reports to the leader, whose window waits for it.
     fn report(&mut self, cx: &mut Cx<'_, Self>) {
         if self.is_resuming() {
             return;
@@ -317,7 +317,7 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Tells everybody who may lead one day, with the configurations.
+    /// Reports to everybody who may lead one day, with the configurations.
     fn report_to_all(&mut self, cx: &mut Cx<'_, Self>) {
         if self.joining || self.is_resuming() {
             return;

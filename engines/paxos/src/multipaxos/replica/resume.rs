@@ -1,14 +1,14 @@
-//! Going on after a restart: the acceptor of this host has the values of what was executed since the last snapshot, and was told so.
+//! Going on after a restart: the acceptor of this host has the values of what was executed since the last snapshot, and was notified.
 //!
-//! Without it every value would have to be voted for again: a new leader would be told all of them, and send them to everybody.
+//! Without it every value would have to be voted for again: a new leader would be sent all of them, and send them to everybody.
 
 use super::{Entry, Replica, Resumed};
 use crate::multipaxos::messages::acceptor;
 use kernel::{Cx, NodeId, StateMachine, planted};
 use parts::Slot;
 
-/// The acceptor is told when so many slots were executed since it was told last.
-const TELL_AFTER_SLOTS: u64 = 16;
+/// It is reported to the acceptor when so many slots were executed since the last report.
+const REPORT_AFTER_SLOTS: u64 = 16;
 /// After this many looks of the timer without progress the rest is left to a leader.
 const LOOKS_MAX: u32 = 10;
 
@@ -17,7 +17,7 @@ pub(super) struct Resume {
     /// From here on everything executed was voted for by this host's acceptor.
     own_from: Slot,
     /// The acceptor knows of what was executed below.
-    told: Slot,
+    reported: Slot,
     /// Whom it waits for.
     waits_for: Option<NodeId>,
     stood_at: Slot,
@@ -33,12 +33,12 @@ impl Resume {
 
     /// A snapshot was installed.
     pub(super) fn begin_at(&mut self, slot: Slot) {
-        (self.own_from, self.told) = (slot, slot);
+        (self.own_from, self.reported) = (slot, slot);
     }
 }
 
 impl<S: StateMachine> Replica<S> {
-    /// Until it has executed what it had executed before, it tells no leader how far it is: one that believed it would have the
+    /// Until it has executed what it had executed before, it reports to no leader how far it is: one that believed it would have the
     /// rest voted for again.
     pub(super) fn is_resuming(&self) -> bool {
         self.resume.waits_for.is_some()
@@ -87,7 +87,7 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// Called by the timer.
-    pub(super) fn tell_acceptor(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn report_to_acceptor(&mut self, cx: &mut Cx<'_, Self>) {
         let executed = self.state.executed;
         if self.is_resuming() {
             // A configuration may name an acceptor here that has left.
@@ -99,13 +99,13 @@ impl<S: StateMachine> Replica<S> {
             }
             return;
         }
-        let (from, told) = (self.resume.own_from, self.resume.told);
-        let news = executed.0.saturating_sub(from.max(told).0);
-        if news < TELL_AFTER_SLOTS || self.joining {
+        let (from, reported) = (self.resume.own_from, self.resume.reported);
+        let news = executed.0.saturating_sub(from.max(reported).0);
+        if news < REPORT_AFTER_SLOTS || self.joining {
             return;
         }
         if let Some(acceptor) = self.acceptor_here(cx) {
-            self.resume.told = executed;
+            self.resume.reported = executed;
             let below = if planted!(executed_one_slot_too_many) { executed.next() } else { executed };
             cx.send(acceptor, acceptor::Executed { from, below });
         }

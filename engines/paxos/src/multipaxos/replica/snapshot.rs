@@ -1,10 +1,10 @@
-//! Snapshots: written to the journal so that it can be cut, and handed to peers that lag too far.
+//! Snapshots: written to the journal so that it can be trimmed, and handed to peers that lag too far.
 //!
 //! A snapshot is a row of chunks: a preamble, the replicated state in pieces, then the machine's own chunks. It is taken
 //! while commands go on; the machine keeps what it needs for that.
 //!
 //! Of a machine that keeps much for others, the small rest is captured often, and the latest capture is written of which hardly anything
-//! kept is needed still: so what is kept stands in the acceptors' journals and is not copied into snapshots, too.
+//! retained is needed still: so what is retained is in the acceptors' journals and is not copied into snapshots, too.
 
 use super::divergence::Digest;
 use super::{PullSnapshot, Replica, ReplicaTimer, Replicated, SnapshotChunk};
@@ -16,7 +16,7 @@ use parts::{
 };
 use std::collections::VecDeque;
 
-/// Captures that wait; then the oldest is written, whatever is needed of what was kept at it.
+/// Captures that wait; then the oldest is written, whatever is needed of what was retained at it.
 const CAPTURES_MAX: usize = 8;
 /// A capture is written when no more than this share of what was executed between two captures is still needed of it.
 const NEEDED_SHARE: u64 = 8;
@@ -266,7 +266,7 @@ impl<S: StateMachine> Replica<S> {
                 self.snapshots.drop_job();
                 self.due.executed_bytes = self.parameters.snapshot_every_bytes;
                 self.execute(cx);
-                self.tell_notices(cx);
+                self.send_notices(cx);
             }
             // Half of it may be installed: nothing may be executed on top or handed on, so ask again from nothing.
             Err(_) => {

@@ -79,16 +79,16 @@ fn record_at(bytes: &[u8], offset: usize) -> Option<Record<'_>> {
     if input.0.is_empty() {
         return None;
     }
-    let cut = Some(Record { whole: None });
-    let (Ok(sum), Ok(length)) = (input.u64(), input.i32()) else { return cut };
+    let truncated = Some(Record { whole: None });
+    let (Ok(sum), Ok(length)) = (input.u64(), input.i32()) else { return truncated };
     match usize::try_from(length) {
         Ok(0) => None,
-        Err(_) => cut,
+        Err(_) => truncated,
         Ok(length) => match (input.take(length), input.u8()) {
             (Ok(transaction), Ok(END_MARK)) => {
                 Some(Record { whole: Some((sum, transaction, offset + 12 + length + 1)) })
             }
-            _ => cut,
+            _ => truncated,
         },
     }
 }
@@ -230,7 +230,7 @@ mod tests {
         tree
     }
 
-    // A log that a crash has cut is a log; one whose middle has changed is not, and must not be taken for one.
+    // A log that a crash has truncated is a log; one whose middle has changed is not, and must not be taken for one.
     #[test]
     fn torn_tails_end_a_log_and_damage_is_reported() {
         let steps = [
@@ -244,15 +244,15 @@ mod tests {
             transaction(4, op::CLOSE, |_| {}),
             transaction(5, op::CREATE, create("/b", false, 3)),
         ];
-        let mut cut = Vec::new();
-        cut.put_u64(Adler::of(&steps[0]));
-        cut.put_buffer(Some(&steps[0]));
-        cut.truncate(40);
+        let mut truncated = Vec::new();
+        truncated.put_u64(Adler::of(&steps[0]));
+        truncated.put_buffer(Some(&steps[0]));
+        truncated.truncate(40);
         let tails: [(&str, Vec<u8>, bool); 4] = [
             ("whole", Vec::new(), false),
             ("zeros", vec![0; 4096], false),
-            ("cut", cut.clone(), true),
-            ("cut-and-zeros", [cut, vec![0; 4096]].concat(), true),
+            ("truncated", truncated.clone(), true),
+            ("truncated-and-zeros", [truncated, vec![0; 4096]].concat(), true),
         ];
         for (name, tail, torn) in tails {
             let path = file(name, &steps, &tail);

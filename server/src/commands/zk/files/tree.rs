@@ -61,7 +61,7 @@ pub struct Tree {
 pub struct At {
     /// Its session.
     pub session: i64,
-    /// Its place in the order.
+    /// Its position in the order.
     pub zxid: i64,
     /// Milliseconds since 1970.
     pub time: i64,
