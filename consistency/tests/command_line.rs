@@ -171,27 +171,6 @@ fn bad_input_is_refused_with_line_and_reason() {
             r#"{"client":1,"f":"write","key":"x","value":1,"call":1e30,"return":2}"#,
             &["line 1", "whole number"],
         ),
-        (
-            "level.jsonl",
-            r#"{"client":1,"f":"read","key":"x","value":1,"level":"strong","call":1,"return":2}"#,
-            &["line 1", "level \"strong\" is not known", "process-ordered"],
-        ),
-        (
-            "as_of.jsonl",
-            r#"{"client":1,"f":"write","key":"x","value":1,"at":7,"call":1,"return":2}"#,
-            &["line 1", "writes", "as of 7"],
-        ),
-        (
-            "levels_of_kv.jsonl",
-            "{\"client\":1,\"f\":\"cas\",\"key\":\"x\",\"value\":1,\"expected\":0,\"level\":\"rss\",\"call\":1,\"return\":2}",
-            &["line 1", "levels are for reads", "cas"],
-        ),
-        (
-            "levels_beside_kv.jsonl",
-            "{\"client\":1,\"f\":\"get\",\"key\":\"x\",\"output\":1,\"level\":\"rss\",\"call\":1,\"return\":2}\n\
-             {\"client\":2,\"f\":\"delete\",\"key\":\"x\",\"call\":1,\"return\":2}",
-            &["line 1", "levels are for reads", "compare-and-sets"],
-        ),
         ("words.txt", "hello", &["line 1", "neither JSON lines"]),
         ("empty.edn", "", &["line 1", "empty"]),
     ];

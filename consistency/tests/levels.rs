@@ -42,7 +42,7 @@ fn an_old_read_after_an_answered_write_is_for_weak_levels() {
 
 #[test]
 fn a_read_after_a_read_of_an_open_write_is_where_strict_and_rss_part() {
-    // Figure 10: the write is under way, one reader saw it, a later one does not.
+    // Figure 10: the write is in flight, one reader saw it, a later one does not.
     let write = at(1, 0, 100).write("x", 1);
     let seen = |level| at(2, 10, 20).read("x", 1).at_level(level);
     let missed = at(3, 30, 40).read("x", 0);
@@ -163,4 +163,44 @@ fn levels_come_from_files_and_from_the_command_line() {
         assert!(code == Some(0) && text.contains("by-level: holds"), "{level} {own}: {text}");
     }
     std::fs::remove_file(&file).expect("was written");
+}
+
+#[test]
+fn levels_that_mean_nothing_are_refused() {
+    // A level that no model looks at, or that nobody knows, would silently weaken or strengthen the check.
+    let cases: &[(&str, &str, &[&str])] = &[
+        (
+            "level.jsonl",
+            r#"{"client":1,"f":"read","key":"x","value":1,"level":"strong","call":1,"return":2}"#,
+            &["line 1", "level \"strong\" is not known", "process-ordered"],
+        ),
+        (
+            "as_of.jsonl",
+            r#"{"client":1,"f":"write","key":"x","value":1,"at":7,"call":1,"return":2}"#,
+            &["line 1", "writes", "as of 7"],
+        ),
+        (
+            "levels_of_kv.jsonl",
+            "{\"client\":1,\"f\":\"cas\",\"key\":\"x\",\"value\":1,\"expected\":0,\"level\":\"rss\",\"call\":1,\"return\":2}",
+            &["line 1", "levels are for reads", "cas"],
+        ),
+        (
+            "levels_beside_kv.jsonl",
+            "{\"client\":1,\"f\":\"get\",\"key\":\"x\",\"output\":1,\"level\":\"rss\",\"call\":1,\"return\":2}\n\
+             {\"client\":2,\"f\":\"delete\",\"key\":\"x\",\"call\":1,\"return\":2}",
+            &["line 1", "levels are for reads", "compare-and-sets"],
+        ),
+    ];
+    for (name, text, words) in cases {
+        let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&file, text).expect("the build's folder is writable");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ordinate-check"));
+        let output = command.arg(&file).output().expect("the binary was built for this test");
+        std::fs::remove_file(&file).expect("was written");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        for word in *words {
+            assert!(said.contains(word), "{word:?} is not in: {said}");
+        }
+    }
 }
