@@ -5,7 +5,7 @@
 //! use ordinate_client::{TxnClient, TxnLevel};
 //! let client = TxnClient::connect(["127.0.0.1:7071"]);
 //! let before = client
-//!     .transaction(async |t| {
+//!     .transaction(|t| async move {
 //!         let balance = t.get("bank/1").await?;
 //!         t.put("bank/1", "90");
 //!         Ok::<_, ordinate_client::TxnError>(balance)

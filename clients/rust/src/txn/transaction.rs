@@ -4,6 +4,7 @@ use super::{TxnClient, TxnError, ends_an_attempt, unreadable};
 use crate::CallError;
 use kernel::Bytes;
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wire::txn::{
@@ -214,10 +215,20 @@ impl TxnClient {
 
     /// Runs `body` in a transaction and commits what it wrote. An attempt that was aborted is made again, with the priority of the
     /// first, so that it is not always the younger one; `body` is called anew for each. If `body` fails, nothing is written.
-    pub async fn transaction<T, E: From<TxnError>>(
-        &self,
-        body: impl AsyncFn(Transaction) -> Result<T, E>,
-    ) -> Result<T, E> {
+    pub async fn transaction<T, E, F>(&self, body: impl Fn(Transaction) -> F) -> Result<T, E>
+    where
+        E: From<TxnError>,
+        F: Future<Output = Result<T, E>>,
+    {
+        self.committed(body).await.map(|(done, _)| done)
+    }
+
+    /// The same, with the commit timestamp.
+    pub async fn committed<T, E, F>(&self, body: impl Fn(Transaction) -> F) -> Result<(T, Timestamp), E>
+    where
+        E: From<TxnError>,
+        F: Future<Output = Result<T, E>>,
+    {
         let deadline = tokio::time::Instant::now() + self.timeout;
         let (mut priority, mut attempts) = (None, 0);
         loop {
@@ -228,7 +239,7 @@ impl TxnClient {
             let ended = attempt.state().ended;
             let aborted = match (done, ended) {
                 (Ok(done), None) => match attempt.commit().await {
-                    Ok(_) => return Ok(done),
+                    Ok(at) => return Ok((done, at)),
                     Err(TxnError::Failed(why)) if ends_an_attempt(why) => why,
                     Err(error) => return Err(error.into()),
                 },

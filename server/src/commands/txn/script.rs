@@ -88,7 +88,7 @@ pub(super) fn run(file: &Path, endpoint: &Endpoint) -> Result<(), Failure> {
     let lines = lines_of(&read.map_err(unreadable)?)?;
     endpoint.with_transactions(|client| async move {
         let lines = &lines;
-        let done = client.transaction(async |txn| {
+        let done = client.transaction(|txn| async move {
             for line in lines {
                 line.run(&txn).await?;
             }
@@ -174,7 +174,10 @@ async fn obey(client: &TxnClient, open: &mut Option<Transaction>, text: &str) ->
             let line = Line::parse(line).map_err(Trouble::Words)?;
             match open {
                 Some(txn) => line.run(txn).await?,
-                None => client.transaction(async |txn| line.run(&txn).await).await?,
+                None => {
+                    let line = &line;
+                    client.transaction(|txn| async move { line.run(&txn).await }).await?;
+                }
             }
         }
     }
