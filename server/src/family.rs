@@ -255,7 +255,10 @@ impl HostedNode {
             Self::Coordination(embedded) => embedded.node().settled_on(),
             Self::Sequence(embedded) => embedded.node().settled_on(),
             Self::Log(embedded) => embedded.node().settled_on(),
-            Self::Txn(_) => None,
+            Self::Txn(embedded) => match embedded.node() {
+                spanner::SpannerMember::Shard(shard) => Some(shard.settled_on()),
+                spanner::SpannerMember::Gateway(_) | spanner::SpannerMember::Log(_) => None,
+            },
         }
     }
 }

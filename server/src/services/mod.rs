@@ -28,7 +28,7 @@ use crate::latency::Latencies;
 use crate::native::Gate;
 use axum::Router;
 use axum::http::Method;
-use kernel::HostSlot;
+use kernel::{Bytes, HostSlot};
 use records::RecordOwner;
 use runtime::blobs::{Archive, ArchiveError};
 use runtime::{
@@ -178,7 +178,7 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)>;
 
     /// Those of them that are notified when the members of the cluster change.
-    fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<HostSlot> {
+    fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<Follower> {
         Vec::new()
     }
 
@@ -217,6 +217,15 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     fn banner(&self, _file: &ClusterFile) -> Vec<(&'static str, String)> {
         Vec::new()
     }
+}
+
+/// A node that is notified when the members of the cluster change.
+#[derive(Clone, Copy, Debug)]
+pub struct Follower {
+    /// Where it is.
+    pub host_slot: HostSlot,
+    /// What it is asked, in its service's encoding.
+    pub call: fn(&paxos::Members) -> Bytes,
 }
 
 /// Why no host joins a running cluster.

@@ -11,6 +11,7 @@ use calls::CommittedCalls;
 use entry::{Change, Entry, FateOf, FoundValues, Question, Step, Values, ValuesAt};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine, planted};
 use parts::Ballot;
+use paxos::Members;
 use snapshot::Writing;
 use std::collections::{BTreeMap, BTreeSet};
 pub use versions::KeyVersion;
@@ -59,6 +60,8 @@ struct State {
     decisions: BTreeMap<TxnId, Decision>,
     owners: BTreeMap<NodeId, Owner>,
     calls: CommittedCalls,
+    /// The cluster's members that the log follows; version 0: those of the bootstrap.
+    members: Members,
 }
 
 impl Default for State {
@@ -78,6 +81,7 @@ impl Default for State {
             decisions: BTreeMap::new(),
             owners: BTreeMap::new(),
             calls: CommittedCalls::default(),
+            members: Members { version: 0, hosts: Vec::new() },
         }
     }
 }
@@ -241,6 +245,7 @@ impl ShardMachine {
             prepared: state.prepared.values().cloned().collect(),
             decisions: state.decisions.iter().map(decision).collect(),
             owners: self.owner_states(),
+            members: state.members.clone(),
         };
         self.notify(began);
     }
@@ -297,6 +302,11 @@ impl ShardMachine {
             }
             Change::Collect(change) => self.collect(change.below),
             Change::ForgetBelow(change) => self.forget(change.gateway, change.incarnation, change.below),
+            Change::Follow(change) => {
+                if change.members.version > self.state.members.version {
+                    self.state.members = change.members;
+                }
+            }
         }
     }
 

@@ -239,6 +239,7 @@ impl Lead {
                     frame.questions.push(Asker::Fate { gateway, id }, FateOf { key });
                 }
                 Applied::Settled(txns) => self.on_settled(&txns),
+                Applied::Followed(members) => self.on_followed(members),
                 Applied::Nothing => {}
             }
         }

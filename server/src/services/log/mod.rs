@@ -16,8 +16,8 @@ pub use status::LogStatus;
 
 use super::records::{self, RecordOwner};
 use super::{
-    CannotJoin, Engine, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus, Started,
-    Starting, slots,
+    CannotJoin, Engine, Follower, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus,
+    Started, Starting, slots,
 };
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
@@ -124,7 +124,7 @@ impl Service for SharedLog {
         }
     }
 
-    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<HostSlot> {
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
         match self.is_over_corfu() {
             true => Vec::new(),
             false => super::mason::proxies(&nodes::deployment(file, self), host),

@@ -11,7 +11,7 @@ mod status;
 pub use status::TxnStatus;
 
 use super::records::RecordOwner;
-use super::{Engine, LargeReads, Listed, NativeCalls, ReadyProbe, Service, ServiceStatus, slots};
+use super::{Engine, Follower, LargeReads, Listed, NativeCalls, ReadyProbe, Service, ServiceStatus, slots};
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
@@ -118,6 +118,10 @@ impl Service for TxnService {
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
         nodes::nodes(file, self, host, joins)
+    }
+
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
+        nodes::followers(file, self, host)
     }
 
     fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {

@@ -4,8 +4,8 @@ use super::TxnService;
 use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
 use crate::services::records::{self, RecordOwner};
-use crate::services::{mason as over_mason, slots};
-use kernel::{HostId, HostSlot, NodeId};
+use crate::services::{Follower, mason as over_mason, slots};
+use kernel::{Encode as _, HostId, HostSlot, NodeId};
 use spanner::{SpannerDeployment, SpannerParameters, SpannerSlot};
 
 /// Which role of which host is where.
@@ -43,6 +43,16 @@ pub(super) fn nodes(
     let deployment = if joins { deployment.joining() } else { deployment };
     let nodes = deployment.build(HostId::named(name));
     nodes.into_iter().map(|(host_slot, member)| (host_slot, member.into())).collect()
+}
+
+/// The shards' roles of the host `name`: they follow the members.
+pub(super) fn followers(file: &ClusterFile, txn: &TxnService, name: &str) -> Vec<Follower> {
+    let (deployment, host) = (deployment(file, txn), HostId::named(name));
+    let role = |shard| Follower {
+        host_slot: deployment.shard_on(host, shard).host_slot(),
+        call: |members| members.encoded().into(),
+    };
+    deployment.directory().all().map(role).collect()
 }
 
 /// The role at a slot.
