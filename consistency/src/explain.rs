@@ -178,6 +178,7 @@ pub fn operation_line(history: &History, op: OpIndex) -> String {
         });
     }
     let level = match (operation.level, operation.as_of) {
+        (Level::Rss, None) if operation.fence => String::new(),
         (Level::Strict, None) => String::new(),
         (level, None) => format!(" [{level}]"),
         (level, Some(at)) => format!(" [{level}, as of {at}]"),

@@ -57,7 +57,8 @@ fn micro(history: &History, operation: &Operation, is_edn: bool, answered: bool)
 
 /// What an operation says of its level, by field; nothing where it is strict.
 fn levels(operation: &Operation) -> Vec<(&'static str, String)> {
-    let level = Some(operation.level).filter(|level| *level != Level::Strict);
+    let usual = if operation.fence { Level::Rss } else { Level::Strict };
+    let level = Some(operation.level).filter(|level| *level != usual);
     let named = level.map(|level| ("level", quoted(level.word())));
     named.into_iter().chain(operation.as_of.map(|at| ("at", at.to_string()))).collect()
 }

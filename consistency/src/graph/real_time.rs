@@ -64,7 +64,11 @@ pub(super) fn add(
         by_key(history, resolved, &writes, &regular, &all, rules, edges);
     }
     if retained(EdgeKind::FenceAnswered) {
-        by_service(history, resolved, &regular, &all, rules, edges);
+        // A fence shows nothing, so none comes after another where what follows it may be weaker than it is.
+        let is_target: Vec<bool> = (0..count)
+            .map(|vertex| regular[vertex] && !(levels == Levels::Kept && operation(vertex).fence))
+            .collect();
+        by_service(history, resolved, &is_target, &all, rules, edges);
     }
 }
 
@@ -164,7 +168,7 @@ fn keys(history: &History, operation: &Operation, written: bool) -> impl Iterato
 fn by_service(
     history: &History,
     resolved: &Resolved,
-    regular: &[bool],
+    is_target: &[bool],
     all: &[(Time, u32)],
     rules: &Rules,
     edges: &mut Edges,
@@ -182,7 +186,7 @@ fn by_service(
         let sources: Vec<(Time, u32)> =
             own.iter().map(|(_, complete, vertex)| (*complete, *vertex)).collect();
         let targets = (0..resolved.vertices.len() as u32)
-            .filter(|vertex| regular[*vertex as usize] && operation(*vertex).service == *service)
+            .filter(|vertex| is_target[*vertex as usize] && operation(*vertex).service == *service)
             .map(|vertex| Target { invoke: operation(vertex).invoke, vertex, kind: EdgeKind::FenceBefore });
         chain(&sources, targets, EdgeKind::FenceAnswered, rules, edges);
         rest = others;

@@ -264,7 +264,8 @@ impl Draft {
         self
     }
 
-    /// Its consistency level. Without one, what writes is strict, and what reads has the history's.
+    /// Its consistency level. Without one, what writes is strict, what reads has the history's, and a fence is what fences are: it comes
+    /// after its own process's past, and before what others do later.
     pub fn at_level(mut self, level: Level) -> Draft {
         self.level = Some(level);
         self
@@ -326,8 +327,12 @@ impl History {
     pub fn add(&mut self, draft: Draft) -> OpIndex {
         let service = self.services.intern(&draft.service);
         let start = self.accesses.len() as u32;
-        let is_read = !draft.fence && !draft.asked_write;
-        let level = draft.level.or(self.level.filter(|_| is_read)).unwrap_or(Level::Strict);
+        let usual = match (draft.fence, draft.asked_write) {
+            (true, _) => Level::Rss,
+            (false, true) => Level::Strict,
+            (false, false) => self.level.unwrap_or(Level::Strict),
+        };
+        let level = draft.level.unwrap_or(usual);
         for access in draft.accesses {
             let key = self.keys.intern(&access.key);
             let kind = match access.what {
@@ -458,7 +463,9 @@ impl History {
 
     /// Whether its operations ask for different things, or say as of when they read.
     pub fn has_levels(&self) -> bool {
-        self.operations.iter().any(|operation| operation.level != Level::Strict || operation.as_of.is_some())
+        self.operations.iter().any(|operation| {
+            operation.as_of.is_some() || operation.level != Level::Strict && !operation.fence
+        })
     }
 
     /// The history as one service saw it: its operations and fences, and all messages.

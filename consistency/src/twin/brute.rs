@@ -218,7 +218,9 @@ impl World<'_> {
                 let (a_writes, b_writes) = (!self.written(a).is_empty(), !self.written(b).is_empty());
                 let conflict =
                     b_writes || self.keys(b, false).iter().any(|key| self.written(a).contains(key));
-                let fenced = self.op(a).fence && self.op(a).service == self.op(b).service;
+                let fenced = self.op(a).fence
+                    && self.op(a).service == self.op(b).service
+                    && !(is_by_level && self.op(b).fence);
                 let weaker = level(a).min(level(b));
                 let regular = causal[a][b] || self.precedes(a, b) && (a_writes && conflict || fenced);
                 demanded[a][b] = match model {

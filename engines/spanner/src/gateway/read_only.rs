@@ -214,8 +214,12 @@ impl TxnGateway {
             return cx.mark("gateway.waited_for_a_slow_reply");
         }
         let Some(read) = self.reads.remove(&id) else { return };
+        // What was skipped commits at least L before its earliest end, which follows t_read: so it follows this position, too. And all that
+        // fences have made sure of by now lies at or before it: a later read of the session, at any level, sees that.
+        let bound = self.parameters.fence_bound.as_micros() as u64;
+        let fenced = Timestamp(read.t_read.0.saturating_sub(bound));
         let position = match read.level {
-            TxnLevel::Rss => t_snap.max(read.t_min),
+            TxnLevel::Rss => t_snap.max(read.t_min).max(fenced),
             TxnLevel::Strict | TxnLevel::ProcessOrdered | TxnLevel::At(_) | TxnLevel::Stale(_) => read.t_read,
         };
         if t_snap < read.t_min && read.level == TxnLevel::Rss {

@@ -281,6 +281,18 @@ impl TxnLoad {
         }
     }
 
+    /// More clients, which begin with what these have seen.
+    pub fn join(&mut self, clients: Vec<TxnClient>, token: Timestamp) {
+        for client in clients {
+            let number = self.clients as u64;
+            self.clients += 1;
+            client.absorb(token);
+            let shared = Arc::clone(&self.shared);
+            let caller = Caller { shared, client, number, process: Process(number), turn: 0 };
+            self.tasks.push(tokio::spawn(caller.go_on()));
+        }
+    }
+
     /// Now, in nanoseconds of the history.
     pub fn now(&self) -> u64 {
         self.shared.now()

@@ -3,6 +3,7 @@
 mod http;
 mod load;
 
+use crate::membership::change;
 use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::number;
@@ -20,6 +21,51 @@ const KILL_GAP_MAX: Duration = Duration::from_millis(700);
 fn clients(cluster: &Cluster, count: usize) -> Vec<TxnClient> {
     let connect = |number| TxnClient::connect(cluster.endpoints_from(number));
     (0..count).map(|number| connect(number).with_timeout(PATIENCE / 2)).collect()
+}
+
+// A change of hosts that leaves a shard behind has it depend on hosts that are gone; one that moves it back loses it.
+#[test]
+fn shards_follow_the_members_of_the_cluster() {
+    alone(async {
+        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+        let founders =
+            clients(&cluster, CLIENTS).into_iter().map(|client| client.with_timeout(Duration::from_secs(5)));
+        let founders: Vec<TxnClient> = founders.collect();
+        let token_of = founders[0].clone();
+        let mut load = TxnLoad::start("bank", founders).await;
+        load.until_acknowledged(100, PATIENCE).await;
+        let is_settled = |host: usize, version: u64| {
+            move |cluster: &Cluster| {
+                let status = cluster.status(host).unwrap_or_default();
+                status["membership"]["settled"].as_u64().is_some_and(|settled| settled >= version)
+            }
+        };
+        let d = cluster.plan_host(true);
+        cluster.launch(d);
+        change(&cluster, 0, &["add", &format!("d={}", cluster.hosts[d].peer)]).await;
+        cluster.until("all shards are on four hosts", PATIENCE, is_settled(0, 1)).await;
+        // A host that is gone with its disk is replaced, and the next one leaves: what is left holds everything.
+        cluster.kill(2);
+        cluster.wipe(2);
+        let e = cluster.plan_host(true);
+        cluster.launch(e);
+        change(&cluster, 0, &["replace", "c", &format!("e={}", cluster.hosts[e].peer)]).await;
+        cluster.until("e has taken over from c", PATIENCE, is_settled(0, 2)).await;
+        change(&cluster, 0, &["remove", "b"]).await;
+        cluster.until("b is not needed", PATIENCE, is_settled(0, 3)).await;
+        cluster.kill(1);
+        let joined: Vec<String> = [d, e].map(|host| cluster.hosts[host].native.to_string()).into();
+        load.join(vec![TxnClient::connect(joined).with_timeout(PATIENCE)], token_of.token());
+        load.until_acknowledged(200, PATIENCE).await;
+        // One of three may die again.
+        cluster.kill(0);
+        load.until_acknowledged(50, PATIENCE).await;
+        let shown = load.finish().await;
+        println!(
+            "transactions while hosts come and go: {} answered, {} commits, by-level; errors: {:?}",
+            shown.answered, shown.commits, shown.errors
+        );
+    });
 }
 
 /// Nothing is left of transactions that ended: no locks, nothing in doubt.
