@@ -2,22 +2,33 @@
 
 from .client import Client
 from .errors import (
+    Aborted,
     BeyondTail,
     CallError,
     Closed,
+    Collected,
+    CommitUnknown,
     Exists,
+    FromTheFuture,
     Full,
     Invalid,
     LogError,
     MaybeExecuted,
     Moved,
+    NoClock,
     NoSuchLog,
+    NoTransaction,
     Refused,
     Sealed,
     TimedOut,
     TooLarge,
     Trimmed,
+    TxnBusy,
+    TxnDiskFull,
+    TxnError,
+    TxnMalformed,
     Unarchived,
+    Unavailable,
     DiskFull,
     Unreadable,
     Unsupported,
@@ -26,9 +37,13 @@ from .kv import Item, Level, Mismatch, MismatchAt, Page, Versioned, Written
 from .link import tls_context
 from .log import LogEntries, LogStat, Part, by_log
 from .sequence import SequencePosition
+from .txn import PROCESS_ORDERED, RSS, STRICT, OneShotResult, ReadResult, Scan, Scanned, Transaction, TxnLevel, TxnRow, TxnSession
 
 __all__ = [
     "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
     "LogStat", "MaybeExecuted", "Mismatch", "MismatchAt", "Moved", "NoSuchLog", "Page", "Part", "SequencePosition", "Refused", "Sealed", "TimedOut",
     "DiskFull", "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
+    "Aborted", "Collected", "CommitUnknown", "FromTheFuture", "NoClock", "NoTransaction", "OneShotResult", "PROCESS_ORDERED", "RSS",
+    "ReadResult", "STRICT", "Scan", "Scanned", "Transaction", "TxnBusy", "TxnDiskFull", "TxnError", "TxnLevel", "TxnMalformed", "TxnRow",
+    "TxnSession", "Unavailable",
 ]

@@ -16,6 +16,10 @@ from .link import Link, Window
 BUSY_PAUSE = 0.02
 
 
+#: The variant of replies of the log and the sequence.
+_ONLY_VARIANT = 1
+
+
 class Busy(Exception):
     """The host has done nothing and is to be asked again."""
 
@@ -23,7 +27,8 @@ class Busy(Exception):
 @dataclass(eq=False)
 class _Order:
     message: Callable[[int], bytes]
-    outcome: Callable[[wire.Reader], Any]
+    #: What a reply of this variant comes to.
+    outcome: Callable[[int, wire.Reader], Any]
     may_repeat: bool
     answer: asyncio.Future[Any]
 
@@ -53,6 +58,29 @@ class Calls:
         wait: float = 0.0,
     ) -> Any:
         """The message of a call by its id, and what its reply comes to; `wait`: what the call itself may wait for."""
+
+        def only(variant: int, reader: wire.Reader) -> Any:
+            if variant != _ONLY_VARIANT:
+                raise wire.Malformed(f"reply {variant}")
+            return outcome(reader)
+
+        return await self.call_variants(message, only, may_repeat=may_repeat, size=size, wait=wait)
+
+    async def tell(self, message: bytes) -> None:
+        """Sends a message that is not answered, if there is a connection: on another one it would mean nothing."""
+        if self._link.is_up:
+            self._link.send(message)
+
+    async def call_variants(
+        self,
+        message: Callable[[int], bytes],
+        outcome: Callable[[int, wire.Reader], Any],
+        *,
+        may_repeat: bool,
+        size: int = 0,
+        wait: float = 0.0,
+    ) -> Any:
+        """The same for a service whose replies are of several variants."""
         deadline = asyncio.get_running_loop().time() + self._timeout + wait
         within = self._timeout + wait
         try:
@@ -114,15 +142,15 @@ class Calls:
 
     def _on_message(self, message: bytes) -> None:
         # A message that is not known may be of a later version, and is ignored.
-        if message[:2] != bytes([self._to_client, 1]):
+        if len(message) < 2 or message[0] != self._to_client:
             return
-        reader = wire.Reader(message)
+        reader, variant = wire.Reader(message), message[1]
         reader.take(2)
         order = self._in_flight.pop(reader.u64(), None)
         if order is None or order.answer.done():
             return
         try:
-            order.answer.set_result(order.outcome(reader))
+            order.answer.set_result(order.outcome(variant, reader))
         except Busy:
             asyncio.get_running_loop().call_later(BUSY_PAUSE, self._again, order)
         except CallError as error:

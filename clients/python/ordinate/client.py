@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Iterable
 from types import TracebackType
 
-from . import log, sequence
+from . import log, sequence, txn
 from .calls import Calls
 from .kv import Kv
 from .link import Window
@@ -34,18 +34,22 @@ class Client:
 
         self._logs = Calls(hosts, tls, timeout, window(), log.TO_CLIENT)
         self._sequences = Calls(hosts, tls, timeout, window(), sequence.TO_CLIENT)
+        self._transactions = Calls(hosts, tls, timeout, window(), txn.TO_CLIENT)
         #: The key-value store.
         self.kv = Kv(hosts, tls, timeout, window())
         #: The shared log.
         self.log = log.Log(self._logs)
         #: The sequence.
         self.sequence = sequence.Sequence(self._sequences)
+        #: Transactions, and a session of them.
+        self.txn = txn.TxnSession(self._transactions, timeout)
 
     async def close(self) -> None:
         """Calls in flight end with `Closed`."""
         await self.kv.close()
         await self._logs.close()
         await self._sequences.close()
+        await self._transactions.close()
 
     async def __aenter__(self) -> Client:
         return self

@@ -82,3 +82,51 @@ class DiskFull(LogError):
 
 class TooLarge(LogError):
     """The entries of one append cost more than 1 MiB, each counted with 8 bytes more."""
+
+
+class TxnError(CallError):
+    """A transaction has no result. Unless it is `CommitUnknown`, nothing was executed."""
+
+
+class Aborted(TxnError):
+    """An older transaction needed its locks, or a host forgot them. The whole transaction may be tried again."""
+
+
+class TxnBusy(TxnError):
+    """Too much is waiting."""
+
+
+class CommitUnknown(TxnError):
+    """The commit may have been executed, or may still be: ask for the status of `id`."""
+
+    def __init__(self, text: str, id: str = "") -> None:
+        super().__init__(f"{text} ({id})" if id else text)
+        self.id = id
+
+
+class TxnMalformed(TxnError):
+    """A limit is exceeded, or the call makes no sense."""
+
+
+class Collected(TxnError):
+    """The versions of that time are not retained any more."""
+
+
+class FromTheFuture(TxnError):
+    """The timestamp or token is in the future."""
+
+
+class NoClock(TxnError):
+    """The host's clock cannot be relied on."""
+
+
+class TxnDiskFull(TxnError):
+    """The disks are full. The same may succeed later."""
+
+
+class NoTransaction(TxnError):
+    """There is no such transaction: it has ended, or was idle for too long."""
+
+
+class Unavailable(TxnError):
+    """A shard has no leader that can be reached. The same may succeed later."""

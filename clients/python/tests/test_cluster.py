@@ -57,6 +57,61 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
         self.assertTrue(await kv.delete(key))
         self.assertFalse(await kv.delete(key))
 
+    # A transaction that is half done, or a session that does not see what it has seen.
+    async def test_transactions_are_whole(self) -> None:
+        session, base = self.client.txn, self.name.encode()
+        accounts = [base + b"/%d" % number for number in range(6)]
+        made = await session.one_shot(dict.fromkeys(accounts, b"100"), conditions={accounts[0]: 0})
+        self.assertIsNotNone(made.committed)
+        again = await session.one_shot({accounts[0]: b"0"}, conditions={accounts[0]: 0}, otherwise=[accounts[0]])
+        self.assertEqual((again.committed, again.condition, again.rows[0].value), (None, 0, b"100"))
+        self.assertEqual(await session.status(made.id), made.committed)
+
+        async def move(session: ordinate.TxnSession, source: bytes, target: bytes) -> None:
+            async def body(txn: ordinate.Transaction) -> None:
+                held, other = await txn.rows([source, target])
+                txn.put(source, b"%d" % (int(held.value or b"0") - 1))
+                txn.put(target, b"%d" % (int(other.value or b"0") + 1))
+                self.assertEqual(await txn.get(source), b"%d" % (int(held.value or b"0") - 1))
+
+            await session.transaction(body)
+
+        async def mover(number: int) -> None:
+            own = session.session()
+            for turn in range(10):
+                await move(own, accounts[(number + turn) % 6], accounts[(number + turn + 1 + turn % 4) % 6])
+
+        await asyncio.gather(*(mover(number) for number in range(4)))
+        levels = [ordinate.STRICT, ordinate.RSS, ordinate.PROCESS_ORDERED, ordinate.TxnLevel.at(session.token)]
+        for level in levels:
+            found = await session.read(scans=[ordinate.Scan(prefix=base + b"/")], level=level)
+            self.assertEqual(sum(int(row.value or b"0") for row in found.scans[0].rows), 600, level.name)
+        other = client()
+        try:
+            other.txn.absorb(session.token)
+            found = await other.txn.read([accounts[0]], level=ordinate.PROCESS_ORDERED)
+            self.assertIsNotNone(found.rows[0].value)
+        finally:
+            await other.close()
+        await session.fence()
+
+        class Given(Exception):
+            pass
+
+        async def fails(txn: ordinate.Transaction) -> None:
+            txn.delete(accounts[0])
+            scanned = await txn.scan(ordinate.Scan(prefix=base + b"/", limit=2))
+            self.assertEqual([row.key for row in scanned.rows], accounts[1:3])
+            raise Given
+
+        with self.assertRaises(Given):
+            await session.transaction(fails)
+        self.assertIsNotNone((await session.read([accounts[0]])).rows[0].value)
+        with self.assertRaises(ordinate.TxnMalformed):
+            await session.one_shot({b"": b"no key"})
+        with self.assertRaises(ordinate.FromTheFuture):
+            await session.read([b"a"], level=ordinate.TxnLevel.at((1 << 53) - 1))
+
     # An entry lost, doubled or out of order, or a refusal that does not say how to go on.
     async def test_a_log_is_what_was_appended(self) -> None:
         log, other = self.client.log, self.name + "-b"

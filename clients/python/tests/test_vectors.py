@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ordinate import errors, kv, log, sequence, wire
+from ordinate import errors, kv, log, sequence, txn, wire
 from ordinate.calls import Busy
 
 VECTORS = Path(__file__).parents[3] / "docs" / "vectors"
@@ -143,6 +143,52 @@ class Vectors(unittest.TestCase):
         with self.assertRaises(errors.Unarchived) as unarchived:
             read("unarchived")
         self.assertEqual((unarchived.exception.name, unarchived.exception.at), ("jobs", 300))
+
+    def test_transactions(self) -> None:
+        found = vectors("txn.txt")
+        key = (0x1122334455667788, 4)
+        scan = txn.Scan(prefix=b"p/", limit=100)
+        writes = {b"a": b"1", b"b": None}
+        levels = {
+            "read-strict": txn.STRICT,
+            "read-rss": txn.RSS,
+            "read-process-ordered": txn.PROCESS_ORDERED,
+            "read-at": txn.TxnLevel.at(900),
+            "read-stale": txn.TxnLevel.stale(2.0),
+        }
+        written = {name: txn.read_only_message(7, 1_000, level, [b"a"], [scan]) for name, level in levels.items()}
+        written |= {
+            "one-shot": txn.one_shot_message(7, 1_000, key, 3, {b"a": 17}, writes, [b"c"], [b"a"]),
+            "begin": txn.begin_message(7, 1_000, None),
+            "begin-again": txn.begin_message(7, 1_000, 800),
+            "read-within": txn.read_within_message(7, 5, [b"a"], [scan]),
+            "commit": txn.commit_message(7, 5, key, 3, writes),
+            "give-up": txn.give_up_message(5),
+            "fence": txn.fence_message(7, 1_000),
+            "status": txn.status_message(7, key),
+        }
+        for name, data in written.items():
+            self.assertEqual(found[name], data, name)
+
+        def read(name: str) -> Any:
+            reader = wire.Reader(found[name])
+            (tag, variant) = reader.take(2)
+            self.assertEqual((tag, reader.u64()), (txn.TO_CLIENT, 7))
+            reply = txn.read_reply(reader, variant)
+            self.assertEqual(reader.left, 0, name)
+            return reply
+
+        rows = [txn.TxnRow(b"a", b"1", 17), txn.TxnRow(b"c", None, 0)]
+        self.assertEqual(read("read-rows"), {"token": 1_200, "at": 1_200, "rows": rows, "scans": [txn.Scanned(rows, b"p/7")]})
+        self.assertEqual(read("committed"), {"token": 1_200, "at": 1_200, "rows": rows})
+        self.assertEqual(read("not-met"), {"token": 1_000, "condition": 0, "rows": rows})
+        self.assertEqual(read("begun"), {"priority": 800})
+        self.assertEqual(read("fate"), {"committed": 1_200})
+        failed = [name for name in found if name.startswith("failed-")]
+        self.assertEqual(len(failed), 10)
+        for name in failed:
+            self.assertTrue(issubclass(raised(lambda name=name: read(name)), errors.TxnError), name)
+        self.assertIs(raised(lambda: read("failed-unknown")), errors.CommitUnknown)
 
 
 if __name__ == "__main__":

@@ -127,7 +127,7 @@ impl Demo {
         let brokers: Vec<String> =
             NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
         let mut text = format!(
-            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 4\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
              [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
             self.durability,
             kafka[0],

@@ -6,7 +6,8 @@ use crate::support::cluster::{Cluster, PATIENCE};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
-const SETTINGS: &str = "[log]\nspaces = 3\n[sequence]\nspaces = [\"orders\", \"payments\"]";
+const SETTINGS: &str = "[log]\nspaces = 3\n[sequence]\nspaces = [\"orders\", \"payments\"]\n\
+                        [clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 3";
 
 /// The interpreter with these arguments, in the client's folder; none if there is none.
 fn python(arguments: &[&str]) -> Option<Command> {

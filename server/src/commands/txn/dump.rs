@@ -102,7 +102,7 @@ impl<R: io::Read> Reader<R> {
 }
 
 fn unwritable(error: io::Error) -> Failure {
-    Failure::failed("O1017", "the dump cannot be written", error.to_string(), "df -h")
+    Failure::failed("O1016", "the dump cannot be written", error.to_string(), "df -h")
 }
 
 fn unreadable(path: &Path) -> impl Fn(io::Error) -> Failure {
