@@ -100,7 +100,7 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
 
         async def fails(txn: ordinate.Transaction) -> None:
             txn.delete(accounts[0])
-            scanned = await txn.scan(ordinate.Scan(prefix=base + b"/", limit=2))
+            scanned = await txn.scan(ordinate.Scan(prefix=base + b"/", limit=3))
             self.assertEqual([row.key for row in scanned.rows], accounts[1:3])
             raise Given
 

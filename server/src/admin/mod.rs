@@ -1,5 +1,6 @@
 //! The admin port: health, metrics, status, and the services over HTTP and JSON.
 
+pub mod baggage;
 pub mod exposition;
 mod metrics;
 mod page;
@@ -88,7 +89,9 @@ fn routes(admin: Arc<Admin>) -> Router {
         .fold(own, |routes, service| {
             let state = (Arc::clone(&admin), service.name);
             let timed = axum::middleware::from_fn_with_state(state, timed);
-            routes.merge((service.routes)().layer(timed))
+            let of = (Arc::clone(&admin), *service);
+            let carried = axum::middleware::from_fn_with_state(of, baggage::carried);
+            routes.merge((service.routes)().layer(carried).layer(timed))
         })
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), port::bounded))
         .with_state(admin)

@@ -6,8 +6,11 @@ mod kv;
 mod load;
 pub mod local;
 mod log;
+mod txn;
+mod workload;
 mod zk;
 
 pub use kv::Kv;
 pub use log::Log;
+pub use txn::Txn;
 pub use zk::Zk;

@@ -265,6 +265,10 @@ impl Cluster {
             self.members.values().map(|member| format!("127.0.0.1:{}", member.kafka)).collect();
         println!("  Kafka      {}   (topics are logs)", kafka.join(","));
         println!("  HTTP       curl 127.0.0.1:{}/v1/kv/bank/001", a.admin);
+        println!(
+            "  Txn        curl -d '{{\"put\": {{\"a\": \"1\", \"b\": \"2\"}}}}' 127.0.0.1:{}/v1/txn   (4 shards, by Spanner-RSS)",
+            a.admin
+        );
         println!("  Native     ordinate kv get bank/001 --endpoints 127.0.0.1:{}", a.native);
         println!("  Status     ordinate status --admin 127.0.0.1:{}", a.admin);
         println!();

@@ -94,6 +94,8 @@ enum Bench {
     Kv(crate::bench::Kv),
     /// The shared log
     Log(crate::bench::Log),
+    /// Transactions
+    Txn(crate::bench::Txn),
     /// A service that speaks ZooKeeper's protocol
     Zk(crate::bench::Zk),
 }
@@ -125,6 +127,7 @@ pub fn run() -> ExitCode {
         Verb::Tls(tls) => tls.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
         Verb::Bench(Bench::Log(bench)) => return bench.run(),
+        Verb::Bench(Bench::Txn(bench)) => return bench.run(),
         Verb::Bench(Bench::Zk(bench)) => return bench.run(),
         Verb::Figures(figures) => figures.run(),
         Verb::Plan(plan) => plan.run(),

@@ -18,6 +18,7 @@ pub use native::NativeCalls;
 pub use status::{ServiceStatus, Statuses};
 
 use crate::admin::Admin;
+use crate::admin::baggage::FenceCall;
 use crate::cluster::file::{FileError, Values};
 use crate::cluster::keys::Key;
 use crate::cluster::limits::Share;
@@ -209,6 +210,22 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
 
     /// A linearizable read, by which it learns whether its users would be served.
     fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe;
+
+    /// Its fence (the RSS paper, section 4.1) after a caller that has this token of it; none where what one has seen, all see. An error says
+    /// what is wrong with the token.
+    fn fence(
+        &self,
+        _file: &ClusterFile,
+        _host: &str,
+        _token: Option<&[u8]>,
+    ) -> Result<Option<FenceCall>, String> {
+        Ok(None)
+    }
+
+    /// Why a call with these parameters cannot be one of several services' that stay RSS together.
+    fn cannot_compose(&self, _query: &str) -> Option<&'static str> {
+        None
+    }
 
     /// What a host knows of it.
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus>;

@@ -22,6 +22,12 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut pairs = self.head.lines().filter_map(|line| line.split_once(": "));
+        pairs.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
     /// The body as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.text()))
@@ -33,7 +39,8 @@ pub fn ask(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Option
     ask_with(address, method, path, "", body)
 }
 
-fn ask_with(address: SocketAddr, method: &str, path: &str, more: &str, body: &[u8]) -> Option<Answer> {
+/// The same with more header lines.
+pub fn ask_with(address: SocketAddr, method: &str, path: &str, more: &str, body: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let length = body.len();

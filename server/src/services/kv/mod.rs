@@ -111,6 +111,15 @@ impl Service for KeyValue {
         }
     }
 
+    /// Reads that are weaker than linearizable do not keep what callers have seen elsewhere.
+    fn cannot_compose(&self, query: &str) -> Option<&'static str> {
+        let is_weak = query
+            .split('&')
+            .any(|pair| pair.strip_prefix("consistency=").is_some_and(|level| level != "linearizable"));
+        is_weak
+            .then_some("a read that is weaker than linearizable does not go with baggage: nothing was done")
+    }
+
     fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         Box::new(KvStatus::of(view.nodes().filter_map(|(_, node)| member_of(node))))
     }

@@ -104,7 +104,7 @@ pub(super) struct TransactionBody {
     level: Option<String>,
     at: Option<u64>,
     stale: Option<String>,
-    token: u64,
+    pub(super) token: u64,
     read: Vec<Text>,
     scan: Vec<ScanBody>,
     #[serde(rename = "if")]

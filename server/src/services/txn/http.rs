@@ -6,13 +6,14 @@
 
 use super::body::{BeginBody, CommitBody, FenceBody, ReadBody, TransactionBody, commit_id, timestamp};
 use super::replies::{Refused, answer, failure, in_progress};
-use super::{TxnService, nodes};
+use super::{TxnService, nodes, token_of};
 use crate::admin::Admin;
+use crate::admin::baggage::CarriedToken;
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use kernel::{Decode as _, Encode as _, HostSlot};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -22,7 +23,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::txn::{
-    Begin, CallKey, Commit, CommitStatus, Fence, GiveUp, ReadWithin, TxnCall, TxnFailure, TxnReply,
+    Begin, CallKey, Commit, CommitStatus, Fence, GiveUp, ReadWithin, Timestamp, TxnCall, TxnFailure, TxnReply,
 };
 
 /// How long an answer is waited for: longer than a gateway tries.
@@ -46,6 +47,19 @@ fn gateway(admin: &Admin) -> Result<HostSlot, Refused> {
     let txn = admin.file.service::<TxnService>();
     let off = || Refused::absent("there is no transaction service: txn.shards is 0");
     txn.map(|txn| nodes::gateway(&admin.file, txn, &admin.host).host_slot()).ok_or_else(off)
+}
+
+/// What the caller has seen: its token, or what its baggage carries if that is later.
+type Carried = Option<Extension<CarriedToken>>;
+
+fn session(token: u64, carried: Carried) -> Result<Timestamp, Refused> {
+    let token = timestamp(token).map_err(Refused::bad)?;
+    match carried {
+        Some(Extension(CarriedToken(carried))) => {
+            token_of(&carried).map(|carried| carried.max(token)).map_err(Refused::bad)
+        }
+        None => Ok(token),
+    }
 }
 
 /// The gateway's answer; `commit`: the name of what the call commits.
@@ -73,17 +87,25 @@ pub(super) async fn transaction(State(admin): State<Arc<Admin>>, body: Bytes) ->
 }
 
 /// `POST /v1/txn/begin`
-pub(super) async fn begin(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
+pub(super) async fn begin(
+    State(admin): State<Arc<Admin>>,
+    carried: Carried,
+    body: Bytes,
+) -> Result<Response, Refused> {
     let BeginBody { token, priority } = read_body(&body)?;
-    let token = timestamp(token).map_err(Refused::bad)?;
+    let token = session(token, carried)?;
     let priority = priority.map(timestamp).transpose().map_err(Refused::bad)?;
     ask(&admin, Begin { id: drawn(), token, priority }, None).await
 }
 
 /// `POST /v1/txn/fence`
-pub(super) async fn fence(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
+pub(super) async fn fence(
+    State(admin): State<Arc<Admin>>,
+    carried: Carried,
+    body: Bytes,
+) -> Result<Response, Refused> {
     let FenceBody { token } = read_body(&body)?;
-    let token = timestamp(token).map_err(Refused::bad)?;
+    let token = session(token, carried)?;
     ask(&admin, Fence { id: 0, token }, None).await
 }
 

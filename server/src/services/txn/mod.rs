@@ -13,6 +13,7 @@ pub use status::TxnStatus;
 use super::records::RecordOwner;
 use super::{Engine, Follower, LargeReads, Listed, NativeCalls, ReadyProbe, Service, ServiceStatus, slots};
 use crate::admin::Admin;
+use crate::admin::baggage::FenceCall;
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::cluster::file::{FileError, Values};
@@ -23,7 +24,9 @@ use kernel::{Bytes, Decode as _, Encode as _, HostSlot};
 use runtime::{Agreement, HostView};
 use std::sync::Arc;
 use std::time::Duration;
-use wire::txn::{KeyRange, KeyScan, ReadOnly, TO_CLIENT, TO_HOST, Timestamp, TxnCall, TxnLevel, TxnReply};
+use wire::txn::{
+    Fence, KeyRange, KeyScan, ReadOnly, TO_CLIENT, TO_HOST, Timestamp, TxnCall, TxnLevel, TxnReply,
+};
 
 const ENGINES: &[Engine] = &[Engine::Spanner];
 /// Calls over HTTP whose answers are not sent: each may hold 2 MiB of rows.
@@ -42,6 +45,12 @@ pub const LISTED: Listed = Listed {
     reads: Some(LargeReads { max: CALLS_MAX, includes: |_, path| path.starts_with("/v1/txn") }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },
 };
+
+/// A session's token as baggage carries it: 8 bytes, the least significant first.
+fn token_of(carried: &[u8]) -> Result<Timestamp, String> {
+    let bytes = carried.try_into().map_err(|_| "the token of txn in the baggage is malformed".to_owned())?;
+    body::timestamp(u64::from_le_bytes(bytes))
+}
 
 fn routes() -> Router<Arc<Admin>> {
     Router::new()
@@ -148,6 +157,24 @@ impl Service for TxnService {
                 matches!(TxnReply::decoded(body), Ok(TxnReply::ReadRows(_)))
             },
         }
+    }
+
+    fn fence(
+        &self,
+        file: &ClusterFile,
+        host: &str,
+        token: Option<&[u8]>,
+    ) -> Result<Option<FenceCall>, String> {
+        let Some(token) = token else { return Ok(None) };
+        let token = token_of(token)?;
+        Ok(Some(FenceCall {
+            host_slot: nodes::gateway(file, self, host).host_slot(),
+            request: LocalRequest::Service(TxnCall::Fence(Fence { id: 0, token }).encoded().into()),
+            has_passed: |answer| {
+                let LocalResponse::Service(body) = answer else { return false };
+                matches!(TxnReply::decoded(body), Ok(TxnReply::Fenced(_)))
+            },
+        }))
     }
 
     fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {

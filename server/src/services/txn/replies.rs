@@ -1,5 +1,6 @@
 //! What the gateway answers, as HTTP and JSON. Every error says whether the call was executed and whether it may be sent again.
 
+use crate::admin::baggage::CarriedToken;
 use crate::cluster::ClusterFile;
 use axum::Json;
 use axum::http::{StatusCode, header};
@@ -10,7 +11,7 @@ use kernel::{Bytes, HostId};
 use serde_json::{Map, Value, json};
 use spanner::shard::TxnInProgress;
 use spanner::{ShardId, TxnId};
-use wire::txn::{CallKey, KeyRange, KeyRow, ScannedRows, TxnFailure, TxnReply};
+use wire::txn::{CallKey, KeyRange, KeyRow, ScannedRows, Timestamp, TxnFailure, TxnReply};
 
 /// A key or a value under its name; under `NAME_base64` if it is no text.
 fn put_bytes(into: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
@@ -54,8 +55,29 @@ fn scans(scans: &[ScannedRows]) -> Vec<Value> {
     scans.iter().map(one).collect()
 }
 
-/// The answer to a call; `commit`: the name of what it commits, which later questions for its fate use.
+/// The session's token of an answer.
+fn token(reply: &TxnReply) -> Option<Timestamp> {
+    match reply {
+        TxnReply::ReadRows(reply) => Some(reply.token),
+        TxnReply::Committed(reply) => Some(reply.token),
+        TxnReply::NotMet(reply) => Some(reply.token),
+        TxnReply::RowsWithin(reply) => Some(reply.token),
+        TxnReply::Fenced(reply) => Some(reply.token),
+        TxnReply::Begun(_) | TxnReply::CommitFate(_) | TxnReply::Failed(_) => None,
+    }
+}
+
+/// The answer to a call, and its token for the caller's baggage.
 pub(super) fn answer(reply: &TxnReply, commit: Option<CallKey>) -> Response {
+    let mut response = body_of(reply, commit);
+    if let Some(token) = token(reply) {
+        response.extensions_mut().insert(CarriedToken(token.0.to_le_bytes().to_vec()));
+    }
+    response
+}
+
+/// `commit`: the name of what the call commits, which later questions for its fate use.
+fn body_of(reply: &TxnReply, commit: Option<CallKey>) -> Response {
     let id = commit.map(|key| key.to_string());
     match reply {
         TxnReply::ReadRows(reply) => Json(json!({

@@ -128,6 +128,50 @@ fn refusals(cluster: &Cluster) {
     assert_eq!(post(cluster, 0, "/v1/txn/7/read", &json!({ "read": ["a"] })).0, 400);
 }
 
+// Causality that is lost between two services lets a reader miss what its caller has seen; a header that is cut must not pass for none.
+#[test]
+fn baggage_carries_what_a_caller_has_seen() {
+    alone(async {
+        let cluster = Cluster::start(3, SETTINGS, "").await;
+        let at = |host: usize| cluster.hosts[host].admin;
+        let call = |host: usize, method: &str, path: &str, baggage: &str, body: &str| {
+            let more = if baggage.is_empty() { String::new() } else { format!("baggage: {baggage}\r\n") };
+            http::ask_with(at(host), method, path, &more, body.as_bytes()).expect("it answers")
+        };
+        let put = call(0, "POST", "/v1/txn", "tenant=7", r#"{"put": {"a": "1"}}"#);
+        let seen = put.header("baggage").expect("the commit's token").to_owned();
+        assert!(put.code == 200 && seen.starts_with("tenant=7,ordinate=v1."), "{seen}");
+        // Another process reads at another host, at the weakest level that keeps what its session has seen.
+        let read = r#"{"level": "process-ordered", "read": ["a"]}"#;
+        let found = call(1, "POST", "/v1/txn", &seen, read);
+        assert_eq!(found.json()["rows"][0]["value"], "1");
+        // Turning to another service, it is made sure first that everybody sees the commit.
+        let committed = put.json()["committed"].as_u64().expect("a timestamp");
+        let turned = call(1, "PUT", "/v1/kv/b", &seen, "2");
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+        assert_eq!(turned.code, 200, "{}", turned.text());
+        assert!(now.as_micros() as u64 >= committed + 490_000, "it did not wait for the fence");
+        let after = turned.header("baggage").expect("what was carried").to_owned();
+        assert!(after.starts_with("tenant=7,ordinate=v1.") && after != seen, "{after}");
+        // The other service is linearizable: nothing to wait for on the way back.
+        assert_eq!(call(2, "POST", "/v1/txn", &after, read).json()["rows"][0]["value"], "1");
+        assert_eq!(call(2, "GET", "/v1/kv/b", "", "").header("baggage"), None);
+        for (path, method, baggage, why) in [
+            ("/v1/kv/b?consistency=eventual", "GET", after.clone(), "weaker than linearizable"),
+            ("/v1/txn", "POST", after[..after.len() - 3].to_owned(), "cannot be read"),
+            ("/v1/kv/b", "GET", "ordinate=v1.AQNub3Q".to_owned(), "cannot be read"),
+        ] {
+            let refused = call(1, method, path, &baggage, r#"{"read": ["a"]}"#);
+            assert!(
+                refused.code == 400 && refused.text().contains(why),
+                "{}: {}",
+                refused.code,
+                refused.text()
+            );
+        }
+    });
+}
+
 // A backup that is not one state, or that comes back as another, is found out on the day that it is needed.
 #[test]
 fn transactions_on_the_command_line() {

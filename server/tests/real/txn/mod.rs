@@ -68,6 +68,23 @@ fn shards_follow_the_members_of_the_cluster() {
     });
 }
 
+// A clock that nobody keeps, and commits that wait for it for ever, or not at all: a host has to say so when it starts.
+#[test]
+fn a_host_without_a_clock_refuses_and_names_one_remedy() {
+    alone(async {
+        let cluster = Cluster::planned(3, "[txn]\nshards = 2", "");
+        cluster.write_file();
+        let survey = cluster.ordinate(&["clock"]).await;
+        if survey.status.success() {
+            println!("SKIPPED: this machine has a clock that is kept");
+            return;
+        }
+        let refused = cluster.refusal(0);
+        assert_eq!(refused.status.and_then(|status| status.code()), Some(1), "{}", refused.said);
+        assert!(refused.said.contains("error[O2115]") && refused.said.contains("-> "), "{}", refused.said);
+    });
+}
+
 /// Nothing is left of transactions that ended: no locks, nothing in doubt.
 async fn until_nothing_is_in_doubt(cluster: &Cluster, within: Duration) {
     let settled = |cluster: &Cluster| {

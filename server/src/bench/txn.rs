@@ -1,0 +1,328 @@
+//! `ordinate bench txn`.
+
+use super::closed_loop::{self, Window, Wire};
+use super::local::LocalCluster;
+use super::workload::{Draws, Workload, Zipf, key};
+use crate::failure::Failure;
+use hdrhistogram::Histogram;
+use kernel::{Bytes, Encode as _, Rng};
+use mio::{Poll, Token};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::io;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use wire::txn::{
+    KeyWrite, OneShot, TO_CLIENT, Timestamp, TxnCall, TxnLevel, TxnReply, native_call, read_native_reply,
+};
+
+/// Measure the transaction service: on a cluster of its own that it starts and stops, or on yours.
+#[derive(clap::Args)]
+pub struct Txn {
+    /// Native addresses of a running cluster, separated by commas; without them a cluster of three hosts is started
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    endpoints: Vec<SocketAddr>,
+    /// What the transactions are
+    #[arg(long, value_enum, default_value = "retwis")]
+    workload: Workload,
+    /// Level of read-only transactions
+    #[arg(long, default_value = "strict", value_parser = ["strict", "rss", "process-ordered"])]
+    level: String,
+    /// Skew of the keys: the k-th is drawn with a weight of 1/k^ZIPF
+    #[arg(long, default_value = "0.7", value_parser = skew)]
+    zipf: f64,
+    /// Connections
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    connections: u64,
+    /// Transactions that each connection has in flight, each a session of its own
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4_096))]
+    outstanding: u64,
+    /// Keys
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    keys: u64,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100)]
+    value: usize,
+    /// Shards of the started cluster
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
+    shards: u64,
+    /// What the started cluster's clocks may be off
+    #[arg(long, default_value = "100us", value_parser = span)]
+    epsilon: String,
+    /// Seconds measured, after a fifth of that as warm-up
+    #[arg(long, default_value = "5", value_parser = crate::commands::seconds)]
+    seconds: Duration,
+    /// What an acknowledgement of the started cluster promises
+    #[arg(long, default_value = "majority-fsync", value_parser = ["majority-fsync", "memory"])]
+    durability: String,
+    /// Output
+    #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+}
+
+fn skew(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|skew| (0.0..=2.0).contains(skew)).ok_or_else(|| "wanted: 0 to 2".to_owned())
+}
+
+fn span(text: &str) -> Result<String, String> {
+    let known = server::cluster::keys::parse_duration(text);
+    known.map(|_| text.to_owned()).ok_or_else(|| "wanted: a span as in 100us or 10ms".to_owned())
+}
+
+/// Keys that one transaction writes while the store is filled.
+const FILL_KEYS: u64 = 100;
+
+/// A session: one transaction in flight at a time.
+struct Session {
+    token: Timestamp,
+    sent_at: Instant,
+    writes: bool,
+}
+
+struct Connection {
+    wire: Wire,
+    sessions: Vec<Session>,
+    begun: bool,
+}
+
+/// What a run counts.
+struct Tally {
+    rng: Rng,
+    inserted: u64,
+    chunk: Vec<u8>,
+    from: Instant,
+    /// Nanoseconds: read-only transactions, and those that write.
+    latencies: [Histogram<u64>; 2],
+    failed: u64,
+    /// The next key to fill, while that goes on.
+    fill: Option<u64>,
+    filled: u64,
+}
+
+impl Connection {
+    fn serve(&mut self, draws: &Draws, tally: &mut Tally, now: Instant) -> io::Result<()> {
+        self.wire.receive(&mut tally.chunk)?;
+        let mut answered = Vec::new();
+        self.wire.take(|message| {
+            if message.first() != Some(&TO_CLIENT) {
+                return Ok(());
+            }
+            let reply = read_native_reply(&message).map_err(|error| io::Error::other(error.to_string()))?;
+            answered.push(reply);
+            Ok(())
+        })?;
+        for reply in answered {
+            let (number, token) = match reply {
+                TxnReply::ReadRows(reply) => (reply.id, Some(reply.token)),
+                TxnReply::Committed(reply) => (reply.id, Some(reply.token)),
+                TxnReply::Failed(reply) => (reply.id, None),
+                TxnReply::NotMet(_)
+                | TxnReply::Begun(_)
+                | TxnReply::RowsWithin(_)
+                | TxnReply::Fenced(_)
+                | TxnReply::CommitFate(_) => return Err(io::Error::other("a reply to another call")),
+            };
+            let session = self.sessions.get_mut(number as usize);
+            let session = session.ok_or_else(|| io::Error::other("a reply to no call"))?;
+            if let Some(token) = token {
+                session.token = session.token.max(token);
+            }
+            tally.filled += u64::from(token.is_some());
+            if now >= tally.from {
+                match token {
+                    Some(_) => {
+                        let nanos = (now - session.sent_at).as_nanos() as u64;
+                        tally.latencies[usize::from(session.writes)].saturating_record(nanos);
+                    }
+                    None => tally.failed += 1,
+                }
+            }
+            self.ask(number as usize, draws, tally, now);
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            (0..self.sessions.len()).for_each(|session| self.ask(session, draws, tally, now));
+        }
+        self.wire.flush()
+    }
+
+    fn ask(&mut self, number: usize, draws: &Draws, tally: &mut Tally, now: Instant) {
+        let session = &mut self.sessions[number];
+        let mut call = match &mut tally.fill {
+            None => draws.call(session.token, &mut tally.inserted, &mut tally.rng),
+            Some(next) if *next >= draws.keys => return,
+            Some(next) => {
+                let keys = *next..draws.keys.min(*next + FILL_KEYS);
+                *next = keys.end;
+                let write = |number| KeyWrite { key: key(number), value: Some(draws.value.clone()) };
+                OneShot {
+                    id: 0,
+                    token: session.token,
+                    key: None,
+                    acknowledged: 0,
+                    conditions: Vec::new(),
+                    writes: keys.map(write).collect(),
+                    reads: Vec::new(),
+                    otherwise: Vec::new(),
+                }
+                .into()
+            }
+        };
+        match &mut call {
+            TxnCall::ReadOnly(call) => (call.id, session.writes) = (number as u64, false),
+            TxnCall::OneShot(call) => (call.id, session.writes) = (number as u64, true),
+            TxnCall::Begin(_)
+            | TxnCall::ReadWithin(_)
+            | TxnCall::Commit(_)
+            | TxnCall::GiveUp(_)
+            | TxnCall::Fence(_)
+            | TxnCall::CommitStatus(_) => {}
+        }
+        session.sent_at = now;
+        Bytes::from(native_call(&call)).encode(self.wire.writer().body());
+    }
+}
+
+/// What a run showed.
+struct Shown {
+    seconds: f64,
+    latencies: [Histogram<u64>; 2],
+    failed: u64,
+    server_cpu: Option<Duration>,
+}
+
+impl Txn {
+    /// Runs and prints.
+    pub fn run(self) -> ExitCode {
+        match self.measure() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let remedy = "ordinate status, or ordinate bench txn without --endpoints";
+                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
+            }
+        }
+    }
+
+    fn measure(&self) -> io::Result<()> {
+        let settings = format!(
+            "[clock]\nsource = \"fixed\"\nepsilon = \"{}\"\n[txn]\nshards = {}\n",
+            self.epsilon, self.shards
+        );
+        let local = match self.endpoints.is_empty() {
+            true => Some(LocalCluster::start(3, &self.durability, &settings)?),
+            false => None,
+        };
+        let endpoints =
+            local.as_ref().map_or_else(|| self.endpoints.clone(), |cluster| cluster.endpoints.clone());
+        let level = match self.level.as_str() {
+            "rss" => TxnLevel::Rss,
+            "process-ordered" => TxnLevel::ProcessOrdered,
+            _ => TxnLevel::Strict,
+        };
+        let draws = Draws {
+            workload: self.workload,
+            level,
+            zipf: Zipf::new(self.keys, self.zipf),
+            keys: self.keys,
+            value: vec![b'v'; self.value].into(),
+        };
+        // Reads of keys that do not exist would be too cheap.
+        self.load(&endpoints, &draws, Some(0), Window::until_done(), &[])?;
+        let processes = local.as_ref().map(LocalCluster::processes).unwrap_or_default();
+        let window = Window::after(self.seconds / 5, self.seconds);
+        let shown = self.load(&endpoints, &draws, None, window, &processes)?;
+        self.print(&shown, local.is_some());
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        endpoints: &[SocketAddr],
+        draws: &Draws,
+        fill: Option<u64>,
+        window: Window,
+        processes: &[u32],
+    ) -> io::Result<Shown> {
+        let mut poll = Poll::new()?;
+        let histogram = || Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other);
+        let mut tally = Tally {
+            rng: Rng::seeded(RandomState::new().build_hasher().finish()),
+            inserted: 0,
+            chunk: vec![0; 64 << 10],
+            from: window.from,
+            latencies: [histogram()?, histogram()?],
+            failed: 0,
+            fill,
+            filled: 0,
+        };
+        let mut connections = Vec::new();
+        for index in 0..self.connections as usize {
+            let wire = Wire::connect(endpoints[index % endpoints.len()], &poll, Token(index))?;
+            let session = || Session { token: Timestamp(0), sent_at: Instant::now(), writes: false };
+            let sessions = (0..self.outstanding).map(|_| session()).collect();
+            connections.push(Connection { wire, sessions, begun: false });
+        }
+        let fills = draws.keys.div_ceil(FILL_KEYS);
+        let spent = closed_loop::run(
+            &mut poll,
+            &mut connections,
+            window,
+            processes,
+            |_| false,
+            |connection, now| {
+                connection.serve(draws, &mut tally, now)?;
+                Ok(tally.fill.is_some() && tally.filled >= fills)
+            },
+        )?;
+        let Tally { latencies, failed, .. } = tally;
+        Ok(Shown { seconds: spent.seconds, latencies, failed, server_cpu: spent.server_cpu })
+    }
+
+    fn print(&self, shown: &Shown, own: bool) {
+        let durability = if own { self.durability.as_str() } else { "as the cluster says (ordinate status)" };
+        let done = shown.latencies.iter().map(Histogram::len).sum::<u64>();
+        let per_second = done as f64 / shown.seconds;
+        let cpu = shown.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / done.max(1) as f64);
+        let [reads, writes] = &shown.latencies;
+        let workload = clap::ValueEnum::to_possible_value(&self.workload);
+        let workload = workload.map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let micros = |of: &Histogram<u64>, quantile: f64| of.value_at_quantile(quantile) as f64 / 1000.0;
+        if self.output == "json" {
+            let json = serde_json::json!({
+                "service": "txn", "workload": workload, "level": self.level, "zipf": self.zipf,
+                "durability": durability, "connections": self.connections, "outstanding": self.outstanding,
+                "keys": self.keys, "value_bytes": self.value, "shards": self.shards, "epsilon": self.epsilon,
+                "seconds": shown.seconds, "transactions": done, "failed": shown.failed,
+                "transactions_per_second": per_second, "server_cpu_us_per_transaction": cpu,
+                "read_p50_us": micros(reads, 0.5), "read_p99_us": micros(reads, 0.99),
+                "write_p50_us": micros(writes, 0.5), "write_p99_us": micros(writes, 0.99),
+            });
+            println!("{json}");
+            return;
+        }
+        println!(
+            "txn  {workload}  reads {}  zipf {}  {} connections x {} sessions  {} keys  {} B values",
+            self.level, self.zipf, self.connections, self.outstanding, self.keys, self.value
+        );
+        println!("durability   {durability}");
+        println!(
+            "throughput   {per_second:.0} transactions/s   ({done} in {:.1} s, {} failed)",
+            shown.seconds, shown.failed
+        );
+        for (name, of) in [("read-only", reads), ("read-write", writes)] {
+            if !of.is_empty() {
+                println!(
+                    "{name:<12} p50 {:.0} us   p99 {:.0} us   p99.9 {:.0} us   ({} of them)",
+                    micros(of, 0.5),
+                    micros(of, 0.99),
+                    micros(of, 0.999),
+                    of.len()
+                );
+            }
+        }
+        match cpu {
+            Some(cpu) => println!("server CPU   {cpu:.2} us per transaction, all hosts together"),
+            None => println!("server CPU   not measured: the hosts are not this command's own"),
+        }
+    }
+}
