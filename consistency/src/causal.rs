@@ -5,7 +5,7 @@
 //! and the read. CCv adds an edge from each such other write to w and asks for no cycle with those either.
 
 use crate::explain::reasons;
-use crate::graph::{Graph, build, shortest_cycle, smallest_component, topological_order};
+use crate::graph::{Graph, Levels, build, shortest_cycle, smallest_component, topological_order};
 use crate::history::{History, OpIndex, Symbol};
 use crate::model::{EdgeKind, EdgeSet};
 use crate::order::{NONE, Resolved};
@@ -110,7 +110,7 @@ pub(crate) fn check(
     memory_max: usize,
     convergent: bool,
 ) -> Verdict {
-    let graph = build(history, resolved, EdgeSet::NONE, rules);
+    let graph = build(history, resolved, EdgeSet::NONE, Levels::Ignored, rules);
     if let Some(component) = smallest_component(&graph, CAUSAL) {
         let steps = shortest_cycle(&graph, CAUSAL, &component, |vertex| resolved.interval(history, vertex));
         let cycle = reasons(history, resolved, &steps);

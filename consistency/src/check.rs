@@ -1,6 +1,6 @@
 //! The verdict on a history: for each model asked, and the strongest models that hold.
 
-use crate::graph::{Graph, Residue, build, is_acyclic, residue};
+use crate::graph::{Graph, Levels, Residue, build, is_acyclic, residue};
 use crate::history::{History, HistoryError};
 use crate::model::{EdgeSet, Model};
 use crate::order::{Resolved, resolve};
@@ -137,8 +137,8 @@ pub(crate) fn check_under(
         options,
         rules,
         resolved: &resolved,
-        graph: None,
-        residue: None,
+        alike: Built::default(),
+        levelled: Built::default(),
         known: BTreeMap::new(),
         search: options.search.clone(),
     };
@@ -149,7 +149,7 @@ pub(crate) fn check_under(
     }
     let strongest = if options.strongest { deciding.strongest(watch) } else { Vec::new() };
     let mut counts = counts(history, &resolved);
-    if let Some(graph) = &deciding.graph {
+    if let Some(graph) = deciding.alike.graph.as_ref().or(deciding.levelled.graph.as_ref()) {
         (counts.vertices, counts.edges) = (graph.len(), graph.edges());
     }
     Ok(Report { verdicts, strongest, counts, warnings: warnings(history, &counts, options) })
@@ -180,9 +180,13 @@ fn warnings(history: &History, counts: &Counts, options: &Options) -> Vec<String
     if counts.ok == 0 {
         warnings.push("no operation answered ok: a yes means nothing".to_owned());
     }
-    let causal = |model: &Model| matches!(model, Model::Rss | Model::Rsc) || is_causal(*model);
+    let causal =
+        |model: &Model| matches!(model, Model::Rss | Model::Rsc | Model::ByLevel) || is_causal(*model);
     if counts.messages == 0 && options.models.iter().any(causal) {
         warnings.push("0 messages recorded: causality between processes is not checked".to_owned());
+    }
+    if options.models.contains(&Model::ByLevel) && !history.has_levels() {
+        warnings.push("no levels recorded: every operation is taken as strict".to_owned());
     }
     if history.is_pipelined() {
         warnings.push("pipelined: each process is ordered by invocation".to_owned());
@@ -190,15 +194,23 @@ fn warnings(history: &History, counts: &Counts, options: &Options) -> Vec<String
     warnings
 }
 
-/// A check in flight: the graph is built once, verdicts are remembered by their edges.
+/// A graph, and where its cycles lie; the models' own cycles are among them.
+#[derive(Default)]
+struct Built {
+    graph: Option<Graph>,
+    residue: Option<Residue>,
+}
+
+/// A check in flight: each graph is built once, verdicts are remembered by their edges.
 struct Deciding<'a> {
     history: &'a History,
     options: &'a Options,
     rules: &'a Rules,
     resolved: &'a Resolved,
-    graph: Option<Graph>,
-    /// Where the cycles of the whole graph lie; the models' own cycles are among them.
-    residue: Option<Residue>,
+    /// For all models to which every operation is alike.
+    alike: Built,
+    /// For those that look at each operation's level.
+    levelled: Built,
     known: BTreeMap<Model, Verdict>,
     search: SearchBudget,
 }
@@ -241,23 +253,27 @@ impl Deciding<'_> {
             return Verdict::Violated(witness);
         }
         let (history, resolved) = (self.history, self.resolved);
-        let graph = self.graph.get_or_insert_with(|| {
+        let (built, levels) = match model.has_levels() && !self.rules.levels_ignored {
+            true => (&mut self.levelled, Levels::Honoured),
+            false => (&mut self.alike, Levels::Ignored),
+        };
+        let graph = built.graph.get_or_insert_with(|| {
             let asked = self.options.models.iter().filter_map(|model| model.edges());
             let wanted = if self.options.strongest || !resolved.free.is_empty() {
                 EdgeSet::ALL
             } else {
                 asked.fold(set, EdgeSet::union)
             };
-            build(history, resolved, wanted, self.rules)
+            build(history, resolved, wanted, levels, self.rules)
         });
-        let cyclic = self.residue.get_or_insert_with(|| residue(graph, EdgeSet::ALL));
+        let cyclic = built.residue.get_or_insert_with(|| residue(graph, EdgeSet::ALL));
         if !is_acyclic(&cyclic.graph, set) {
             return Verdict::Violated(first_cycle(history, resolved, cyclic, model));
         }
         if resolved.free.is_empty() {
             return Verdict::Holds;
         }
-        if zones_apply(history) {
+        if zones_apply(history) && levels == Levels::Ignored {
             let strict = Model::StrictSerializable.edges().unwrap_or(set);
             let conflict = resolved.free.keys().find_map(|key| zones::conflict(history, resolved, *key));
             match conflict {
@@ -303,7 +319,8 @@ impl Deciding<'_> {
             self.verdict(Model::Causal, watch);
         }
         // Session guarantees and convergence say little beside these, and are looked at only when asked.
-        let ranked = Model::ALL.into_iter().filter(|model| model.edges().is_some() || is_causal(*model));
+        let is_ranked = |model: &Model| !model.has_levels() && (model.edges().is_some() || is_causal(*model));
+        let ranked = Model::ALL.into_iter().filter(is_ranked);
         for model in ranked {
             let single = matches!(model, Model::Linearizable | Model::Rsc | Model::Sequential);
             let named = single != transactions || canonical(model) == model && !has_single_name(model);
@@ -345,7 +362,8 @@ fn implies(strong: Model, weak: Model) -> bool {
     let session =
         [Model::ReadYourWrites, Model::MonotonicReads, Model::MonotonicWrites, Model::WritesFollowReads];
     match strong {
-        Model::StrictSerializable => weak != Model::Eventual,
+        Model::StrictSerializable => !matches!(weak, Model::Eventual | Model::ByLevel),
+        Model::ByLevel => weak == Model::Serializable,
         Model::Rss => {
             matches!(
                 weak,

@@ -2,7 +2,8 @@
 
 use crate::anomaly::name;
 use crate::graph::Step;
-use crate::history::{AccessKind, History, OpIndex, Symbol};
+use crate::history::{AccessKind, History, OpIndex, Symbol, Timestamp};
+use crate::level::Level;
 use crate::model::EdgeKind;
 use crate::order::{NONE, Resolved};
 
@@ -57,6 +58,7 @@ fn reason(history: &History, resolved: &Resolved, step: &Step) -> Reason {
             let service = history.services().value(history.operations()[before.at()].service);
             answered(history, before, after, &format!("a fence of service {service}"), &a, &b)
         }
+        EdgeKind::AsOf => as_of(history, resolved, step, &a, &b),
     };
     let sentence = format!("{a} < {b}: {clause}");
     Reason { before, after, kind: step.last, sentence }
@@ -67,6 +69,30 @@ fn answered(history: &History, before: OpIndex, after: OpIndex, why: &str, a: &s
     let invoke = history.operations()[after.at()].invoke;
     let gap = invoke.0.saturating_sub(complete.0);
     format!("{a} answered at {complete}, {gap} before {b} was invoked at {invoke} ({why})")
+}
+
+/// One of the two read as of a timestamp, the other wrote one of its keys.
+fn as_of(history: &History, resolved: &Resolved, step: &Step, a: &str, b: &str) -> String {
+    let write_by = |writer: u32, reader: u32| {
+        let operation = &history.operations()[resolved.vertices[reader as usize].at()];
+        let at = operation.as_of?;
+        let read = |key: Symbol| history.accesses(operation).iter().any(|access| access.key == key);
+        let slot = resolved.writes.iter().position(|write| {
+            let is_shown = write.timestamp.map(|timestamp| timestamp <= Timestamp::version(at.0));
+            write.vertex == writer && read(write.key) && is_shown == Some(reader == step.to)
+        })?;
+        let written = resolved.writes[slot].timestamp?.0[0];
+        Some((values(history, resolved.writes[slot].key, slot as u32, resolved), written, at))
+    };
+    if let Some((wrote, written, at)) = write_by(step.from, step.to) {
+        return format!("{b} read as of {at}, and {a} wrote {wrote} at {written}, which it must see");
+    }
+    match write_by(step.to, step.from) {
+        Some((wrote, written, at)) => {
+            format!("{a} read as of {at}, and {b} wrote {wrote} at {written}, which it must not see")
+        }
+        None => format!("one of {a} and {b} read as of a timestamp, the other wrote"),
+    }
 }
 
 fn values(history: &History, key: Symbol, slot: u32, resolved: &Resolved) -> String {
@@ -151,7 +177,13 @@ pub fn operation_line(history: &History, op: OpIndex) -> String {
             AccessKind::ReadList(range) => format!("read {key} = {}", list(history, history.elements(range))),
         });
     }
-    format!("{}: {}", name(history, op), parts.join(", "))
+    let level = match (operation.level, operation.as_of) {
+        (Level::Rss, None) if operation.fence => String::new(),
+        (Level::Strict, None) => String::new(),
+        (level, None) => format!(" [{level}]"),
+        (level, Some(at)) => format!(" [{level}, as of {at}]"),
+    };
+    format!("{}: {}{level}", name(history, op), parts.join(", "))
 }
 
 fn list(history: &History, elements: &[Symbol]) -> String {

@@ -37,11 +37,13 @@ pub enum EdgeKind {
     FenceAnswered,
     /// From one service's chain of fences to an operation there invoked later.
     FenceBefore,
+    /// Between a write and a read as of a timestamp, by the write's timestamp; and along the chains between them.
+    AsOf,
 }
 
 impl EdgeKind {
     /// All kinds, by number.
-    pub const ALL: [EdgeKind; 15] = [
+    pub const ALL: [EdgeKind; 16] = [
         EdgeKind::WriteRead,
         EdgeKind::WriteWrite,
         EdgeKind::ReadWrite,
@@ -57,6 +59,7 @@ impl EdgeKind {
         EdgeKind::KeyBeforeRead,
         EdgeKind::FenceAnswered,
         EdgeKind::FenceBefore,
+        EdgeKind::AsOf,
     ];
 }
 
@@ -68,7 +71,7 @@ impl EdgeSet {
     /// No edges.
     pub const NONE: EdgeSet = EdgeSet(0);
     /// Every edge there is.
-    pub const ALL: EdgeSet = EdgeSet(0x7fff);
+    pub const ALL: EdgeSet = EdgeSet(0xffff);
     /// WR, WW, RW: what the data says.
     pub const DATA: EdgeSet = EdgeSet(0b111);
     const SESSION: EdgeSet = EdgeSet::DATA.with(EdgeKind::SessionOrder);
@@ -84,6 +87,7 @@ impl EdgeSet {
         .with(EdgeKind::AnyAnswered)
         .with(EdgeKind::AnyBeforeWrite)
         .with(EdgeKind::AnyBeforeRead);
+    const BY_LEVEL: EdgeSet = EdgeSet::STRICT.with(EdgeKind::AsOf);
     const ORDERED_SEQUENTIAL: EdgeSet =
         EdgeSet::SESSION.with(EdgeKind::AnyAnswered).with(EdgeKind::AnyBeforeWrite);
     const REGULAR: EdgeSet = EdgeSet::DATA
@@ -134,6 +138,8 @@ pub enum Model {
     StrictSerializable,
     /// The same for single accesses.
     Linearizable,
+    /// Each operation has a level of its own; two keep the order that the weaker of their levels demands.
+    ByLevel,
     /// Ordered sequential consistency, ZooKeeper's class: writes are never ordered before what ended earlier.
     OscU,
     /// Viotti and Vukolić's regularity: everything after a write follows it; processes keep no order.
@@ -156,9 +162,10 @@ pub enum Model {
 
 impl Model {
     /// Every model, strong ones first within each family.
-    pub const ALL: [Model; 16] = [
+    pub const ALL: [Model; 17] = [
         Model::StrictSerializable,
         Model::Linearizable,
+        Model::ByLevel,
         Model::Rss,
         Model::Rsc,
         Model::OscU,
@@ -182,6 +189,7 @@ impl Model {
             Model::ProcessOrderedSerializable | Model::Sequential => Some(EdgeSet::SESSION),
             Model::Rss | Model::Rsc => Some(EdgeSet::REGULAR_SEQUENTIAL),
             Model::StrictSerializable | Model::Linearizable => Some(EdgeSet::STRICT),
+            Model::ByLevel => Some(EdgeSet::BY_LEVEL),
             Model::OscU => Some(EdgeSet::ORDERED_SEQUENTIAL),
             Model::Regular => Some(EdgeSet::REGULAR),
             Model::Causal | Model::CausalPlus | Model::Eventual => None,
@@ -190,17 +198,24 @@ impl Model {
         }
     }
 
+    /// Whether it asks of each operation what its level says; to all other models every operation is alike.
+    pub(crate) fn has_levels(self) -> bool {
+        self == Model::ByLevel
+    }
+
     /// The nested sets inside this model's edges, weakest first: the first with a cycle names what is broken.
     pub(crate) fn stages(self) -> impl Iterator<Item = (EdgeSet, &'static str)> {
         let whole = self.edges().unwrap_or(EdgeSet::NONE);
         let stages = [
             (EdgeSet::DATA.without(EdgeKind::ReadWrite), "writes and reads-from alone (G0 or G1c)"),
             (EdgeSet::DATA, "the data alone (G-single or G2): not serializable"),
+            (EdgeSet::DATA.with(EdgeKind::AsOf), "data and the timestamps that reads are as of"),
             (EdgeSet::SESSION, "process order and data: not process-ordered serializable"),
             (EdgeSet::CAUSAL, "messages, process order and data"),
             (EdgeSet::REGULAR, "answered writes and data: not regular"),
             (EdgeSet::ORDERED_SEQUENTIAL, "writes after answered operations, process order and data"),
             (EdgeSet::REGULAR_SEQUENTIAL, "real time of writes and fences, causality and data: not RSS"),
+            (EdgeSet::BY_LEVEL, "real time of strict operations, and what the other levels demand"),
             (EdgeSet::STRICT, "real time of all operations: not strictly serializable"),
         ];
         stages.into_iter().filter(move |(set, _)| set.within(whole))
@@ -212,6 +227,9 @@ impl Model {
             Model::Serializable => "some total order of the transactions explains every read",
             Model::ProcessOrderedSerializable => "serializable, in an order that keeps each process's own",
             Model::Sequential => "the same for single reads and writes",
+            Model::ByLevel => {
+                "what the level of each operation demands; strict-serializable where all are strict"
+            }
             Model::Rss => "regular sequential serializability: serializable, causal, and writes in real time",
             Model::Rsc => "regular sequential consistency: the same for single reads and writes",
             Model::StrictSerializable => "serializable in real time",
@@ -234,6 +252,7 @@ impl Model {
             Model::Serializable => "serializable",
             Model::ProcessOrderedSerializable => "process-ordered-serializable",
             Model::Sequential => "sequential",
+            Model::ByLevel => "by-level",
             Model::Rss => "rss",
             Model::Rsc => "rsc",
             Model::StrictSerializable => "strict-serializable",

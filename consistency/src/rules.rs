@@ -17,6 +17,8 @@ pub(crate) struct Rules {
     pub(crate) messages_ignored: bool,
     /// Mutant: an answer at the time of an invocation counts as before it.
     pub(crate) half_open: bool,
+    /// Mutant: every operation counts as strict, whatever its level.
+    pub(crate) levels_ignored: bool,
 }
 
 impl Default for Rules {
@@ -28,6 +30,7 @@ impl Default for Rules {
             real_time_from_reads: false,
             messages_ignored: false,
             half_open: false,
+            levels_ignored: false,
         }
     }
 }

@@ -5,7 +5,7 @@ use consistency::format::{
     LoadOptions, Loaded, load, write_edn, write_intervals, write_jepsen_json, write_porcupine,
 };
 use consistency::history::{Draft, History, Timestamp};
-use consistency::{Process, Time};
+use consistency::{Level, Process, Time, Version};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -196,7 +196,8 @@ fn sample() -> History {
     history.add(at(4, 22, 25).write("x", 6).failed().at_service("kv"));
     history.send(Process(2), Time(16), "m");
     history.receive(Process(5), Time(18), "m");
-    history.add(at(5, 30, 31).read_list("list", [1]).at_service("kv"));
+    let levelled = at(5, 30, 31).at_level(Level::At).as_of(Version(3));
+    history.add(levelled.read_list("list", [1]).at_service("kv"));
     history
 }
 
@@ -227,6 +228,9 @@ fn formats_keep_the_history() {
         );
         assert_eq!(again.messages().len(), 2);
         assert_eq!(again.operations().iter().filter(|op| op.fence).count(), 1);
+        let levelled: Vec<_> =
+            again.operations().iter().filter(|op| !op.fence && op.level != Level::Strict).collect();
+        assert!(matches!(levelled[..], [op] if op.level == Level::At && op.as_of == Some(Version(3))));
         assert!(consistency::check(&again, Model::Rss).expect("valid").holds());
     }
     assert!(!write_porcupine(&history, &mut Vec::new()).expect("to memory"));
@@ -286,8 +290,8 @@ fn other_peoples_files() {
 #[test]
 fn a_recorded_kv_history_is_read_back() {
     // The simulator writes these; the command must say of them what the library says.
+    use consistency::Value;
     use consistency::kv::{Expected, KvCall, KvHistory, KvReply};
-    use consistency::{Value, Version};
     let folder = Folder::new("kv");
     let mut history = KvHistory::new();
     let mut step = |call, reply: KvReply, at: u64| {
@@ -383,6 +387,7 @@ fn whatever_a_file_holds_is_answered() {
             Ok(Loaded::Transactions(history)) => {
                 answered += 1;
                 let _ = consistency::check(&history, Model::Rss);
+                let _ = consistency::check(&history, Model::ByLevel);
                 let _ = consistency::check(&history, Model::CausalPlus);
             }
             Ok(Loaded::Kv(history)) => {

@@ -30,6 +30,8 @@ kernel::sum! {
         4 => User(Event),
         /// Of a gateway to a user's connection; never leaves its host.
         5 => Connection(ConnectionIn),
+        /// Of transactions.
+        6 => Spanner(spanner::SpannerMessage),
     }
 }
 
@@ -100,6 +102,8 @@ kernel::nodes! {
         node Corfu(Hosted<corfu::Member>),
         /// The shared log's gateway over CORFU'.
         node CorfuGateway(Hosted<shared_log::corfu::GatewayNode>),
+        /// Of transactions.
+        node Txn(Hosted<spanner::SpannerMember>),
     }
 }
 
@@ -110,7 +114,8 @@ impl Embeds<paxos::Paxos> for Ordinate {
             OrdinateMessage::Mason(_)
             | OrdinateMessage::Corfu(_)
             | OrdinateMessage::User(_)
-            | OrdinateMessage::Connection(_) => None,
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
         }
     }
 
@@ -135,7 +140,10 @@ impl Embeds<mason::Mason> for Ordinate {
         match message {
             OrdinateMessage::Mason(message) => Some(message),
             OrdinateMessage::User(event) => Some(event.into()),
-            OrdinateMessage::Kv(_) | OrdinateMessage::Corfu(_) | OrdinateMessage::Connection(_) => None,
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Corfu(_)
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
         }
     }
 
@@ -162,7 +170,8 @@ impl Embeds<corfu::Corfu> for Ordinate {
             OrdinateMessage::Kv(_)
             | OrdinateMessage::Mason(_)
             | OrdinateMessage::User(_)
-            | OrdinateMessage::Connection(_) => None,
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
         }
     }
 
@@ -185,7 +194,10 @@ impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
         match message {
             OrdinateMessage::Corfu(message) => Some(shared_log::corfu::CorfuLogMessage::Corfu(message)),
             OrdinateMessage::User(event) => Some(shared_log::corfu::CorfuLogMessage::User(event)),
-            OrdinateMessage::Kv(_) | OrdinateMessage::Mason(_) | OrdinateMessage::Connection(_) => None,
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Mason(_)
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
         }
     }
 
@@ -206,6 +218,34 @@ impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
     }
 }
 
+impl Embeds<spanner::Spanner> for Ordinate {
+    fn inner_message(message: OrdinateMessage) -> Option<spanner::SpannerMessage> {
+        match message {
+            OrdinateMessage::Spanner(message) => Some(message),
+            OrdinateMessage::User(event) => Some(spanner::SpannerMessage::User(event)),
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Mason(_)
+            | OrdinateMessage::Corfu(_)
+            | OrdinateMessage::Connection(_) => None,
+        }
+    }
+
+    fn inner_request(request: LocalRequest) -> Option<Bytes> {
+        request.of_service()
+    }
+
+    fn outer_message(message: spanner::SpannerMessage) -> OrdinateMessage {
+        match message {
+            spanner::SpannerMessage::Connection(message) => OrdinateMessage::Connection(message),
+            message => OrdinateMessage::Spanner(message),
+        }
+    }
+
+    fn outer_response(response: client::Response) -> LocalResponse {
+        LocalResponse::Service(response.0)
+    }
+}
+
 impl HostedNode {
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
@@ -215,6 +255,10 @@ impl HostedNode {
             Self::Coordination(embedded) => embedded.node().settled_on(),
             Self::Sequence(embedded) => embedded.node().settled_on(),
             Self::Log(embedded) => embedded.node().settled_on(),
+            Self::Txn(embedded) => match embedded.node() {
+                spanner::SpannerMember::Shard(shard) => Some(shard.settled_on()),
+                spanner::SpannerMember::Gateway(_) | spanner::SpannerMember::Log(_) => None,
+            },
         }
     }
 }
@@ -237,4 +281,5 @@ hosted! {
     Log(LogMember),
     Corfu(corfu::Member),
     CorfuGateway(shared_log::corfu::GatewayNode),
+    Txn(spanner::SpannerMember),
 }

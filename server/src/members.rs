@@ -4,8 +4,8 @@ use crate::cluster::{ClusterFile, RoleName};
 use crate::events::EventLog;
 use crate::family::{HostedNode, LocalRequest};
 use crate::native::Gate;
+use crate::services::Follower;
 use crate::status::{HostStatus, MembershipStatus};
-use kernel::{Encode as _, HostSlot};
 use runtime::{HostHandle, PeerConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -24,13 +24,13 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
         let followers = file.services().iter().flat_map(|service| service.followers(&file, &host));
-        let proxies: Vec<HostSlot> = followers.collect();
-        let left_dialled_for = if proxies.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
+        let followers: Vec<Follower> = followers.collect();
+        let left_dialled_for = if followers.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
         loop {
             log.tick();
             if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
                 gate.set(refusal(&status));
-                follow(&handle, &proxies, &status.membership, &host);
+                follow(&handle, &followers, &status.membership, &host);
                 if let Some(changed) =
                     peers.follow(&status.membership, status.executed, left_dialled_for, Instant::now())
                 {
@@ -42,9 +42,14 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
     });
 }
 
-/// Has the services over Mason follow a change: whichever proxy leads puts it into its group's log, once. Asked again and again,
+/// Has the services' logs follow a change: the host that leads one puts the members into it, once. Asked again and again,
 /// since who leads may change; the answers are for `ordinate status`, which looks for itself.
-fn follow(handle: &HostHandle<HostedNode>, proxies: &[HostSlot], membership: &MembershipStatus, host: &str) {
+fn follow(
+    handle: &HostHandle<HostedNode>,
+    followers: &[Follower],
+    membership: &MembershipStatus,
+    host: &str,
+) {
     if membership.version == 0 || !membership.hosts.contains_key(host) {
         return;
     }
@@ -53,10 +58,9 @@ fn follow(handle: &HostHandle<HostedNode>, proxies: &[HostSlot], membership: &Me
         address: address.clone(),
     };
     let members =
-        mason::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
-    let members = mason::proxy::arranging::ProxyCall::Follow(members).encoded();
-    for &proxy in proxies {
-        drop(handle.request(proxy, LocalRequest::Service(members.clone().into())));
+        paxos::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
+    for follower in followers {
+        drop(handle.request(follower.host_slot, LocalRequest::Service((follower.call)(&members))));
     }
 }
 

@@ -157,6 +157,8 @@ impl Session<Ordinate> for Connection {
         } else if let family::OrdinateMessage::Connection(ConnectionIn::Output(message)) = &message {
             // The gateways of other services write the message themselves.
             message.bytes.encode(writer.body());
+        } else if let family::OrdinateMessage::Connection(ConnectionIn::Close(_)) = &message {
+            return Err(UNREADABLE);
         } else {
             return Ok(());
         }
@@ -181,6 +183,13 @@ impl Session<Ordinate> for Connection {
         self.reads.tick(cx.now());
         self.reads.count(cx);
         self.go_on(cx).map(|_| ())
+    }
+
+    fn on_close(&mut self, cx: &mut SessionCx<'_, Ordinate>) {
+        if self.greeted {
+            let calls = self.services.iter().filter_map(|(_, calls)| calls.as_ref());
+            calls.for_each(|calls| calls.closed(cx));
+        }
     }
 }
 

@@ -35,6 +35,11 @@ pub(crate) trait Ask: Send + 'static {
 
     /// True if it may be executed twice: then a broken connection is no reason to give it up.
     fn may_repeat(&self) -> bool;
+
+    /// False if hosts do not answer it.
+    fn is_answered(&self) -> bool {
+        true
+    }
 }
 
 /// Calls on their way to a cluster. Cheap to clone.
@@ -106,6 +111,8 @@ async fn run<A: Ask>(
 ) {
     let mut waiting: VecDeque<Order<A>> = VecDeque::new();
     let mut at = 0;
+    // A number of one connection is never one of another: what a call of the first is named by means nothing on the second.
+    let mut next = 0;
     loop {
         // Nobody is dialled before somebody asks.
         if waiting.is_empty() {
@@ -126,8 +133,9 @@ async fn run<A: Ask>(
                 tokio::time::sleep(DIAL_AGAIN_AFTER).await;
             }
             Ok(Connection { reading, writing }) => {
-                let mut served = Served { reading, writing, in_flight: BTreeMap::new(), next: 0 };
+                let mut served = Served { reading, writing, in_flight: BTreeMap::new(), next };
                 let open = served.serve(&mut orders, &mut waiting).await;
+                next = served.next;
                 for order in served.in_flight.into_values() {
                     if order.ask.may_repeat() {
                         waiting.push_back(order);
@@ -188,7 +196,9 @@ impl<A: Ask> Served<A> {
     fn send(&mut self, order: Order<A>) {
         self.next += 1;
         self.writing.push(&order.ask.message(self.next));
-        self.in_flight.insert(self.next, order);
+        if order.ask.is_answered() {
+            self.in_flight.insert(self.next, order);
+        }
     }
 
     /// Returns the call if it is to be made again.

@@ -21,6 +21,7 @@ mod driver;
 mod log;
 mod sequence;
 mod tls;
+mod txn;
 
 use kernel::Bytes;
 use std::sync::{Arc, PoisonError};
@@ -32,10 +33,14 @@ use wire::kv::{Answer, Command, Query};
 pub use crate::log::{Log, LogEntries, LogError};
 pub use crate::sequence::{Sequence, SequencePosition};
 pub use tls::{Tls, TlsError, TlsFiles};
+pub use txn::{OneShotCall, OneShotOutcome, ReadCall, ReadResult, Transaction, TxnClient, TxnError};
 pub use wire::commands::Level;
 pub use wire::kv::{Expect, Item, Versioned};
 pub use wire::log::{LogIdentity, LogStat, Rows};
 pub use wire::native as protocol;
+pub use wire::txn::{
+    CallFault, CallKey, KeyRange, KeyRow, KeyScan, ScannedRows, Timestamp, TxnFailure, TxnLevel,
+};
 
 /// How long calls wait unless their client was configured otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -105,7 +105,11 @@ fn transactions(
     watch: &mut Arc<Shared>,
 ) -> Result<Answer, Answer> {
     let single = history.operations().iter().all(|op| history.accesses(op).len() <= 1);
-    let auto = if single { Model::Linearizable } else { Model::StrictSerializable };
+    let auto = match (history.has_levels(), single) {
+        (true, _) => Model::ByLevel,
+        (false, true) => Model::Linearizable,
+        (false, false) => Model::StrictSerializable,
+    };
     let models = job.models.iter().map(|model| model.unwrap_or(auto)).collect();
     let report = check_all(history, &options(job, models, search), watch)
         .map_err(|error| Answer::BadInput(error.to_string()))?;

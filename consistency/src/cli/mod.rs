@@ -5,6 +5,7 @@ mod report;
 
 use crate::check::Watch;
 use crate::format::LoadOptions;
+use crate::level::Level;
 use crate::model::Model;
 use crate::terms::Value;
 use clap::{Args, ValueEnum};
@@ -55,6 +56,9 @@ pub struct CheckArgs {
     /// What unwritten registers hold, besides nil.
     #[arg(long)]
     pub initial: Option<String>,
+    /// The level of reads that name none, for `by-level`: strict, rss, process-ordered, at or stale.
+    #[arg(long)]
+    pub level: Option<Level>,
     /// Processes may have several operations open; they are ordered by invocation.
     #[arg(long)]
     pub pipelined: bool,
@@ -213,7 +217,7 @@ impl Watch for Arc<Shared> {
 fn one(args: &CheckArgs, models: &[Option<Model>], path: PathBuf) -> Outcome {
     let initial =
         args.initial.as_ref().map(|text| text.parse().map_or_else(|_| Value::from(text.clone()), Value::Int));
-    let load = LoadOptions { lenient: args.lenient, initial, pipelined: args.pipelined };
+    let load = LoadOptions { lenient: args.lenient, initial, pipelined: args.pipelined, level: args.level };
     let job = Job {
         path: path.clone(),
         load,

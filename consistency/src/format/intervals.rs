@@ -1,6 +1,6 @@
 //! Interval lines: one operation a line, with call and return. Porcupine's operations, and our own format.
 
-use super::rows::{Row, Rows, timestamp};
+use super::rows::{Row, Rows, as_of, level, timestamp};
 use super::tree::Tree;
 use super::{LoadOptions, known_fields};
 use crate::terms::{Fate, Time};
@@ -25,6 +25,8 @@ const FIELDS: &[&str] = &[
     "return",
     "type",
     "service",
+    "level",
+    "at",
     "index",
     "ClientId",
     "Input",
@@ -34,7 +36,7 @@ const FIELDS: &[&str] = &[
     "Metadata",
 ];
 
-const HEADER: &[&str] = &["ordinate", "format", "data", "pipelined", "initial"];
+const HEADER: &[&str] = &["ordinate", "format", "data", "pipelined", "initial", "level"];
 
 /// Reads lines; remembers whether our own header and trailer were there.
 #[derive(Default)]
@@ -94,6 +96,9 @@ impl Reader {
         self.ours = true;
         if tree.get("pipelined") == Some(&Tree::Bool(true)) {
             rows.pipelined();
+        }
+        if let Some(named) = tree.get("level") {
+            rows.default_level(level(named)?);
         }
         if let Some(initial) = tree.get("initial") {
             rows.initial(initial.value());
@@ -166,6 +171,8 @@ fn rows_take(tree: &Tree<'_>, line: u32, rows: &mut Rows) -> Result<(), String> 
         timestamp: version.map(timestamp).transpose()?,
         committed: tree.get("ts").map(timestamp).transpose()?,
         service: tree.get("service"),
+        level: tree.get("level").map(level).transpose()?,
+        as_of: tree.get("at").map(as_of).transpose()?,
     };
     rows.take(&row)
 }

@@ -1,6 +1,6 @@
 //! Jepsen's events: an invocation and a completion, as EDN maps or JSON objects.
 
-use super::rows::{Row, Rows, timestamp};
+use super::rows::{Row, Rows, as_of, level, timestamp};
 use super::tree::Tree;
 use super::{LoadError, LoadOptions, edn, json, known_fields};
 use crate::terms::{Fate, Process, Time};
@@ -27,6 +27,8 @@ const FIELDS: &[&str] = &[
     "pos",
     "position",
     "service",
+    "level",
+    "at",
     "msg",
     "final?",
     "sub-via",
@@ -193,6 +195,8 @@ fn complete(
         timestamp: version.map(timestamp).transpose()?,
         committed: tree.get("ts").map(timestamp).transpose()?,
         service: tree.get("service"),
+        level: tree.get("level").map(level).transpose()?,
+        as_of: tree.get("at").map(as_of).transpose()?,
     };
     rows.take(&row)
 }

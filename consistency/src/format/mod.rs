@@ -13,6 +13,7 @@ mod write;
 
 use crate::history::{History, HistoryError};
 use crate::kv::KvHistory;
+use crate::level::Level;
 use crate::search::{Interval, LogCall, LogReply, QueueCall, QueueReply, ZnodeCall, ZnodeReply};
 use crate::terms::Value;
 use std::io::BufRead;
@@ -56,6 +57,8 @@ pub struct LoadOptions {
     pub initial: Option<Value>,
     /// Processes may have several operations open.
     pub pipelined: bool,
+    /// The level of reads that name none.
+    pub level: Option<Level>,
 }
 
 /// A history from a file, by what it is about.

@@ -4,6 +4,7 @@ use super::tree::Tree;
 use super::{LoadError, LoadOptions, Loaded};
 use crate::history::{Draft, History, Timestamp};
 use crate::kv::{Expected, KvCall, KvHistory, KvReply};
+use crate::level::Level;
 use crate::search::{Interval, LogCall, LogReply, QueueCall, QueueReply, ZnodeCall, ZnodeReply};
 use crate::terms::{Fate, Process, Time, Value, Version};
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub(super) struct Row<'t> {
     pub(super) timestamp: Option<Timestamp>,
     pub(super) committed: Option<Timestamp>,
     pub(super) service: Option<&'t Tree<'t>>,
+    pub(super) level: Option<Level>,
+    pub(super) as_of: Option<Version>,
 }
 
 /// A read or write of a register, retained until it is known whether compare-and-sets are about.
@@ -45,6 +48,18 @@ struct KvRow {
     call: KvCall,
     reply: Option<KvReply>,
 }
+
+impl Row<'_> {
+    /// A level that no model looks at would be dropped silently.
+    fn has_no_level(&self) -> Result<(), String> {
+        match self.level.is_some() || self.as_of.is_some() {
+            true => Err(format!("{LEVELS}, and {} is none", self.f)),
+            false => Ok(()),
+        }
+    }
+}
+
+const LEVELS: &str = "levels are for reads, writes, appends, fences and transactions";
 
 /// The rows of one file.
 pub(super) struct Rows {
@@ -67,6 +82,9 @@ impl Rows {
         }
         if options.pipelined {
             history = history.with_pipelining();
+        }
+        if let Some(level) = options.level {
+            history = history.with_level(level);
         }
         Rows {
             history,
@@ -91,6 +109,10 @@ impl Rows {
 
     pub(super) fn initial(&mut self, value: Value) {
         self.history = std::mem::take(&mut self.history).with_initial(value);
+    }
+
+    pub(super) fn default_level(&mut self, level: Level) {
+        self.history = std::mem::take(&mut self.history).with_level(level);
     }
 
     /// Named clients get numbers above all numbered ones.
@@ -126,13 +148,13 @@ impl Rows {
             }
             "read" | "r" | "get" | "write" | "w" | "put" | "append" => self.plain(row),
             "delete" | "cas" | "compare-and-set" | "increment" | "add" => {
-                let kv = kv_row(row)?;
+                let kv = row.has_no_level().and_then(|()| kv_row(row))?;
                 self.kv.push((self.count, kv));
                 Ok(())
             }
-            "enqueue" | "dequeue" => self.queue(row),
-            "log-append" | "log-read" | "log-tail" => self.log(row),
-            name if name.starts_with("zk-") => self.znode(row),
+            "enqueue" | "dequeue" => row.has_no_level().and_then(|()| self.queue(row)),
+            "log-append" | "log-read" | "log-tail" => row.has_no_level().and_then(|()| self.log(row)),
+            name if name.starts_with("zk-") => row.has_no_level().and_then(|()| self.znode(row)),
             _ => self.transaction(row),
         }
     }
@@ -141,6 +163,12 @@ impl Rows {
         let mut draft = Draft::new(row.process, row.invoke, row.complete).on_line(row.line);
         if let Some(service) = row.service {
             draft = draft.at_service(service.value());
+        }
+        if let Some(level) = row.level {
+            draft = draft.at_level(level);
+        }
+        if let Some(as_of) = row.as_of {
+            draft = draft.as_of(as_of);
         }
         match row.fate {
             Fate::Ok => draft,
@@ -280,6 +308,12 @@ impl Rows {
             return Ok(Loaded::Znodes(self.znodes));
         }
         if kinds[0] {
+            let levelled = self.plain.iter().find(|(_, plain)| plain.draft.has_level());
+            if let Some((_, plain)) = levelled {
+                let reason =
+                    format!("{LEVELS}, and not for files with deletes, increments or compare-and-sets");
+                return Err(LoadError::new(plain.draft.line(), reason));
+            }
             let mut rows = self.kv;
             rows.extend(self.plain.into_iter().map(|(at, plain)| (at, plain.kv)));
             rows.sort_by_key(|(at, _)| *at);
@@ -321,6 +355,17 @@ pub(super) fn timestamp(tree: &Tree<'_>) -> Result<Timestamp, String> {
         }
         other => number(other).map(Timestamp::version),
     }
+}
+
+/// The level of an operation, by its word.
+pub(super) fn level(tree: &Tree<'_>) -> Result<Level, String> {
+    tree.word().ok_or("a level is a word")?.parse()
+}
+
+/// The timestamp that a read is as of.
+pub(super) fn as_of(tree: &Tree<'_>) -> Result<Version, String> {
+    let number = tree.int().and_then(|number| u64::try_from(number).ok());
+    number.map(Version).ok_or_else(|| "what a read is as of is a whole number, 0 or more".to_owned())
 }
 
 fn kv_row(row: &Row<'_>) -> Result<KvRow, String> {

@@ -3,6 +3,7 @@
 use super::tree::Tree;
 use crate::history::{Access, AccessKind, History, Operation};
 use crate::json::quoted;
+use crate::level::Level;
 use crate::terms::{Fate, Time, Value};
 use std::io::{self, Write};
 
@@ -54,6 +55,14 @@ fn micro(history: &History, operation: &Operation, is_edn: bool, answered: bool)
     format!("[{}]", parts.join(comma))
 }
 
+/// What an operation says of its level, by field; nothing where it is strict.
+fn levels(operation: &Operation) -> Vec<(&'static str, String)> {
+    let usual = if operation.fence { Level::Rss } else { Level::Strict };
+    let level = Some(operation.level).filter(|level| *level != usual);
+    let named = level.map(|level| ("level", quoted(level.word())));
+    named.into_iter().chain(operation.as_of.map(|at| ("at", at.to_string()))).collect()
+}
+
 /// Our own JSON lines: a header, one operation or message end a line, a trailer.
 pub fn write_intervals<W: Write>(history: &History, out: &mut W) -> io::Result<()> {
     let pipelined = if history.is_pipelined() { ",\"pipelined\":true" } else { "" };
@@ -72,9 +81,11 @@ pub fn write_intervals<W: Write>(history: &History, out: &mut W) -> io::Result<(
             Fate::Unknown => String::new(),
             Fate::Ok | Fate::Fail => format!(",\"return\":{}", operation.complete),
         };
+        let level: String =
+            levels(operation).iter().map(|(field, text)| format!(",\"{field}\":{text}")).collect();
         writeln!(
             out,
-            "{{\"client\":{},\"f\":\"{f}\",\"value\":{value}{service},\"call\":{}{end},\"type\":\"{}\"}}",
+            "{{\"client\":{},\"f\":\"{f}\",\"value\":{value}{service}{level},\"call\":{}{end},\"type\":\"{}\"}}",
             operation.process.0,
             operation.invoke,
             operation.fate.word(),
@@ -148,6 +159,7 @@ fn jepsen<W: Write>(history: &History, out: &mut W, is_edn: bool) -> io::Result<
             if *service != Value::Nil {
                 fields.push(("service", if is_edn { edn(service) } else { json(service) }));
             }
+            fields.extend(levels(operation));
         }
         let fields: Vec<String> =
             fields.iter().map(|(field, text)| format!("{}{gap}{text}", name(field))).collect();

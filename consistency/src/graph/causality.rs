@@ -1,6 +1,6 @@
 //! Process order and messages.
 
-use super::{Edges, answered};
+use super::{Edges, Levels, answered};
 use crate::hash::FixedState;
 use crate::history::{History, MessageEvent, OpIndex, Symbol};
 use crate::model::EdgeKind;
@@ -21,7 +21,7 @@ struct Past {
 }
 
 /// Adds SO and MP. After an operation of unknown fate a process is a new one, with nothing behind it.
-pub(super) fn add(history: &History, resolved: &Resolved, rules: &Rules, edges: &mut Edges) {
+pub(super) fn add(history: &History, resolved: &Resolved, levels: Levels, rules: &Rules, edges: &mut Edges) {
     let operations = history.by_process();
     let mut messages: Vec<&MessageEvent> =
         if rules.messages_ignored { Vec::new() } else { history.messages().iter().collect() };
@@ -41,7 +41,7 @@ pub(super) fn add(history: &History, resolved: &Resolved, rules: &Rules, edges: 
         let messages_until = messages[next_message..].partition_point(|event| event.process <= process);
         let own = &operations[at..at + until];
         let events = &messages[next_message..next_message + messages_until];
-        one_process(history, resolved, own, events, &vertex_of, edges);
+        one_process(history, resolved, levels, own, events, &vertex_of, edges);
         at += until;
         next_message += messages_until;
     }
@@ -50,6 +50,7 @@ pub(super) fn add(history: &History, resolved: &Resolved, rules: &Rules, edges: 
 fn one_process(
     history: &History,
     resolved: &Resolved,
+    levels: Levels,
     operations: &[OpIndex],
     events: &[&MessageEvent],
     vertex_of: &HashMap<Symbol, u32, FixedState>,
@@ -62,7 +63,11 @@ fn one_process(
         while let Some(event) = events.next_if(|event| event.at < operation.invoke) {
             past.on_message(event, vertex_of, edges);
         }
-        let vertex = resolved.vertex_of[op.at()];
+        // What keeps no order is passed by, as if its process had not run it.
+        let vertex = match levels.of(operation).is_causal() {
+            true => resolved.vertex_of[op.at()],
+            false => NONE,
+        };
         if vertex != NONE {
             if let Some(last) = past.last {
                 edges.add(last, vertex, EdgeKind::SessionOrder);

@@ -4,12 +4,14 @@
 //! kinds has no cycle (docs/checking.md has the proof). Real time is sparse: the sources of a class, sorted by
 //! answer, each enter a chain of barriers, and each target has one edge from the last barrier before it.
 
+mod as_of;
 mod causality;
 mod cycle;
 mod real_time;
 mod strong;
 
-use crate::history::{History, OpIndex};
+use crate::history::{History, OpIndex, Operation};
+use crate::level::Level;
 use crate::model::{EdgeKind, EdgeSet};
 use crate::order::{NONE, Resolved};
 use crate::rules::Rules;
@@ -124,13 +126,41 @@ impl Graph {
     }
 }
 
+/// Whose levels count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Levels {
+    /// All operations are alike.
+    Ignored,
+    /// Each operation keeps what its own level demands.
+    Honoured,
+}
+
+impl Levels {
+    /// The level that an operation counts at.
+    fn of(self, operation: &Operation) -> Level {
+        match self {
+            Levels::Ignored => Level::Strict,
+            Levels::Honoured => operation.level,
+        }
+    }
+}
+
 /// Which real-time classes the asked models need; each costs time and memory.
-pub(crate) fn build(history: &History, resolved: &Resolved, wanted: EdgeSet, rules: &Rules) -> Graph {
+pub(crate) fn build(
+    history: &History,
+    resolved: &Resolved,
+    wanted: EdgeSet,
+    levels: Levels,
+    rules: &Rules,
+) -> Graph {
     let count = resolved.vertices.len();
     let mut edges = Edges { vertices: count, dropped: Some(rules.dropped), ..Edges::default() };
     data(resolved, &mut edges);
-    causality::add(history, resolved, rules, &mut edges);
-    real_time::add(history, resolved, wanted, rules, &mut edges);
+    causality::add(history, resolved, levels, rules, &mut edges);
+    real_time::add(history, resolved, wanted, levels, rules, &mut edges);
+    if levels == Levels::Honoured {
+        as_of::add(history, resolved, &mut edges);
+    }
     edges.into_graph(count)
 }
 

@@ -1,7 +1,8 @@
 //! Real-time edges, sparsely: one chain of barriers per class of sources.
 
-use super::{Edges, answered};
+use super::{Edges, Levels, answered};
 use crate::history::{AccessKind, History, Operation, Symbol};
+use crate::level::Level;
 use crate::model::{EdgeKind, EdgeSet};
 use crate::order::Resolved;
 use crate::rules::Rules;
@@ -14,20 +15,28 @@ struct Target {
     kind: EdgeKind,
 }
 
-/// Adds every real-time class that `wanted` asks for.
-pub(super) fn add(history: &History, resolved: &Resolved, wanted: EdgeSet, rules: &Rules, edges: &mut Edges) {
+/// Adds every real-time class that `wanted` asks for, each among the operations whose levels demand it.
+pub(super) fn add(
+    history: &History,
+    resolved: &Resolved,
+    wanted: EdgeSet,
+    levels: Levels,
+    rules: &Rules,
+    edges: &mut Edges,
+) {
     let operation = |vertex: usize| &history.operations()[resolved.vertices[vertex].at()];
-    let writes: Vec<bool> = (0..resolved.vertices.len())
-        .map(|vertex| history.writes(operation(vertex), rules.writes_by_type))
-        .collect();
-    let mut all: Vec<(Time, u32)> = (0..resolved.vertices.len())
-        .filter(|vertex| answered(history, resolved.vertices[*vertex]))
+    let count = resolved.vertices.len();
+    let writes: Vec<bool> =
+        (0..count).map(|vertex| history.writes(operation(vertex), rules.writes_by_type)).collect();
+    let regular: Vec<bool> = (0..count).map(|vertex| levels.of(operation(vertex)).is_regular()).collect();
+    let mut all: Vec<(Time, u32)> = (0..count)
+        .filter(|vertex| regular[*vertex] && answered(history, resolved.vertices[*vertex]))
         .map(|vertex| (operation(vertex).complete, vertex as u32))
         .collect();
     all.sort_unstable();
     let every = |kind: fn(bool) -> EdgeKind| {
-        let writes = &writes;
-        (0..writes.len()).map(move |vertex| Target {
+        let (writes, regular) = (&writes, &regular);
+        (0..count).filter(|vertex| regular[*vertex]).map(move |vertex| Target {
             invoke: operation(vertex).invoke,
             vertex: vertex as u32,
             kind: kind(writes[vertex]),
@@ -35,9 +44,11 @@ pub(super) fn add(history: &History, resolved: &Resolved, wanted: EdgeSet, rules
     };
     let retained = |kind: EdgeKind| wanted.has(kind);
     if retained(EdgeKind::AnyAnswered) {
+        let is_strict = |vertex: u32| levels.of(operation(vertex as usize)) == Level::Strict;
         let kind = |writes| if writes { EdgeKind::AnyBeforeWrite } else { EdgeKind::AnyBeforeRead };
-        let targets = every(kind).filter(|target| retained(target.kind));
-        chain(&all, targets, EdgeKind::AnyAnswered, rules, edges);
+        let strict: Vec<(Time, u32)> = all.iter().copied().filter(|(_, vertex)| is_strict(*vertex)).collect();
+        let targets = every(kind).filter(|target| retained(target.kind) && is_strict(target.vertex));
+        chain(&strict, targets, EdgeKind::AnyAnswered, rules, edges);
     }
     if retained(EdgeKind::WriteAnswered) {
         let sources: Vec<(Time, u32)> = all
@@ -50,10 +61,14 @@ pub(super) fn add(history: &History, resolved: &Resolved, wanted: EdgeSet, rules
         chain(&sources, targets, EdgeKind::WriteAnswered, rules, edges);
     }
     if retained(EdgeKind::KeyAnswered) {
-        by_key(history, resolved, &writes, &all, rules, edges);
+        by_key(history, resolved, &writes, &regular, &all, rules, edges);
     }
     if retained(EdgeKind::FenceAnswered) {
-        by_service(history, resolved, &all, rules, edges);
+        // A fence shows nothing, so none comes after another where what follows it may be weaker than it is.
+        let is_target: Vec<bool> = (0..count)
+            .map(|vertex| regular[vertex] && !(levels == Levels::Honoured && operation(vertex).fence))
+            .collect();
+        by_service(history, resolved, &is_target, &all, rules, edges);
     }
 }
 
@@ -99,6 +114,7 @@ fn by_key(
     history: &History,
     resolved: &Resolved,
     writes: &[bool],
+    regular: &[bool],
     all: &[(Time, u32)],
     rules: &Rules,
     edges: &mut Edges,
@@ -110,7 +126,8 @@ fn by_key(
         writers.extend(written.map(|key| KeyEvent { key, at: *complete, vertex: *vertex }));
     }
     let mut readers: Vec<KeyEvent> = Vec::new();
-    for vertex in (0..writes.len() as u32).filter(|vertex| !writes[*vertex as usize]) {
+    let reads_alone = |vertex: &u32| regular[*vertex as usize] && !writes[*vertex as usize];
+    for vertex in (0..writes.len() as u32).filter(reads_alone) {
         // An operation of unknown fate that nobody saw is not here, so what is here has read for certain.
         let read = keys(history, operation(vertex), false);
         readers.extend(read.map(|key| KeyEvent { key, at: operation(vertex).invoke, vertex }));
@@ -148,7 +165,14 @@ fn keys(history: &History, operation: &Operation, written: bool) -> impl Iterato
 }
 
 /// Per service, from its answered fences to whatever is invoked there later.
-fn by_service(history: &History, resolved: &Resolved, all: &[(Time, u32)], rules: &Rules, edges: &mut Edges) {
+fn by_service(
+    history: &History,
+    resolved: &Resolved,
+    is_target: &[bool],
+    all: &[(Time, u32)],
+    rules: &Rules,
+    edges: &mut Edges,
+) {
     let operation = |vertex: u32| &history.operations()[resolved.vertices[vertex as usize].at()];
     let mut fences: Vec<(Symbol, Time, u32)> = all
         .iter()
@@ -162,7 +186,7 @@ fn by_service(history: &History, resolved: &Resolved, all: &[(Time, u32)], rules
         let sources: Vec<(Time, u32)> =
             own.iter().map(|(_, complete, vertex)| (*complete, *vertex)).collect();
         let targets = (0..resolved.vertices.len() as u32)
-            .filter(|vertex| operation(*vertex).service == *service)
+            .filter(|vertex| is_target[*vertex as usize] && operation(*vertex).service == *service)
             .map(|vertex| Target { invoke: operation(vertex).invoke, vertex, kind: EdgeKind::FenceBefore });
         chain(&sources, targets, EdgeKind::FenceAnswered, rules, edges);
         rest = others;

@@ -9,7 +9,8 @@
 mod intern;
 mod validate;
 
-use crate::terms::{Fate, Process, Time, Value};
+use crate::level::Level;
+use crate::terms::{Fate, Process, Time, Value, Version};
 use std::ops::Range;
 
 pub use intern::{Interner, Symbol};
@@ -78,6 +79,10 @@ pub struct Operation {
     pub fence: bool,
     /// It asked for a write, even if none took effect (a refused compare-and-set).
     pub asked_write: bool,
+    /// What it may show; only [`crate::Model::ByLevel`] looks at it.
+    pub level: Level,
+    /// It says that it read the state at this timestamp; versions are timestamps then.
+    pub as_of: Option<Version>,
     /// Line of the file it came from, 1 the first; 0 when it came from no file.
     pub line: u32,
     accesses: Range<u32>,
@@ -111,6 +116,8 @@ pub struct History {
     message_names: Interner,
     initial: Option<Symbol>,
     pipelined: bool,
+    /// Of reads that name none; nothing stands for strict.
+    level: Option<Level>,
 }
 
 /// An operation under construction, for [`History::add`].
@@ -132,6 +139,8 @@ pub struct Draft {
     fate: Fate,
     fence: bool,
     asked_write: bool,
+    level: Option<Level>,
+    as_of: Option<Version>,
     service: Value,
     line: u32,
     accesses: Vec<DraftAccess>,
@@ -163,6 +172,8 @@ impl Draft {
             fate: Fate::Ok,
             fence: false,
             asked_write: false,
+            level: None,
+            as_of: None,
             service: Value::Nil,
             line: 0,
             accesses: Vec::new(),
@@ -253,6 +264,28 @@ impl Draft {
         self
     }
 
+    /// Its consistency level. Without one, what writes is strict, what reads has the history's, and a fence is what fences are: it comes
+    /// after its own process's past, and before what others do later.
+    pub fn at_level(mut self, level: Level) -> Draft {
+        self.level = Some(level);
+        self
+    }
+
+    /// It says that it read the state at `timestamp`.
+    pub fn as_of(mut self, timestamp: Version) -> Draft {
+        self.as_of = Some(timestamp);
+        self
+    }
+
+    /// Whether it was given a level, or a timestamp to be as of.
+    pub(crate) fn has_level(&self) -> bool {
+        self.level.is_some() || self.as_of.is_some()
+    }
+
+    pub(crate) fn line(&self) -> u32 {
+        self.line
+    }
+
     /// The line of the file it was read from.
     pub fn on_line(mut self, line: u32) -> Draft {
         self.line = line;
@@ -279,6 +312,12 @@ impl History {
         self
     }
 
+    /// The level of reads that name none; strict else.
+    pub fn with_level(mut self, level: Level) -> History {
+        self.level = Some(level);
+        self
+    }
+
     /// True when processes may have several operations open at once.
     pub fn is_pipelined(&self) -> bool {
         self.pipelined
@@ -288,6 +327,12 @@ impl History {
     pub fn add(&mut self, draft: Draft) -> OpIndex {
         let service = self.services.intern(&draft.service);
         let start = self.accesses.len() as u32;
+        let usual = match (draft.fence, draft.asked_write) {
+            (true, _) => Level::Rss,
+            (false, true) => Level::Strict,
+            (false, false) => self.level.unwrap_or(Level::Strict),
+        };
+        let level = draft.level.unwrap_or(usual);
         for access in draft.accesses {
             let key = self.keys.intern(&access.key);
             let kind = match access.what {
@@ -315,6 +360,8 @@ impl History {
             fate: draft.fate,
             fence: draft.fence,
             asked_write: draft.asked_write,
+            level,
+            as_of: draft.as_of,
             line: draft.line,
             accesses: start..self.accesses.len() as u32,
         });
@@ -412,6 +459,13 @@ impl History {
                 .accesses(operation)
                 .iter()
                 .any(|access| matches!(access.kind, AccessKind::Write(_) | AccessKind::Append(_)))
+    }
+
+    /// Whether its operations ask for different things, or say as of when they read.
+    pub fn has_levels(&self) -> bool {
+        self.operations.iter().any(|operation| {
+            operation.as_of.is_some() || operation.level != Level::Strict && !operation.fence
+        })
     }
 
     /// The history as one service saw it: its operations and fences, and all messages.

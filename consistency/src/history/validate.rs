@@ -62,6 +62,14 @@ pub enum HistoryError {
         /// The other.
         second: u32,
     },
+    /// A write that says it read the state at a timestamp.
+    #[error("line {line}: an operation that writes is at its own place, and not as of {at}")]
+    WriteAsOf {
+        /// Where.
+        line: u32,
+        /// As of when.
+        at: crate::Version,
+    },
     /// A key is used both as a list and as a register.
     #[error("line {line}: key {key} is used as a list and as a register")]
     MixedKey {
@@ -80,6 +88,9 @@ impl History {
             if operation.complete < operation.invoke {
                 let (invoke, complete) = (operation.invoke, operation.complete);
                 return Err(HistoryError::BackwardInterval { line: operation.line, invoke, complete });
+            }
+            if let (Some(at), true) = (operation.as_of, self.writes(operation, true)) {
+                return Err(HistoryError::WriteAsOf { line: operation.line, at });
             }
         }
         if !self.pipelined {

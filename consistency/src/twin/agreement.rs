@@ -10,9 +10,10 @@ use crate::rules::Rules;
 use crate::verdict::Verdict;
 
 /// The models of one total order.
-const ORDERED: [Model; 9] = [
+const ORDERED: [Model; 10] = [
     Model::StrictSerializable,
     Model::Linearizable,
+    Model::ByLevel,
     Model::Rss,
     Model::Rsc,
     Model::OscU,
@@ -98,6 +99,7 @@ agreement! {
     linearizable: Linearizable, 7;
     osc_u: OscU, 8;
     regular: Regular, 9;
+    by_level: ByLevel, 10;
 }
 
 #[test]
@@ -203,6 +205,7 @@ fn every_mutant_is_caught() {
         Rules { real_time_from_reads: true, ..Rules::default() },
         Rules { messages_ignored: true, ..Rules::default() },
         Rules { half_open: true, ..Rules::default() },
+        Rules { levels_ignored: true, ..Rules::default() },
     ];
     for mutant in mutants {
         assert!(caught(&mutant) > 0, "{mutant:?} is not caught");

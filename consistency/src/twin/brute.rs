@@ -1,7 +1,7 @@
 //! Total-order models straight from their definitions: every subset of pending operations, every order.
 
 use crate::history::{AccessKind, History, Operation, Symbol, Timestamp};
-use crate::{Fate, Model, Time};
+use crate::{Fate, Level, Model, Time};
 use std::collections::BTreeMap;
 
 /// Whether the model's definition is met. Values must be unique per key.
@@ -84,8 +84,9 @@ impl World<'_> {
     }
 
     /// Causal order over actions, as the paper has it: process order, messages, reads-from, closed.
-    /// Actions are the invocation and the response of each operation and both ends of each message.
-    pub(super) fn causal(&self, with_session: bool) -> Vec<Vec<bool>> {
+    /// Actions are the invocation and the response of each operation and both ends of each message. Operations that do not
+    /// keep the order of their process stand apart, but for what they read.
+    pub(super) fn causal(&self, keeps_order: impl Fn(usize) -> bool) -> Vec<Vec<bool>> {
         // Action numbers: 2i the invocation and 2i + 1 the response of operation i; then the message events.
         let count = self.count();
         let events = self.history.messages();
@@ -117,12 +118,15 @@ impl World<'_> {
         for a in 0..total {
             for b in 0..total {
                 let (is_a, is_b) = (a < 2 * count, b < 2 * count);
+                let own = is_a && is_b && a / 2 == b / 2;
+                if !own && (is_a && !keeps_order(a / 2) || is_b && !keeps_order(b / 2)) {
+                    continue;
+                }
                 if a == b || !exists(a) || !exists(b) || process(a) != process(b) || epoch(a) != epoch(b) {
                     continue;
                 }
                 // A process that waits for an answer that never comes does nothing else.
-                let own = is_a && is_b && a / 2 == b / 2;
-                let both_operations = is_a && is_b && !own && with_session && self.session(a / 2, b / 2);
+                let both_operations = is_a && is_b && !own && self.session(a / 2, b / 2);
                 let received_and_sent = !is_a
                     && !is_b
                     && !events[a - 2 * count].sent
@@ -206,19 +210,31 @@ impl World<'_> {
     fn demanded(&self, model: Model) -> Vec<Vec<bool>> {
         let count = self.count();
         let mut demanded = vec![vec![false; count]; count];
-        let causal = self.causal(true);
+        let is_by_level = model == Model::ByLevel;
+        let level = |op: usize| if is_by_level { self.op(op).level } else { Level::Strict };
+        let causal = self.causal(|op| level(op) >= Level::ProcessOrdered);
         for a in 0..count {
             for b in (0..count).filter(|b| *b != a) {
                 let (a_writes, b_writes) = (!self.written(a).is_empty(), !self.written(b).is_empty());
                 let conflict =
                     b_writes || self.keys(b, false).iter().any(|key| self.written(a).contains(key));
-                let fenced = self.op(a).fence && self.op(a).service == self.op(b).service;
+                let fenced = self.op(a).fence
+                    && self.op(a).service == self.op(b).service
+                    && !(is_by_level && self.op(b).fence);
+                let weaker = level(a).min(level(b));
+                let regular = causal[a][b] || self.precedes(a, b) && (a_writes && conflict || fenced);
                 demanded[a][b] = match model {
+                    Model::ByLevel => {
+                        self.as_of(a, b)
+                            || match weaker {
+                                Level::Strict => regular || self.precedes(a, b),
+                                Level::Rss => regular,
+                                Level::ProcessOrdered | Level::At | Level::Stale => causal[a][b],
+                            }
+                    }
                     Model::Serializable => false,
                     Model::ProcessOrderedSerializable | Model::Sequential => self.session(a, b),
-                    Model::Rss | Model::Rsc => {
-                        causal[a][b] || self.precedes(a, b) && (a_writes && conflict || fenced)
-                    }
+                    Model::Rss | Model::Rsc => regular,
                     Model::StrictSerializable | Model::Linearizable => self.precedes(a, b),
                     Model::OscU => self.session(a, b) || self.precedes(a, b) && b_writes,
                     Model::Regular => self.precedes(a, b) && a_writes,
@@ -227,6 +243,18 @@ impl World<'_> {
             }
         }
         demanded
+    }
+
+    /// Whether a timestamp says that `a` comes before `b`: one of them wrote, and the other read as of one.
+    fn as_of(&self, a: usize, b: usize) -> bool {
+        let reads_as_of = |op: usize| self.op(op).as_of.filter(|_| self.op(op).fate == Fate::Ok);
+        let written = |writer: usize, reader: usize| -> Vec<Timestamp> {
+            let keys = self.keys(reader, false);
+            keys.iter().filter_map(|key| self.timestamps.get(&(*key, writer)).copied()).collect()
+        };
+        let shown = |at: crate::Version, written: Timestamp| written <= Timestamp::version(at.0);
+        reads_as_of(b).is_some_and(|at| written(a, b).into_iter().any(|it| shown(at, it)))
+            || reads_as_of(a).is_some_and(|at| written(b, a).into_iter().any(|it| !shown(at, it)))
     }
 
     fn extend(&self, demanded: &[Vec<bool>], placed: &mut Vec<bool>, order: &mut Vec<usize>) -> bool {

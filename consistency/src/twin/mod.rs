@@ -6,7 +6,7 @@ mod weak;
 
 use crate::dice::Dice;
 use crate::history::{Draft, History, Timestamp};
-use crate::{Process, Time, Value};
+use crate::{Level, Process, Time, Value, Version};
 
 /// What a random history is made of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,6 +37,8 @@ struct Sketch {
     complete: u64,
     fate: u8,
     fence: bool,
+    level: Level,
+    as_of: Option<Version>,
     service: usize,
     /// (key, writes)
     accesses: Vec<(usize, bool)>,
@@ -92,7 +94,11 @@ fn sketch(dice: &mut Dice, shape: Shape) -> Vec<Sketch> {
             (false, false) => (0..1 + dice.below(3)).map(|_| (dice.below(2), dice.once_in(2))).collect(),
         };
         let service = accesses.first().map_or(dice.below(2), |(key, _)| *key);
-        sketches.push(Sketch { process: process as u64, invoke, complete, fate, fence, service, accesses });
+        let level = Level::ALL[dice.below(Level::ALL.len())];
+        let reads_alone = accesses.iter().all(|(_, writes)| !writes);
+        let as_of = (reads_alone && dice.once_in(3)).then(|| Version(dice.below(5) as u64));
+        let process = process as u64;
+        sketches.push(Sketch { process, invoke, complete, fate, fence, level, as_of, service, accesses });
     }
     sketches.sort_by_key(|sketch| sketch.invoke);
     sketches
@@ -152,7 +158,10 @@ fn operation(
             draft = draft.timestamped(timestamp(orders, *key, seen));
         }
     }
-    draft = draft.at_service(sketch.service as i64);
+    draft = draft.at_service(sketch.service as i64).at_level(sketch.level);
+    if let Some(as_of) = sketch.as_of {
+        draft = draft.as_of(as_of);
+    }
     if sketch.fence {
         draft = draft.fence();
     }

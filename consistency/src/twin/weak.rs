@@ -39,7 +39,7 @@ fn explained(history: &History, op: usize, past_in_order: &[usize]) -> bool {
 /// CC (convergent false; single accesses only) or CCv by enumeration.
 pub(super) fn causal(history: &History, convergent: bool) -> bool {
     let world = World::of(history);
-    let order = world.causal(true);
+    let order = world.causal(|_| true);
     let count = history.operations().len();
     if (0..count).any(|op| order[op][op])
         || (0..count).any(|a| (0..count).any(|b| order[a][b] && order[b][a]))

@@ -1,6 +1,7 @@
 //! A host's clocks: a monotonic one that may drift, and a wall clock with an error it declares.
 
-use kernel::{ClockBound, ClockReport, HostId, Instant, Wall, WallClock};
+use kernel::planted;
+use kernel::{ClockBound, ClockReport, ClockTrouble, HostId, Instant, Wall, WallClock};
 use std::time::Duration;
 
 /// Where simulated wall time begins: 2026-01-01T00:00:00Z in nanoseconds since the Unix epoch.
@@ -75,9 +76,24 @@ impl Clock {
     pub(crate) fn wall(&self, now: u64) -> Wall {
         let middle = (WALL_EPOCH + now).saturating_add_signed(self.offset + self.lie + self.step);
         match &self.timed {
-            Some(timed) => timed.judge.wall(self.monotonic(now), middle),
+            Some(timed) => {
+                let wall = timed.judge.wall(self.monotonic(now), middle);
+                let is_open = planted!(contradicted_clock_relied_on)
+                    && self.trouble(now) == Some(ClockTrouble::Contradicted);
+                Wall { usable: wall.usable || is_open, ..wall }
+            }
             None => Wall::between(middle - self.error, middle + self.error),
         }
+    }
+
+    /// Why roles that rest on the wall clock may not rely on it; none if they may, or do not rest on it.
+    pub(crate) fn trouble(&self, now: u64) -> Option<ClockTrouble> {
+        self.timed.as_ref().and_then(|timed| timed.judge.trouble(self.monotonic(now)))
+    }
+
+    /// How far the wall clock may be off, as it is declared.
+    pub(crate) fn declared_error(&self) -> Duration {
+        Duration::from_nanos(self.error)
     }
 
     /// How much true time passes until the host's monotonic clock has counted `local`, rounded up.

@@ -85,6 +85,7 @@ pub(crate) struct Network {
     hosts: usize,
     links: Vec<Link>,
     latency: Latency,
+    distance: (u64, u64),
     root: u64,
     /// Cumulative thresholds of 2^64 for each fate; zero in a replay.
     thresholds: [u64; 4],
@@ -131,6 +132,7 @@ impl Network {
             hosts,
             links,
             latency: swarm.latency,
+            distance: swarm.distance,
             root,
             thresholds,
             drawn: Vec::new(),
@@ -157,7 +159,7 @@ impl Network {
         let key = mix(mix(self.root, index as u64), nth);
         // What is sent at one instant travels together, as the segments of one connection do: else a busy link under a heavy tail is as
         // slow as the slowest of hundreds.
-        let latency = self.latency.of(mix(mix(self.root ^ index as u64, now), 1));
+        let latency = self.distance(from, to) + self.latency.of(mix(mix(self.root ^ index as u64, now), 1));
         if self.links[index].severed > 0 {
             return [None, None];
         }
@@ -186,6 +188,16 @@ impl Network {
                 injections.count(Class::Delay);
                 [Some(in_order + by), None]
             }
+        }
+    }
+
+    /// As far one way as the other, in the whole run.
+    fn distance(&self, from: HostIndex, to: HostIndex) -> u64 {
+        let (least, most) = self.distance;
+        let pair = u64::from(from.min(to)) << 8 | u64::from(from.max(to));
+        match (most - least, from == to) {
+            (0, _) | (_, true) => least,
+            (span, false) => least + mix(mix(self.root, pair), 5) % span,
         }
     }
 

@@ -9,7 +9,7 @@ use crate::network::Hindrance;
 use crate::plan::{Blow, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId};
 use crate::spec::{HostSpec, Incarnation, MessageOf, RequestOf, ResponseOf, StrikeKind};
 use crate::swarm::Tuning;
-use kernel::{BlobId, HostId, HostSlot, Node, NodeId, RequestId, Rng};
+use kernel::{BlobId, ClockTrouble, HostId, HostSlot, Node, NodeId, RequestId, Rng};
 use std::time::Duration;
 
 /// What happens to a host whose disk is lost or corrupt.
@@ -189,6 +189,11 @@ impl<'a, N: Node> Cluster<'a, N> {
         self.now
     }
 
+    /// Every host, in the order of the plan's numbers.
+    pub fn hosts(&self) -> impl Iterator<Item = HostId> + use<'a, N> {
+        self.hosts.iter().map(|host| host.id)
+    }
+
     /// Every live node.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a N)> + use<'a, N> {
         self.hosts.iter().flat_map(Host::nodes)
@@ -218,6 +223,17 @@ impl<'a, N: Node> Cluster<'a, N> {
     /// Whether `host` lost its disk for good.
     pub fn is_lost(&self, host: HostId) -> bool {
         self.status(host) == Some(Status::Lost)
+    }
+
+    /// Why a host's wall clock may not be relied on; none if it may, or the host is unknown.
+    pub fn clock_trouble(&self, host: HostId) -> Option<ClockTrouble> {
+        let host = self.hosts.iter().find(|candidate| candidate.id == host);
+        host.and_then(|host| host.clock.trouble(self.now))
+    }
+
+    /// How far wall clocks may be off, as their hosts declare it.
+    pub fn clock_error(&self) -> Duration {
+        self.hosts.first().map_or(Duration::ZERO, |host| host.clock.declared_error())
     }
 
     /// Whether a blob is on the disk of its node's host, readable or not.

@@ -1,7 +1,7 @@
 //! A replicated log inside another engine: its roles on every host, at slots that are the same everywhere, and what of it changes when
 //! hosts do. The engine around it hosts the roles as nodes of its own family ([`kernel::Embedded`]) and proposes by a node of its own.
 
-use crate::multipaxos::{Member, Paxos, acceptor, batcher, leader, proxy_leader, replica, unbatcher};
+use crate::multipaxos::{Member, Paxos, Pulse, acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use crate::{Configuration, Configurations, HostEntry, Parameters};
 use kernel::{Embedded, Embeds, HostId, HostSlot, NodeId, StateMachine};
 use parts::{AcceptorGroup, Acceptors, Slot};
@@ -111,6 +111,34 @@ pub struct EmbeddedLog {
     pub number: u16,
     /// Where the engine around it proposes on each host. It hears the leader as batchers do.
     pub proposer: HostSlot,
+}
+
+/// Where a log is, as its leader says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogPlacement {
+    /// The configuration's version.
+    pub version: u64,
+    /// Every slot of the configurations before is in durable snapshots of this one's replicas.
+    pub is_settled: bool,
+    hosts: Vec<HostId>,
+}
+
+impl LogPlacement {
+    /// As a leader's pulse has it.
+    pub fn of(pulse: &Pulse) -> Self {
+        let latest = pulse.configurations.latest();
+        let mut hosts: Vec<HostId> = latest.acceptors.nodes().map(|acceptor| acceptor.host()).collect();
+        hosts.sort_unstable();
+        let is_settled = latest.version == 0 || pulse.truncate_below > latest.first_slot;
+        Self { version: latest.version, is_settled, hosts }
+    }
+
+    /// True if it is on these hosts and no others.
+    pub fn is_on(&self, members: &Members) -> bool {
+        let mut hosts: Vec<HostId> = members.ids().collect();
+        hosts.sort_unstable();
+        hosts == self.hosts
+    }
 }
 
 /// How a host begins with a log.

@@ -123,7 +123,7 @@ impl SpannerDeployment {
                 replica: log.node(host, LogRole::Replica),
             };
             let (directory, parameters) = (self.directory.clone(), self.parameters.clone());
-            let leads = SpannerShard::new(shard, directory, parameters, log_nodes, gateway);
+            let leads = SpannerShard::new(shard, directory, parameters, log_nodes, log, gateway);
             nodes.push((role.host_slot(), SpannerMember::Shard(Box::new(leads))));
             let beginning = Beginning { configuration: self.configuration(shard), joins: self.joins };
             let machine = ShardMachine::new(shard, role);

@@ -42,8 +42,8 @@
 //! - All changes of a burst are one entry of the log, and entries of a leader follow one another: one that does not is void.
 //! - A participant shows nothing of a commit before its timestamp has surely passed by its own clock. The paper says so of the
 //!   coordinator alone.
-//! - A read-only transaction is placed at max(t_snap, t_min); the paper starts t_snap at 0 (Alg. 1, line 15), which may lie below what
-//!   its session has seen.
+//! - A read-only transaction is placed at max(t_snap, t_min, t_read - L); the paper starts t_snap at 0 (Alg. 1, line 15), which may lie
+//!   below what its session has seen, and below what a fence has made sure of: the session's next read, at another level, would miss that.
 //! - `t_ee - t_c <= L` holds because the commit timestamp is raised, not because L was chosen large.
 //! - A scan never skips a prepared transaction: what it skipped could change which rows its limit lets through.
 //! - Wound-wait has a fourth party: a prepared transaction cannot be wounded where it is prepared, so its coordinator is asked to abort

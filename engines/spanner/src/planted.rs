@@ -37,6 +37,8 @@ kernel::planted_bugs! {
     lock_epoch_not_checked = "T08",
     /// A scan locks the keys that it found, and not the range.
     scan_locks_found_keys_only = "T09",
+    /// A participant in doubt aborts by itself after a while.
+    in_doubt_aborts_alone = "T05",
     /// A participant shows writes when the decision comes, not when t_c has surely passed.
     shown_when_decided_and_not_when_passed = "T10",
     /// Versions go while a timestamp that is still allowed reads them.

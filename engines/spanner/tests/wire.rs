@@ -11,6 +11,12 @@ use wire::txn::{
     TxnLevel, TxnReply,
 };
 
+fn members() -> paxos::Members {
+    let host =
+        |name: &str| paxos::HostEntry { name: name.to_owned(), address: format!("{name}.example:7072") };
+    paxos::Members { version: 3, hosts: vec![host("a"), host("d")] }
+}
+
 fn node(host: u32, slot: u32) -> NodeId {
     NodeId::new(HostId(host), HostSlot(slot))
 }
@@ -94,6 +100,7 @@ fn messages() -> Vec<SpannerMessage> {
             prepared: vec![prepared()],
             decisions,
             owners,
+            members: members(),
         }
         .into(),
         shard::Stepped { epoch: 3, index: 4, refused: vec![(TXN, FATE)], safe: at, collected: Timestamp(1) }
@@ -129,6 +136,7 @@ fn changes() -> Vec<Change> {
         entry::Settle { by: ShardId(1), txns: vec![TXN] }.into(),
         entry::Collect { below: at }.into(),
         entry::ForgetBelow { gateway: node(1, 1), incarnation: 7, below: 5 }.into(),
+        entry::Follow { members: members() }.into(),
     ]
 }
 

@@ -1,10 +1,11 @@
 //! What users asked and were answered, and what must be true of it.
 
+use super::lies::Lies;
 use super::truth::Truth;
 use super::workload::{Message, Planned, Sessions};
 use ::spanner::SpannerParameters;
 use consistency::history::{Draft, History as Recorded, Timestamp as Version};
-use consistency::{Model, Process, Time, Verdict, check, operation_line};
+use consistency::{Level, Model, Process, Time, Verdict, check, operation_line};
 use kernel::{Bytes, NodeId, RequestId, invariant};
 use sim::WALL_EPOCH;
 use std::collections::BTreeMap;
@@ -40,6 +41,13 @@ pub(super) struct History {
     /// Fences that were answered: when, and up to which timestamp everybody sees everything.
     fences: Vec<(u64, Timestamp)>,
     messages: Vec<(Process, Process, u64, u64)>,
+}
+
+impl Asked {
+    /// Whether it may have believed a clock that lied.
+    fn is_misled_by(&self, lies: &Lies) -> bool {
+        lies.may_have_misled((self.at, self.answered.as_ref().map_or(u64::MAX, |(at, _)| *at)))
+    }
 }
 
 fn process(client: u16, incarnation: u32) -> Process {
@@ -106,7 +114,7 @@ impl History {
         id: RequestId,
         reply: &TxnReply,
         now: u64,
-        parameters: &SpannerParameters,
+        (parameters, lies): (&SpannerParameters, Option<&Lies>),
         sessions: &mut Sessions,
     ) {
         let first_sent = self.first_sent(id);
@@ -134,7 +142,10 @@ impl History {
             TxnReply::Committed(committed) => {
                 let began = asked.again.map_or(asked.at, |_| 0);
                 let at = committed.at;
-                if !asked.writes.is_empty() || asked.read.is_some() {
+                let is_misled = lies.is_some_and(|lies| lies.may_have_misled((began, now)));
+                if is_misled {
+                    // Whose clock lies does not know the true time, until it knows that.
+                } else if !asked.writes.is_empty() || asked.read.is_some() {
                     let passed = true_time(at);
                     invariant!(
                         CW,
@@ -171,6 +182,19 @@ impl History {
             | TxnReply::CommitFate(_) => {}
         }
         asked.answered = Some((now, reply.clone()));
+    }
+
+    /// A read of everything at one timestamp that was answered with all of it.
+    pub(super) fn is_dump(&self, id: RequestId) -> bool {
+        let Some(Asked {
+            call: TxnCall::ReadOnly(call), answered: Some((_, TxnReply::ReadRows(reply))), ..
+        }) = self.calls.get(&id)
+        else {
+            return false;
+        };
+        matches!(call.level, TxnLevel::At(_))
+            && call.scans.iter().any(|scan| scan.range.start.is_empty() && scan.range.end.is_none())
+            && reply.scans.iter().all(|found| found.next.is_none() && !found.rows.is_empty())
     }
 
     /// A read that was answered just now shows everything that was committed at or before it and is known by now.
@@ -230,27 +254,26 @@ impl History {
         Some(at)
     }
 
-    pub(super) fn check(&self, truth: &Truth) {
+    pub(super) fn check(&self, truth: &Truth, lies: Option<&Lies>) {
         for asked in self.calls.values() {
-            self.check_call(asked, truth);
+            self.check_call(asked, truth, lies);
         }
-        let (model, history) = self.recorded(truth);
-        match check(&history, model).expect("the history is well formed") {
+        let history = self.recorded(truth, lies);
+        match check(&history, Model::ByLevel).expect("the history is well formed") {
             Verdict::Violated(witness) => {
-                let name = if model == Model::StrictSerializable { "SSER" } else { "RSS" };
                 let operations = witness.operations.iter().map(|it| operation_line(&history, *it));
                 let operations: Vec<String> = operations.collect();
-                panic!("{name}: {}: {:?} {operations:?}", witness.summary, witness.sentences);
+                panic!("BYLEVEL: {}: {:?} {operations:?}", witness.summary, witness.sentences);
             }
             Verdict::Holds | Verdict::Undecided(_) => {}
         }
     }
 
-    fn check_call(&self, asked: &Asked, truth: &Truth) {
+    fn check_call(&self, asked: &Asked, truth: &Truth, lies: Option<&Lies>) {
         let committed = Self::commit_of(asked, truth);
         let Some((_, reply)) = &asked.answered else { return };
         match reply {
-            TxnReply::ReadRows(reply) => self.check_read(asked, reply, truth),
+            TxnReply::ReadRows(reply) => self.check_read(asked, reply, truth, lies),
             TxnReply::Committed(reply) => {
                 // What was applied when it was older than is retained was never seen.
                 let collected = truth.collected(asked.writes.iter().map(|write| &write.key));
@@ -288,11 +311,12 @@ impl History {
     }
 
     /// A timed read equals a replay of committed writes at its timestamp, and sees what fences before it demand.
-    fn check_read(&self, asked: &Asked, reply: &ReadRows, truth: &Truth) {
+    fn check_read(&self, asked: &Asked, reply: &ReadRows, truth: &Truth, lies: Option<&Lies>) {
         check_rows(&reply.rows, reply.at, asked, truth);
         let TxnCall::ReadOnly(call) = &asked.call else { return };
         check_scans(&call.scans, &reply.scans, reply.at, asked, truth);
-        if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) {
+        let is_misled = lies.is_some_and(|lies| asked.is_misled_by(lies));
+        if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) && !is_misled {
             for (_, token) in self.fences.iter().filter(|(at, _)| *at < asked.at) {
                 for row in &reply.rows {
                     let (_, version) = truth.at(&row.key, *token);
@@ -308,28 +332,27 @@ impl History {
         }
     }
 
-    /// The history, and the model that its levels demand.
-    fn recorded(&self, truth: &Truth) -> (Model, Recorded) {
+    /// The whole history, each call at its level. What may have believed a clock that lied keeps no real time: sessions and messages
+    /// hold by their tokens all the same.
+    fn recorded(&self, truth: &Truth, lies: Option<&Lies>) -> Recorded {
         let mut recorded = Recorded::new();
-        let mut all_strict = true;
         for (id, asked) in self.calls.iter().filter(|(_, asked)| asked.again.is_none()) {
             let level = match &asked.call {
-                TxnCall::ReadOnly(call) => call.level,
-                _ => TxnLevel::Strict,
+                TxnCall::ReadOnly(call) => level_of(call.level),
+                TxnCall::Fence(_) => Level::Rss,
+                _ => Level::Strict,
             };
-            if !matches!(level, TxnLevel::Strict | TxnLevel::Rss) {
-                continue;
-            }
-            all_strict &= level == TxnLevel::Strict;
+            let is_misled = lies.is_some_and(|lies| asked.is_misled_by(lies));
+            let level = if is_misled { level.min(Level::ProcessOrdered) } else { level };
             if let Some(draft) = self.draft(*id, asked, truth) {
-                recorded.add(draft);
+                recorded.add(draft.at_level(level));
             }
         }
         for (from, to, at, message) in &self.messages {
             recorded.send(*from, Time(*at), *message as i64);
             recorded.receive(*to, Time(*at), *message as i64);
         }
-        (if all_strict { Model::StrictSerializable } else { Model::Rss }, recorded)
+        recorded
     }
 
     /// Who has made a call. What is sent again belongs to no session, for the session went on when it did not know how it had ended; an
@@ -360,7 +383,7 @@ impl History {
         match reply {
             TxnReply::ReadRows(reply) => {
                 let rows = reply.rows.iter().chain(reply.scans.iter().flat_map(|scan| &scan.rows));
-                Some(with_reads(draft, rows, reply.at, truth))
+                Some(with_reads(draft, rows, reply.at, truth).as_of(consistency::Version(reply.at.0)))
             }
             TxnReply::Committed(reply) => {
                 let before = reply.at.before();
@@ -447,6 +470,16 @@ fn with_writes(mut draft: Draft, writes: &[KeyWrite], at: Timestamp, truth: &Tru
         draft = draft.write(text(&write.key), value);
     }
     draft
+}
+
+fn level_of(level: TxnLevel) -> Level {
+    match level {
+        TxnLevel::Strict => Level::Strict,
+        TxnLevel::Rss => Level::Rss,
+        TxnLevel::ProcessOrdered => Level::ProcessOrdered,
+        TxnLevel::At(_) => Level::At,
+        TxnLevel::Stale(_) => Level::Stale,
+    }
 }
 
 fn text(bytes: &Bytes) -> String {

@@ -1,6 +1,8 @@
 //! Spanner: every host has a replica of every shard, and a gateway that plays the client for the users there.
 
 mod history;
+mod lies;
+mod plots;
 mod truth;
 mod workload;
 
@@ -10,6 +12,8 @@ use ::spanner::{SpannerDeployment, SpannerMember, SpannerMessage, SpannerParamet
 use history::History;
 use kernel::client::Response;
 use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
+use lies::Lies;
+use plots::Plots;
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
     Scenario, StrikeKind, Tuning,
@@ -35,10 +39,21 @@ pub struct SpannerScenario {
     truth: Truth,
     audit: SpannerAudit,
     core: Vec<HostId>,
+    /// Hosts are as far apart as continents.
+    is_wide: bool,
+    /// In seeds where clocks lie.
+    lies: Option<Lies>,
+    plots: Option<Plots>,
 }
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
+    "scenario.dumped_all_at_one_timestamp",
+    "scenario.killed_between_conclusion_and_settling",
+    "scenario.killed_between_decision_and_conclusion",
+    "scenario.killed_between_lock_and_prepare",
+    "scenario.killed_between_prepare_and_decision",
+    "scenario.clock_lied",
     "gateway.asked_to_prepare_again",
     "gateway.lost_its_locks",
     "gateway.read_again",
@@ -69,12 +84,13 @@ const MARKS: &[&str] = &[
     "shard.wounded",
 ];
 
-const STRIKES: [StrikeKind; 5] = [
+const STRIKES: [StrikeKind; 6] = [
     StrikeKind { name: "kill a shard's leader", class: Class::Strike },
     StrikeKind { name: "pause a shard's leader", class: Class::Strike },
     StrikeKind { name: "kill all leaders", class: Class::Strike },
     StrikeKind { name: "kill everybody", class: Class::Strike },
     StrikeKind { name: "kill a gateway that commits", class: Class::Strike },
+    StrikeKind { name: "a clock lies", class: Class::Strike },
 ];
 
 impl SpannerScenario {
@@ -85,28 +101,36 @@ impl SpannerScenario {
         let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::membership::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let shards = rng.between(1, 4) as u16;
+        let is_wide = rng.chance(0.25);
+        let lies = rng.chance(0.15).then(Lies::default);
+        // What waits for answers waits for those from the other side of the world.
+        let far = if is_wide { 4 } else { 1 };
         let parameters = SpannerParameters {
             tick: ms(rng.between(5, 30)),
-            resend_after: ms(rng.between(30, 150)),
+            resend_after: ms(far * rng.between(30, 150)),
             horizon_ahead: ms(rng.between(5, 300)),
             close_every: ms(rng.between(5, 50)),
             owner_silence: ms(rng.between(500, 2_000)),
             owner_alive_every: ms(rng.between(50, 200)),
-            keep: if rng.chance(0.5) { ms(rng.between(6_000, 10_000)) } else { Duration::from_secs(600) },
-            try_for: ms(rng.between(1_000, 2_000)),
+            keep: if rng.chance(0.5) && lies.is_none() {
+                ms(rng.between(6_000, 10_000))
+            } else {
+                Duration::from_secs(600)
+            },
+            try_for: ms(far * rng.between(1_000, 2_000)),
             fence_bound: ms(1 << rng.below(9)),
             clock_error_max: ms(500),
-            doubt_after: ms(rng.between(100, 600)),
-            collect_for: ms(rng.between(1_000, 4_000)),
+            doubt_after: ms(far * rng.between(100, 600)),
+            collect_for: ms(far * rng.between(1_000, 4_000)),
             idle_max: ms(rng.between(2_000, 6_000)),
             steps_max: rng.between(1, 6) as usize,
             step_bytes_max: 512 << rng.below(4),
             ..SpannerParameters::default()
         };
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(80, 400)),
+            election_timeout: ms(far * rng.between(80 + 40 * far, 400)),
             heartbeat_every: ms(rng.between(15, 40)),
-            resend_after: ms(rng.between(50, 150)),
+            resend_after: ms(far * rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
             snapshot_chunk_bytes: 128 << rng.below(5),
@@ -128,6 +152,9 @@ impl SpannerScenario {
             audit: SpannerAudit::new(parameters.fence_bound),
             parameters,
             core: Vec::new(),
+            is_wide,
+            plots: (lies.is_none() && rng.chance(0.35)).then(|| Plots::draw(rng)),
+            lies,
         }
     }
 
@@ -145,6 +172,11 @@ impl SpannerScenario {
         hosts.sort_unstable();
         hosts.dedup();
         hosts
+    }
+
+    fn answered(&mut self, id: RequestId, reply: &TxnReply, now: u64) {
+        let lies = self.lies.as_ref();
+        self.history.answered(id, reply, now, (&self.parameters, lies), &mut self.sessions);
     }
 
     fn ask(&mut self, node: NodeId, call: &TxnCall, control: &mut Control<'_, Node>) -> RequestId {
@@ -166,7 +198,7 @@ impl Scenario for SpannerScenario {
     }
 
     fn classes(&self) -> Classes {
-        Classes::PHYSICAL.with(Class::Strike)
+        if self.lies.is_some() { lies::classes() } else { Classes::PHYSICAL.with(Class::Strike) }
     }
 
     fn tuning(&self) -> Tuning {
@@ -178,6 +210,8 @@ impl Scenario for SpannerScenario {
             // Steps are small and few at a time, and all clients want the same keys.
             liveness: s(240),
             clock_error: (ms(1), Duration::from_millis(200)),
+            clock_error_max: Some(ms(500)),
+            distance: if self.is_wide { (Duration::ZERO, ms(110)) } else { (Duration::ZERO, Duration::ZERO) },
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
@@ -241,10 +275,13 @@ impl Scenario for SpannerScenario {
                 self.interactive.insert(next, interactive);
                 return;
             }
-            self.history.answered(interactive.first(id), &reply, now, &self.parameters, &mut self.sessions);
+            self.answered(interactive.first(id), &reply, now);
             return;
         }
-        self.history.answered(id, &reply, now, &self.parameters, &mut self.sessions);
+        self.answered(id, &reply, now);
+        if self.history.is_dump(id) {
+            control.mark("scenario.dumped_all_at_one_timestamp");
+        }
         self.history.check_answer(id, &self.truth);
     }
 
@@ -264,9 +301,23 @@ impl Scenario for SpannerScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.audit.check_host(host, cluster);
         self.truth.look(host, cluster);
+        if let Some(lies) = &self.lies {
+            lies.check(cluster);
+        }
+    }
+
+    fn watches(&self) -> bool {
+        self.plots.is_some()
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        self.go_on_plotting(control);
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        if which == 5 || self.lies.is_some() {
+            return which == 5 && self.lie(rng, control);
+        }
         let second = Duration::from_secs(1);
         let leaders = Self::leaders(&control.cluster);
         let down = rng.duration(second / 20, 2 * second);
@@ -299,8 +350,11 @@ impl Scenario for SpannerScenario {
         Core::Hosts(hosts)
     }
 
-    fn on_heal(&mut self, core: &[HostId], _control: &mut Control<'_, Node>) {
+    fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Node>) {
         self.core = core.to_vec();
+        if let Some(lies) = &mut self.lies {
+            lies.end(control.cluster.now());
+        }
     }
 
     /// Nothing is prepared, locked or undecided for those who are gone, and all replicas of the core are alike.
@@ -314,7 +368,7 @@ impl Scenario for SpannerScenario {
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
         self.truth.look_at_all(cluster);
-        self.history.check(&self.truth);
+        self.history.check(&self.truth, self.lies.as_ref());
     }
 
     fn history(&self) -> Option<String> {

@@ -70,6 +70,7 @@ pub(super) struct Mix {
     writes: f64,
     interactive: f64,
     scans: f64,
+    dumps: f64,
     fences: f64,
     hot: u64,
     large: bool,
@@ -150,6 +151,7 @@ impl Mix {
             writes: 0.2 + 0.5 * rng.unit(),
             interactive: if rng.chance(0.5) { 0.3 * rng.unit() } else { 0.0 },
             scans: if rng.chance(0.5) { 0.3 * rng.unit() } else { 0.0 },
+            dumps: if rng.chance(0.5) { 0.05 } else { 0.0 },
             fences: if rng.chance(0.25) { 0.3 } else { 0.05 },
             hot: rng.between(1, KEYS),
             large: rng.chance(0.25),
@@ -231,6 +233,13 @@ impl Mix {
             };
             let call = Begin { id, token, priority: None };
             return Planned { call: call.into(), interactive: Some(interactive) };
+        }
+        if rng.chance(self.dumps) {
+            let range = KeyRange { start: Bytes::new(), end: None };
+            let (keys, scans) = (Vec::new(), vec![KeyScan { range, limit: 1_000 }]);
+            let at = (WALL_EPOCH + now) / 1_000 - rng.between(0, 1_000_000).min(now / 1_000);
+            let level = TxnLevel::At(Timestamp(at));
+            return plain(ReadOnly { id, token, level, keys, scans }.into());
         }
         if !rng.chance(self.writes) {
             let (keys, scans) = (self.keys(4, rng), self.some_scans(rng));

@@ -5,7 +5,7 @@ use crate::services::{LargeReads, SERVICES};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::server::conn::http1;
@@ -204,9 +204,8 @@ pub async fn bounded(State(admin): State<Arc<Admin>>, request: Request, next: Ne
     let counts = &admin.counts;
     let (head, body) = request.into_parts();
     let path = head.uri.path();
-    let of_path =
-        || counts.reads.iter().find(|(reads, _)| (reads.includes)(path)).map(|(_, permits)| permits);
-    let reads = if head.method == Method::GET { of_path() } else { None };
+    let large = counts.reads.iter().find(|(reads, _)| (reads.includes)(&head.method, path));
+    let reads = large.map(|(_, permits)| permits);
     let permit = match reads {
         None => None,
         Some(reads) => match tokio::time::timeout(READ_WAITS, Arc::clone(reads).acquire_owned()).await {

@@ -2,7 +2,9 @@
 
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
-use ordinate_client::{CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, Versioned};
+use ordinate_client::{
+    CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, TxnClient, Versioned,
+};
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -94,6 +96,24 @@ impl Endpoint {
         })
     }
 
+    /// Runs `ask` with a client of the transaction service.
+    pub fn with_transactions<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl FnOnce(TxnClient) -> F,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
+        let tls = self.certificates.load()?;
+        runtime.block_on(async {
+            let client = match tls {
+                Some(tls) => TxnClient::connect_tls(self.endpoints.clone(), tls),
+                None => TxnClient::connect(self.endpoints.clone()),
+            };
+            ask(client.with_timeout(self.timeout)).await
+        })
+    }
+
     /// Runs `ask` with a client of the shared log.
     pub fn with_log<T, F: Future<Output = Result<T, Failure>>>(
         &self,
@@ -110,6 +130,25 @@ impl Endpoint {
             };
             ask(log.with_timeout(self.timeout)).await
         })
+    }
+
+    /// A failed call that surely changed nothing, in the user's terms.
+    pub fn explain_unexecuted(&self, error: &CallError) -> Failure {
+        match error {
+            CallError::TimedOut(after) => {
+                let fact = format!("no answer within {after:?}; nothing was executed");
+                Failure::unreachable(&self.endpoints.join(","), fact)
+            }
+            CallError::TurnedAway { .. }
+            | CallError::MaybeExecuted
+            | CallError::Refused
+            | CallError::Invalid(_)
+            | CallError::Conflict
+            | CallError::DiskFull
+            | CallError::Busy
+            | CallError::Unreadable(_)
+            | CallError::Closed => self.explain(error),
+        }
     }
 
     /// A failed call in the user's terms.

@@ -10,6 +10,7 @@ mod config;
 mod demo;
 mod figures;
 mod files;
+mod frame_file;
 mod inspect;
 mod kv;
 mod log;
@@ -18,6 +19,7 @@ mod sequence;
 mod serve;
 mod sim;
 mod tls;
+mod txn;
 mod verdict;
 mod zk;
 
@@ -52,6 +54,9 @@ enum Verb {
     /// The key-value service
     #[command(subcommand)]
     Kv(kv::Kv),
+    /// Transactions over many keys, each read at a consistency level of its own
+    #[command(subcommand)]
+    Txn(txn::Txn),
     /// The sequence: contiguous numbers, in one order over all spaces
     #[command(subcommand)]
     Sequence(sequence::Sequence),
@@ -112,6 +117,7 @@ pub fn run() -> ExitCode {
         Verb::Clock(clock) => clock.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
+        Verb::Txn(txn) => txn.run(),
         Verb::Sequence(sequence) => sequence.run(),
         Verb::Log(log) => log.run(),
         Verb::Zk(zk) => zk.run(),

@@ -2,8 +2,9 @@
 
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::{ClusterFile, HostLine};
-use kernel::{HostId, HostSlot};
-use mason::proxy::arranging::{FIRST, Progress};
+use crate::services::Follower;
+use kernel::{Encode as _, HostId, NodeId};
+use mason::proxy::arranging::{FIRST, Progress, ProxyCall};
 use mason::shard::{ShardProgress, ShardServer};
 use mason::{Deployment, GatewayRole, Layout, Shard, Stub};
 use paxos::HostEntry;
@@ -258,6 +259,10 @@ pub fn hosts(file: &ClusterFile) -> Vec<HostEntry> {
 }
 
 /// The proxies of a host: they follow the members.
-pub fn proxies(deployment: &Deployment, host: &str) -> Vec<HostSlot> {
-    deployment.proxies_of(HostId::named(host)).into_iter().map(|proxy| proxy.host_slot()).collect()
+pub fn proxies(deployment: &Deployment, host: &str) -> Vec<Follower> {
+    let follower = |proxy: NodeId| Follower {
+        host_slot: proxy.host_slot(),
+        call: |members| ProxyCall::Follow(members.clone()).encoded().into(),
+    };
+    deployment.proxies_of(HostId::named(host)).into_iter().map(follower).collect()
 }

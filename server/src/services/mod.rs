@@ -12,6 +12,7 @@ pub mod native;
 pub mod records;
 pub mod sequence;
 mod status;
+pub mod txn;
 
 pub use native::NativeCalls;
 pub use status::{ServiceStatus, Statuses};
@@ -26,7 +27,8 @@ use crate::host::StartError;
 use crate::latency::Latencies;
 use crate::native::Gate;
 use axum::Router;
-use kernel::HostSlot;
+use axum::http::Method;
+use kernel::{Bytes, HostSlot};
 use records::RecordOwner;
 use runtime::blobs::{Archive, ArchiveError};
 use runtime::{
@@ -49,6 +51,8 @@ pub enum Engine {
     Mason,
     /// One log by a bare sequencer and chains of servers.
     Corfu,
+    /// Shards that are replicated logs, under clocks of known error and locks.
+    Spanner,
 }
 
 impl Engine {
@@ -58,6 +62,7 @@ impl Engine {
             Self::Paxos => "paxos",
             Self::Mason => "mason",
             Self::Corfu => "corfu",
+            Self::Spanner => "spanner",
         }
     }
 }
@@ -69,7 +74,8 @@ impl fmt::Display for Engine {
 }
 
 /// All services. The order is that of their nodes on a host, and of what is printed.
-pub const SERVICES: &[&Listed] = &[&kv::LISTED, &coordination::LISTED, &sequence::LISTED, &log::LISTED];
+pub const SERVICES: &[&Listed] =
+    &[&kv::LISTED, &coordination::LISTED, &sequence::LISTED, &log::LISTED, &txn::LISTED];
 
 /// The slots of the services' nodes, the same on all hosts of all clusters. A number that was given away is never given again.
 pub mod slots {
@@ -86,6 +92,8 @@ pub mod slots {
     pub const LOG: Slots = Slots { first: 2 * BLOCK, count: BLOCK };
     /// Of the shared log over CORFU', which has slots of its own so that data of one engine are not read by another.
     pub const LOG_OVER_CORFU: Slots = Slots { first: 3 * BLOCK, count: BLOCK };
+    /// Of transactions.
+    pub const TXN: Slots = Slots { first: 4 * BLOCK, count: BLOCK };
 }
 
 /// Some slots of a host.
@@ -141,8 +149,8 @@ pub type IfOn = Option<Arc<dyn Service>>;
 pub struct LargeReads {
     /// So many.
     pub max: usize,
-    /// Whether a GET of this path is one.
-    pub includes: fn(&str) -> bool,
+    /// Whether a request with this method and path is one.
+    pub includes: fn(&Method, &str) -> bool,
 }
 
 /// A service that a cluster file switches on, with what the file says of it.
@@ -170,7 +178,7 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)>;
 
     /// Those of them that are notified when the members of the cluster change.
-    fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<HostSlot> {
+    fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<Follower> {
         Vec::new()
     }
 
@@ -209,6 +217,15 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     fn banner(&self, _file: &ClusterFile) -> Vec<(&'static str, String)> {
         Vec::new()
     }
+}
+
+/// A node that is notified when the members of the cluster change.
+#[derive(Clone, Copy, Debug)]
+pub struct Follower {
+    /// Where it is.
+    pub host_slot: HostSlot,
+    /// What it is asked, in its service's encoding.
+    pub call: fn(&paxos::Members) -> Bytes,
 }
 
 /// Why no host joins a running cluster.
@@ -367,7 +384,7 @@ mod tests {
         ClusterFile::parse(&text, Path::new("."), &Overrides::default()).expect("it is sound")
     }
 
-    const ALL: &str = "[coordination]\nengine = \"mason\"\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 2\n";
+    const ALL: &str = "[coordination]\nengine = \"mason\"\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 2\n[txn]\nshards = 2\n";
 
     // Slots that are not a service's own are another's one day, and its journal is read as that one's.
     #[test]

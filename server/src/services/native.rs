@@ -20,6 +20,9 @@ pub trait NativeCalls: Send {
     fn answered(&self, message: OrdinateMessage, _reads: &mut OwedReads, _now: Instant) -> OrdinateMessage {
         message
     }
+
+    /// A client's connection is gone.
+    fn closed(&self, _cx: &mut SessionCx<'_, Ordinate>) {}
 }
 
 /// What an answer takes that has nothing of what is stored in it.

@@ -80,20 +80,30 @@ pub fn mason_owner(service: &str, slots: Slots, first: u32, host_slot: HostSlot)
         Post::Sequencer => ("sequencer".to_owned(), none),
         Post::Gateway => ("gateway".to_owned(), gateway),
         Post::Shard(space) => (format!("shard {}", space.0), shard),
-        Post::Part(group, part) => {
-            let (name, notify): (_, Notify) = match part {
-                Part::Log(LogRole::Leader) => ("leader", leader),
-                Part::Log(LogRole::ProxyLeader) => ("proxy_leader", none),
-                Part::Log(LogRole::Acceptor) => ("acceptor", acceptor),
-                Part::Log(LogRole::Replica) => ("replica", replica),
-                Part::Log(LogRole::Batcher) => ("batcher", none),
-                Part::Log(LogRole::Unbatcher) => ("unbatcher", none),
-                Part::Proxy => ("proxy", none),
-            };
-            (format!("group {} {name}", group.0), notify)
+        Post::Part(group, Part::Proxy) => (format!("group {} proxy", group.0), none),
+        Post::Part(group, Part::Log(role)) => {
+            return Some(log_owner(&format!("{service} group {}", group.0), role));
         }
     };
     Some(RecordOwner::new(format!("{service} {role}"), notify))
+}
+
+/// A role of a replicated log; `log` says which one.
+pub fn log_owner(log: &str, role: LogRole) -> RecordOwner {
+    let (name, notify): (_, Notify) = match role {
+        LogRole::Leader => ("leader", leader),
+        LogRole::ProxyLeader => ("proxy_leader", none),
+        LogRole::Acceptor => ("acceptor", acceptor),
+        LogRole::Replica => ("replica", replica),
+        LogRole::Batcher => ("batcher", none),
+        LogRole::Unbatcher => ("unbatcher", none),
+    };
+    RecordOwner::new(format!("{log} {name}"), notify)
+}
+
+/// A gateway, which writes its incarnations.
+pub fn gateway_owner(name: &str) -> RecordOwner {
+    RecordOwner::new(name, gateway)
 }
 
 /// Of a role that writes none.

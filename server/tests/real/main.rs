@@ -30,6 +30,7 @@ mod sequence;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod txn;
 mod web;
 mod zk_verbs;
 mod zookeeper;

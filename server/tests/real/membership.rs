@@ -9,7 +9,7 @@ use ordinate_client::{CallError, Client};
 use std::time::{Duration, Instant};
 
 /// Runs a change of membership to its end.
-async fn change(cluster: &Cluster, through: usize, arguments: &[&str]) {
+pub async fn change(cluster: &Cluster, through: usize, arguments: &[&str]) {
     let admin = cluster.hosts[through].admin.to_string();
     let all = [&["cluster", "members"], arguments, &["--admin", &admin, "--timeout", "60"]].concat();
     let output = cluster.ordinate(&all).await;

@@ -3,10 +3,14 @@
 
 mod calls;
 mod codec;
+mod commit_id;
+mod limits;
 mod replies;
 
 pub use calls::*;
 pub use codec::{TO_CLIENT, TO_HOST, native_call, native_reply, read_native_call, read_native_reply};
+pub use commit_id::NoCommitId;
+pub use limits::CallFault;
 pub use replies::*;
 
 use kernel::Bytes;

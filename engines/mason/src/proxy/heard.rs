@@ -1,7 +1,7 @@
 //! What a proxy hears, and what the roles of its log say to it.
 
 use super::leading::Lead;
-use super::{Proxy, ProxyIn, moving};
+use super::{Proxy, ProxyIn};
 use crate::MasonMessage;
 use crate::messages::shard::ShardIn;
 use kernel::{Cx, Decode, NodeId};
@@ -33,7 +33,7 @@ impl Proxy {
                 if from == self.log.leader {
                     self.heard_leader_at = cx.now();
                 }
-                self.placed = Some(moving::LogPlaced::of(&message.pulse));
+                self.placed = Some(paxos::LogPlacement::of(&message.pulse));
                 self.on_pulse(message.pulse.ballot, cx);
             }
             paxos::Message::Unbatcher(UnbatcherIn::BatchResults(message)) => {

@@ -68,7 +68,7 @@ pub struct Proxy {
     /// Who leads the log, as far as is known.
     leader: Option<Ballot>,
     /// Where the log is, as its leader says.
-    placed: Option<moving::LogPlaced>,
+    placed: Option<paxos::LogPlacement>,
     /// The members that the cluster wants.
     wanted: Option<Members>,
     /// The version of the members that are all the group needs.

@@ -13,44 +13,18 @@
 //!   |<------------------|
 //! ```
 //! Settled is what the group can do without the hosts that left: its log is on the new ones, and of the new shard servers as many
-//! as may fail, plus one, have everything below the low watermarks in durable snapshots. What is above, the logs have. It stands in the log, so
-//! that every host can say so.
+//! as may fail, plus one, have everything below the low watermarks in durable snapshots. What is above, the logs have. It stands in the
+//! log, so that every host can say so.
 
 use super::entry::Entry;
 use super::leading::Lead;
 use super::{DidMove, Proxy};
 use crate::slots::log_of;
 use kernel::client::Response;
-use kernel::{Bytes, Cx, HostId, RequestId};
-use paxos::Members;
-use paxos::multipaxos::Pulse;
+use kernel::{Bytes, Cx, RequestId};
 use paxos::multipaxos::leader;
+use paxos::{LogPlacement, Members};
 use std::sync::Arc;
-
-/// Where a group's log is.
-#[derive(Clone, Debug)]
-pub(super) struct LogPlaced {
-    version: u64,
-    hosts: Vec<HostId>,
-    /// Every slot of the configurations before is in durable snapshots of this one's replicas.
-    settled: bool,
-}
-
-impl LogPlaced {
-    pub(super) fn of(pulse: &Pulse) -> Self {
-        let latest = pulse.configurations.latest();
-        let mut hosts: Vec<HostId> = latest.acceptors.nodes().map(|acceptor| acceptor.host()).collect();
-        hosts.sort_unstable();
-        let settled = latest.version == 0 || pulse.truncate_below > latest.first_slot;
-        Self { version: latest.version, hosts, settled }
-    }
-
-    fn is_on(&self, members: &Members) -> bool {
-        let mut hosts: Vec<HostId> = members.ids().collect();
-        hosts.sort_unstable();
-        hosts == self.hosts
-    }
-}
 
 /// What a proxy answers to [`Members`]: the group needs no host but those.
 pub const SETTLED: Bytes = Bytes::from_static(b"settled");
@@ -60,7 +34,7 @@ pub const UNSETTLED: Bytes = Bytes::from_static(b"unsettled");
 impl Proxy {
     /// True if the group needs none but these hosts, as far as its leader is here and knows.
     fn is_settled_on(&self, members: &Members) -> bool {
-        let on_them = |placed: &LogPlaced| placed.is_on(members) && placed.settled;
+        let on_them = |placed: &LogPlacement| placed.is_on(members) && placed.is_settled;
         self.topology.version >= members.version
             && self.placed.as_ref().is_some_and(on_them)
             && self.lead.as_ref().is_some_and(|lead| {

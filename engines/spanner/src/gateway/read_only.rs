@@ -5,11 +5,15 @@ use super::users::Caller;
 use super::{TxnGateway, read_write::OneShotCall};
 use crate::machine::entry::{FoundValues, Values};
 use crate::messages::gateway::{FastReply, ReadRefusal, ReadRefused, SkippedTxn, SlowReply};
-use crate::messages::shard::{ReadAt, ReadReplica};
+use crate::messages::shard::{ReadAt, ReadReplica, WantClosed};
 use crate::txn::{Fate, ReadSet, ShardId, TrueTime, TxnId};
 use kernel::{Bytes, Cx, Decode, Instant, planted};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use wire::txn::{KeyRow, KeyScan, NotMet, ReadRows, ScannedRows, Timestamp, TxnFailure, TxnLevel};
+
+/// Behind this, a shard is asked to close what is there, so that the next process-ordered read sees it.
+const PROCESS_ORDERED_LAG: Duration = Duration::from_millis(500);
 
 /// What is done with the rows.
 #[derive(Clone, Debug)]
@@ -92,7 +96,7 @@ impl TxnGateway {
         let now = TrueTime(cx.wall());
         let t_read = match level {
             TxnLevel::Strict | TxnLevel::Rss => now.latest().max(token),
-            TxnLevel::ProcessOrdered => self.safe_of(&shards).max(token),
+            TxnLevel::ProcessOrdered => self.process_ordered_at(&shards, now.earliest(), cx).max(token),
             TxnLevel::At(at) => at,
             TxnLevel::Stale(by) => self.safe_of(&shards).max(Timestamp(now.earliest().0.saturating_sub(by))),
         };
@@ -110,6 +114,28 @@ impl TxnGateway {
             self.ask_shard(id, shard, cx);
         }
         self.finish_read(id, cx);
+    }
+
+    /// Where a read is placed that has to see only what its session has seen: as far as the replicas here may be read at once. Idle
+    /// shards close nothing by themselves, so they are asked to.
+    fn process_ordered_at(
+        &self,
+        shards: &BTreeMap<ShardId, OfShard>,
+        now: Timestamp,
+        cx: &mut Cx<'_, Self>,
+    ) -> Timestamp {
+        let before = |span: Duration| Timestamp(now.0.saturating_sub(span.as_micros() as u64));
+        for &shard in shards.keys() {
+            let safe = self.safe.get(usize::from(shard.0)).copied().unwrap_or_default();
+            if safe < before(PROCESS_ORDERED_LAG)
+                && let Some(role) = self.directory.role(shard, cx.node().host())
+            {
+                cx.mark("gateway.asked_an_idle_shard_to_close");
+                cx.send(role, WantClosed { at: now });
+            }
+        }
+        // Far behind, versions are collected.
+        self.safe_of(shards).max(before(self.parameters.keep / 2))
     }
 
     /// How far this host's replicas of these shards may be read.
@@ -188,8 +214,12 @@ impl TxnGateway {
             return cx.mark("gateway.waited_for_a_slow_reply");
         }
         let Some(read) = self.reads.remove(&id) else { return };
+        // What was skipped commits at least L before its earliest end, which follows t_read: so it follows this position, too. And all that
+        // fences have made sure of by now lies at or before it: a later read of the session, at any level, sees that.
+        let bound = self.parameters.fence_bound.as_micros() as u64;
+        let fenced = Timestamp(read.t_read.0.saturating_sub(bound));
         let position = match read.level {
-            TxnLevel::Rss => t_snap.max(read.t_min),
+            TxnLevel::Rss => t_snap.max(read.t_min).max(fenced),
             TxnLevel::Strict | TxnLevel::ProcessOrdered | TxnLevel::At(_) | TxnLevel::Stale(_) => read.t_read,
         };
         if t_snap < read.t_min && read.level == TxnLevel::Rss {

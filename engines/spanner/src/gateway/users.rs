@@ -1,12 +1,9 @@
 //! Those who ask: local applications, and connections that speak the native protocol.
 
 use super::TxnGateway;
-use kernel::client::{Event, Output, Response};
-use kernel::{Bytes, Cx, Encode, NodeId, RequestId};
-use wire::txn::{
-    Failed, ITEMS_MAX, KEY_BYTES_MAX, KeyScan, KeyWrite, SCAN_ROWS_MAX, TXN_BYTES_MAX, TXN_VALUE_BYTES_MAX,
-    Timestamp, TxnCall, TxnFailure, TxnLevel, TxnReply, native_reply, read_native_call,
-};
+use kernel::client::{Close, Event, Output, Response};
+use kernel::{Cx, Encode, NodeId, RequestId};
+use wire::txn::{Failed, Timestamp, TxnCall, TxnFailure, TxnLevel, TxnReply, native_reply, read_native_call};
 
 /// Where an answer goes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -94,57 +91,16 @@ pub(super) fn needs_no_clock(call: &TxnCall) -> bool {
     }
 }
 
-/// Refuses what no shard may be asked.
-pub(super) fn check_limits(call: &TxnCall) -> Result<(), TxnFailure> {
-    let sound = match call {
-        TxnCall::ReadOnly(call) => reads_fit(&call.keys, &call.scans),
-        TxnCall::OneShot(call) => {
-            let conditions: Vec<Bytes> = call.conditions.iter().map(|it| it.key.clone()).collect();
-            reads_fit(&conditions, &[])
-                && reads_fit(&call.reads, &[])
-                && reads_fit(&call.otherwise, &[])
-                && writes_fit(&call.writes)
-        }
-        TxnCall::ReadWithin(call) => reads_fit(&call.keys, &call.scans),
-        TxnCall::Commit(call) => writes_fit(&call.writes),
-        TxnCall::Begin(_) | TxnCall::GiveUp(_) | TxnCall::Fence(_) | TxnCall::CommitStatus(_) => true,
-    };
-    if sound { Ok(()) } else { Err(TxnFailure::Malformed) }
-}
-
-fn is_key(key: &Bytes) -> bool {
-    !key.is_empty() && key.len() <= KEY_BYTES_MAX
-}
-
-fn reads_fit(keys: &[Bytes], scans: &[KeyScan]) -> bool {
-    let end_fits = |end: &Bytes| end.len() <= KEY_BYTES_MAX + 1;
-    let fits = |scan: &KeyScan| {
-        scan.range.start.len() <= KEY_BYTES_MAX + 1
-            && scan.range.end.as_ref().is_none_or(end_fits)
-            && (1..=SCAN_ROWS_MAX).contains(&scan.limit)
-    };
-    keys.len() + scans.len() <= ITEMS_MAX && keys.iter().all(is_key) && scans.iter().all(fits)
-}
-
-fn writes_fit(writes: &[KeyWrite]) -> bool {
-    let value_fits = |value: &Bytes| value.len() <= TXN_VALUE_BYTES_MAX;
-    let fits = |write: &KeyWrite| is_key(&write.key) && write.value.as_ref().is_none_or(value_fits);
-    let mut keys: Vec<&Bytes> = writes.iter().map(|write| &write.key).collect();
-    keys.sort_unstable();
-    keys.dedup();
-    writes.len() <= ITEMS_MAX
-        && writes.iter().all(fits)
-        && writes.iter().map(KeyWrite::size).sum::<usize>() <= TXN_BYTES_MAX
-        && keys.len() == writes.len()
-}
-
 impl TxnGateway {
     /// A user's connection.
     pub(super) fn on_event(&mut self, from: NodeId, event: Event, cx: &mut Cx<'_, Self>) {
         match event {
             Event::Input(input) => match read_native_call(&input.bytes) {
                 Ok(call) => self.on_call(Asker::Connection(from), call, cx),
-                Err(_) => cx.reject("message that is no call"),
+                Err(_) => {
+                    cx.reject("message that is no call");
+                    cx.send(from, Close { reason: "a call does not decode".to_owned() });
+                }
             },
             Event::Disconnected(_) => self.on_disconnected(Asker::Connection(from), cx),
             Event::Connected(_) | Event::Taken(_) => {}

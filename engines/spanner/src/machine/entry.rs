@@ -3,6 +3,7 @@
 use crate::txn::{CallRef, Fate, PreparedTxn, ReadSet, ShardId, TxnId};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
+use paxos::Members;
 use wire::txn::{CallKey, KeyRow, KeyWrite, ScannedRows, Timestamp};
 
 kernel::messages! {
@@ -71,6 +72,11 @@ kernel::messages! {
             incarnation: u64,
             /// The number.
             below: u64,
+        },
+        /// The shard's log is to be on these hosts.
+        9 => Follow {
+            /// The members of the cluster, later ones than were followed before.
+            members: Members,
         },
     }
 }

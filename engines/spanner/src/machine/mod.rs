@@ -11,6 +11,7 @@ use calls::CommittedCalls;
 use entry::{Change, Entry, FateOf, FoundValues, Question, Step, Values, ValuesAt};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine, planted};
 use parts::Ballot;
+use paxos::Members;
 use snapshot::Writing;
 use std::collections::{BTreeMap, BTreeSet};
 pub use versions::KeyVersion;
@@ -59,6 +60,8 @@ struct State {
     decisions: BTreeMap<TxnId, Decision>,
     owners: BTreeMap<NodeId, Owner>,
     calls: CommittedCalls,
+    /// The cluster's members that the log follows; version 0: those of the bootstrap.
+    members: Members,
 }
 
 impl Default for State {
@@ -78,6 +81,7 @@ impl Default for State {
             decisions: BTreeMap::new(),
             owners: BTreeMap::new(),
             calls: CommittedCalls::default(),
+            members: Members { version: 0, hosts: Vec::new() },
         }
     }
 }
@@ -136,6 +140,11 @@ impl ShardMachine {
         self.versions.count()
     }
 
+    /// Bytes of their keys and values.
+    pub fn bytes(&self) -> usize {
+        self.versions.bytes()
+    }
+
     /// The versions of a key that are retained, oldest first.
     pub fn history(&self, key: &[u8]) -> &[KeyVersion] {
         self.versions.history(key).unwrap_or_default()
@@ -181,6 +190,11 @@ impl ShardMachine {
     /// Readers may have been promised timestamps up to this.
     pub fn horizon(&self) -> Timestamp {
         self.state.horizon
+    }
+
+    /// The highest commit timestamp.
+    pub fn last_commit(&self) -> Timestamp {
+        self.state.last_commit
     }
 
     /// Nobody reads below.
@@ -231,6 +245,7 @@ impl ShardMachine {
             prepared: state.prepared.values().cloned().collect(),
             decisions: state.decisions.iter().map(decision).collect(),
             owners: self.owner_states(),
+            members: state.members.clone(),
         };
         self.notify(began);
     }
@@ -287,6 +302,11 @@ impl ShardMachine {
             }
             Change::Collect(change) => self.collect(change.below),
             Change::ForgetBelow(change) => self.forget(change.gateway, change.incarnation, change.below),
+            Change::Follow(change) => {
+                if change.members.version > self.state.members.version {
+                    self.state.members = change.members;
+                }
+            }
         }
     }
 

@@ -7,6 +7,7 @@ use crate::messages::shard::{OpenDecision, OwnerState};
 use crate::txn::PreparedTxn;
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader, SnapshotStep, planted};
 use parts::Ballot;
+use paxos::Members;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use wire::txn::Timestamp;
@@ -31,6 +32,7 @@ kernel::record! {
         decisions: Vec<OpenDecision>,
         owners: Vec<OwnerState>,
         calls: Vec<CallSession>,
+        members: Members,
     }
 }
 
@@ -55,6 +57,7 @@ pub(super) fn encode_state(machine: &ShardMachine) -> Vec<u8> {
         decisions: state.decisions.iter().map(decision).collect(),
         owners: machine.owner_states(),
         calls: state.calls.save(),
+        members: state.members.clone(),
     }
     .encoded()
 }
@@ -74,6 +77,7 @@ fn load_state(machine: &mut ShardMachine, saved: SavedState) {
         decisions: BTreeMap::new(),
         owners: BTreeMap::new(),
         calls: CommittedCalls::load(saved.calls),
+        members: saved.members,
     };
     for OpenDecision { txn, fate, waits_for } in saved.decisions {
         state.decisions.insert(txn, Decision { fate, waits_for: waits_for.into_iter().collect() });

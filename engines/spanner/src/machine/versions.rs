@@ -35,6 +35,7 @@ pub(super) struct Versions {
     superseded: BTreeSet<(Timestamp, Bytes)>,
     digest: u64,
     count: usize,
+    bytes: usize,
 }
 
 impl Versions {
@@ -46,6 +47,11 @@ impl Versions {
     /// How many versions there are.
     pub(super) fn count(&self) -> usize {
         self.count
+    }
+
+    /// Bytes of the versions' keys and values.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Equal if the versions are, in whatever order they came.
@@ -92,6 +98,7 @@ impl Versions {
     pub(super) fn add(&mut self, key: &Bytes, version: KeyVersion) {
         self.digest = self.digest.wrapping_add(digest_of(key, &version));
         self.count += 1;
+        self.bytes += size_of(key, &version);
         let (at, is_deletion) = (version.at, version.value.is_none());
         // The key that is stored has memory of its own.
         let stored = self.keys.get_key_value(key).map(|(stored, _)| stored.clone());
@@ -129,6 +136,7 @@ impl Versions {
         for version in history.drain(..gone) {
             self.digest = self.digest.wrapping_sub(digest_of(key, &version));
             self.count -= 1;
+            self.bytes -= size_of(key, &version);
         }
         if history.is_empty() {
             self.keys.remove(key);
@@ -179,6 +187,11 @@ pub(super) const ROW_BYTES: usize = 24;
 
 const _: () =
     assert!(READ_BYTES_MAX + (1 << 20) <= kernel::bounds::ANSWER_BYTES_MAX, "what is read fits in an answer");
+
+/// Bytes of a version, with its key.
+fn size_of(key: &Bytes, version: &KeyVersion) -> usize {
+    key.len() + version.value.as_ref().map_or(0, Bytes::len)
+}
 
 fn digest_of(key: &[u8], version: &KeyVersion) -> u64 {
     let mut bytes = Vec::with_capacity(key.len() + 64);

@@ -4,6 +4,7 @@ use crate::SpannerMessage;
 use crate::txn::{CallRef, Fate, PreparedTxn, Priority, ReadSet, ShardId, TxnId};
 use kernel::NodeId;
 use parts::Ballot;
+use paxos::Members;
 use wire::txn::{CallKey, KeyWrite, Timestamp};
 
 kernel::messages! {
@@ -171,6 +172,8 @@ kernel::messages! {
             decisions: Vec<OpenDecision>,
             /// What gateways' attempts have come to.
             owners: Vec<OwnerState>,
+            /// The cluster's members that the log follows.
+            members: Members,
         },
         /// From this host's replica: a step was applied.
         21 => Stepped {

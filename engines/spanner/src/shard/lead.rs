@@ -12,6 +12,7 @@ use crate::messages::shard::{Began, LockedUnder, OpenDecision, PrepareTxn, Shard
 use crate::txn::{PreparedTxn, Priority, ShardId, TrueTime, TxnId};
 use kernel::{Cx, Instant, planted};
 use parts::Ballot;
+use paxos::Members;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 use wire::txn::Timestamp;
@@ -57,6 +58,9 @@ pub(super) struct Lead {
     pub(super) owners: Owners,
     pub(super) reads: Reads,
     pub(super) collected: Timestamp,
+    /// The cluster's members that its log follows.
+    pub(super) members: Members,
+    pub(super) moved_at: Option<Instant>,
 }
 
 impl Lead {
@@ -89,6 +93,8 @@ impl Lead {
             owners: Owners::default(),
             reads: Reads::default(),
             collected: Timestamp(0),
+            members: Members { version: 0, hosts: Vec::new() },
+            moved_at: None,
         }
     }
 
@@ -142,6 +148,7 @@ impl Lead {
         self.horizon = message.assigns_above;
         self.visible_from = message.last_commit;
         self.owners.begin(message.owners, now);
+        self.members = message.members;
         for OpenDecision { txn, fate, waits_for } in message.decisions {
             let waits_for = waits_for.into_iter().collect();
             self.decisions.insert(txn, OpenFate { fate, waits_for, sent_at: now });

@@ -34,6 +34,13 @@ pub(super) struct Held {
     writes: BTreeSet<Bytes>,
 }
 
+impl Held {
+    /// Keys that it writes.
+    pub(super) fn writes(&self) -> &BTreeSet<Bytes> {
+        &self.writes
+    }
+}
+
 /// The lock table of a shard's leader.
 ///
 /// Invariant: no two transactions hold locks that conflict.

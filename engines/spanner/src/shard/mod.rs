@@ -12,6 +12,7 @@ mod gateways;
 mod lead;
 mod locking;
 mod locks;
+mod moving;
 mod owners;
 mod participant;
 mod questions;
@@ -19,6 +20,9 @@ mod reading;
 mod reads;
 mod replica;
 mod steps;
+mod view;
+
+pub use view::TxnInProgress;
 
 use crate::directory::Directory;
 use crate::messages::shard::ShardIn;
@@ -28,10 +32,12 @@ use crate::{Spanner, SpannerMessage};
 use frame::Frame;
 use kernel::{Bytes, Cx, Decode, NodeId, Position, RequestId, Role};
 use lead::Lead;
+use moving::Moves;
 use parts::Ballot;
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::client::ClientIn as LogAnswer;
 use paxos::multipaxos::unbatcher::UnbatcherIn;
+use paxos::{EmbeddedLog, Members};
 use questions::{Asker, Questions};
 use replica::ReplicaReads;
 use std::convert::Infallible;
@@ -73,6 +79,7 @@ pub struct SpannerShard {
     directory: Arc<Directory>,
     parameters: SpannerParameters,
     log: LogNodes,
+    embedded: EmbeddedLog,
     /// This host's gateway.
     gateway: NodeId,
     /// Who leads the log, as far as is known.
@@ -81,15 +88,17 @@ pub struct SpannerShard {
     lead: Option<Lead>,
     questions: Questions,
     replica: ReplicaReads,
+    moves: Moves,
 }
 
 impl SpannerShard {
-    /// The role of `shard` on a host whose log roles and gateway are these.
+    /// The role of `shard` on a host whose log roles and gateway are these; `embedded` says where the log's roles are on every host.
     pub fn new(
         shard: ShardId,
         directory: Arc<Directory>,
         parameters: SpannerParameters,
         log: LogNodes,
+        embedded: EmbeddedLog,
         gateway: NodeId,
     ) -> Self {
         Self {
@@ -97,12 +106,14 @@ impl SpannerShard {
             directory,
             parameters,
             log,
+            embedded,
             gateway,
             leader: None,
             attempt: 0,
             lead: None,
             questions: Questions::default(),
             replica: ReplicaReads::default(),
+            moves: Moves::default(),
         }
     }
 
@@ -221,6 +232,7 @@ impl SpannerShard {
     fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
         match message {
             paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
+                self.moves.note(&message.pulse);
                 self.on_pulse(message.pulse.ballot, cx);
             }
             paxos::Message::Unbatcher(UnbatcherIn::BatchResults(message)) => {
@@ -295,14 +307,19 @@ impl Role for SpannerShard {
             ShardTimer::Tick => {
                 cx.set_timer(ShardTimer::Tick, self.parameters.tick);
                 self.leading(cx, |lead, frame, cx| lead.on_tick(frame, cx));
+                self.follow(cx);
                 self.look_after_replica_reads(cx);
             }
             ShardTimer::Passed => self.leading(cx, |lead, frame, cx| lead.on_passed(frame, cx)),
         }
     }
 
-    fn on_request(&mut self, _id: RequestId, _request: Bytes, cx: &mut Cx<'_, Self>) {
-        cx.reject("request to a role that serves none");
+    /// A host asks it to follow the cluster's members.
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        match Members::decoded(&request) {
+            Ok(members) => self.on_members(id, members, cx),
+            Err(_) => cx.reject("request that does not decode"),
+        }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

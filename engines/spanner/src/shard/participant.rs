@@ -239,6 +239,7 @@ impl Lead {
                     frame.questions.push(Asker::Fate { gateway, id }, FateOf { key });
                 }
                 Applied::Settled(txns) => self.on_settled(&txns),
+                Applied::Followed(members) => self.on_followed(members),
                 Applied::Nothing => {}
             }
         }
@@ -389,6 +390,12 @@ impl Lead {
         let late: Vec<TxnId> = self.txns.iter().filter(|(_, it)| late(it)).map(|(&txn, _)| txn).collect();
         for txn in late {
             self.report_prepared(&txn, frame, cx);
+            let since = self.txns.get(&txn).map(|active| active.prepared_since);
+            let is_in_doubt = since.is_some_and(|since| now.since(since) >= frame.parameters.doubt_after);
+            if is_in_doubt && planted!(in_doubt_aborts_alone) {
+                self.conclude(&txn, Fate::Aborted);
+                continue;
+            }
             let own = self.txns.get(&txn).map(|active| active.priority);
             let oldest = self.waiters.get(&txn).and_then(|waiting| waiting.first().copied());
             if oldest.zip(own).is_some_and(|(oldest, own)| oldest < own) {

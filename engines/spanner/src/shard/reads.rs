@@ -92,10 +92,13 @@ impl Lead {
             let in_flight = matches!(active.stage, Stage::Logging { .. });
             (!(in_flight && planted!(commit_in_flight_not_counted))).then_some((t_p, active.t_ee()))
         };
+        let bound = frame.parameters.fence_bound.as_micros() as u64;
         let (mut blocked_on, mut skipped) = (BTreeSet::new(), BTreeSet::new());
         for txn in reading.what.keys.iter().filter_map(|key| self.locks.writer(key)) {
             let Some((t_p, t_ee)) = counts(&txn) else { continue };
-            let must_be_seen = t_p <= t_min || (t_ee <= t_read && !planted!(t_ee_ignored));
+            // It commits neither before it was prepared, nor more than L before its earliest end.
+            let commits_at_least = t_p.max(Timestamp(t_ee.0.saturating_sub(bound)));
+            let must_be_seen = commits_at_least <= t_min || (t_ee <= t_read && !planted!(t_ee_ignored));
             if (skips && !must_be_seen) || planted!(does_not_wait_for_prepared) {
                 skipped.insert(txn);
             } else {

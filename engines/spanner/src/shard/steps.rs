@@ -6,13 +6,13 @@ use crate::machine::entry::{Change, Entry, Extend, Step};
 use crate::txn::TxnId;
 use kernel::{Bytes, Cx, Encode, Instant, NodeId};
 use parts::Ballot;
-use paxos::Value;
 use paxos::multipaxos::leader;
+use paxos::{Members, Value};
 use std::collections::VecDeque;
 use wire::txn::{CallKey, Timestamp};
 
 /// What is done when a change was applied.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(super) enum Applied {
     /// A transaction of this shard alone, with its timestamp.
     Alone(TxnId, Timestamp),
@@ -37,6 +37,8 @@ pub(super) enum Applied {
         /// The commit.
         key: CallKey,
     },
+    /// The log follows these members of the cluster.
+    Followed(Members),
     /// Nothing.
     Nothing,
 }

@@ -1,15 +1,14 @@
 //! A log in a file: what `ordinate log dump` writes and `ordinate log load` appends.
 //!
-//! Frames, each with its length and checksum (`length: u32 | crc32c: u32 | body`, little-endian). The body of the first is a line that
-//! says what the file is, then JSON that says of which log. Each further one has the position of its first entry (`u64`) and
-//! entries (`length: u32 | bytes`). The last has the position behind the last entry, and no entries: a truncated file lacks it.
+//! A file of frames. Each behind the first has the position of its first entry (`u64`) and entries (`length: u32 | bytes`). The last has
+//! the position behind the last entry, and no entries: a file that ends too early lacks it.
 
 use super::{IN_FLIGHT_MAX, Sent, broken, failure, progress_of};
+use crate::commands::frame_file::{CHUNK_BYTES, FrameFileReader, FrameFileWriter, unsound};
 use crate::commands::kv::Endpoint;
 use crate::failure::Failure;
-use bytes::BytesMut;
 use indicatif::ProgressBar;
-use kernel::{Bytes, FRAME_HEADER_BYTES, FrameReader, FrameWriter};
+use kernel::Bytes;
 use ordinate_client::{Log, LogError, Rows};
 use serde_json::json;
 use std::collections::VecDeque;
@@ -20,9 +19,6 @@ use std::time::Duration;
 
 const FIRST_LINE: &[u8] = b"ordinate log dump 1\n";
 const POSITION_BYTES: usize = 8;
-/// The largest body: one read's entries, of which the first may be as large as an append.
-const BODY_BYTES_MAX: usize = 4 << 20;
-const CHUNK_BYTES: usize = 1 << 20;
 /// Entries of one read.
 const PAGE: u32 = 10_000;
 /// Bytes of entries in one append.
@@ -30,35 +26,23 @@ const BATCH_BYTES: usize = 256 << 10;
 
 /// Writes a dump.
 struct Writer<W> {
-    out: W,
-    frame: FrameWriter,
+    file: FrameFileWriter<W>,
 }
 
 impl<W: io::Write> Writer<W> {
     fn begin(out: W, about: &serde_json::Value) -> io::Result<Self> {
-        let mut writer = Self { out, frame: FrameWriter::default() };
-        writer.frame.body().extend_from_slice(FIRST_LINE);
-        writer.frame.body().extend_from_slice(about.to_string().as_bytes());
-        writer.flush()?;
-        Ok(writer)
+        Ok(Self { file: FrameFileWriter::begin(out, FIRST_LINE, about)? })
     }
 
     /// Adds entries of consecutive positions; none of them: the end.
     fn add(&mut self, first: u64, entries: &[Bytes]) -> io::Result<()> {
-        let body = self.frame.body();
-        body.extend_from_slice(&first.to_le_bytes());
-        for entry in entries {
-            body.extend_from_slice(&(entry.len() as u32).to_le_bytes());
-            body.extend_from_slice(entry);
-        }
-        self.flush()
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let bytes = self.frame.bytes();
-        let written = self.out.write_all(bytes);
-        bytes.clear();
-        written
+        self.file.add(|body| {
+            body.extend_from_slice(&first.to_le_bytes());
+            for entry in entries {
+                body.extend_from_slice(&(entry.len() as u32).to_le_bytes());
+                body.extend_from_slice(entry);
+            }
+        })
     }
 }
 
@@ -75,51 +59,26 @@ enum Part {
 
 /// Reads a dump.
 struct Reader<R> {
-    input: R,
-    read: BytesMut,
-    /// Where the next frame begins in the file.
-    at: u64,
+    file: FrameFileReader<R>,
     begun: bool,
     ended: bool,
 }
 
-fn unsound(at: u64, what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("at byte {at}: {what}"))
-}
-
 impl<R: io::Read> Reader<R> {
     fn new(input: R) -> Self {
-        Self { input, read: BytesMut::new(), at: 0, begun: false, ended: false }
+        Self { file: FrameFileReader::new(input), begun: false, ended: false }
     }
 
     /// The next part; none behind the end. An error names the location.
     fn next(&mut self) -> io::Result<Option<Part>> {
-        let frames = FrameReader { body_max: BODY_BYTES_MAX };
-        let mut chunk = vec![0; CHUNK_BYTES];
-        let body = loop {
-            let frame = frames.next(&mut self.read).map_err(|error| unsound(self.at, &error.to_string()))?;
-            if let Some(body) = frame {
-                break body;
-            }
-            let count = self.input.read(&mut chunk)?;
-            if count == 0 {
-                return match self.ended && self.read.is_empty() {
-                    true => Ok(None),
-                    false => Err(unsound(self.at, "the file is truncated here")),
-                };
-            }
-            self.read.extend_from_slice(&chunk[..count]);
+        if !std::mem::replace(&mut self.begun, true) {
+            return self.file.about(FIRST_LINE, "dump of a log").map(|about| Some(Part::About(about)));
+        }
+        let Some((at, body)) = self.file.next()? else {
+            return if self.ended { Ok(None) } else { Err(self.file.truncated()) };
         };
-        let at = self.at;
-        self.at += (FRAME_HEADER_BYTES + body.len()) as u64;
         if self.ended {
             return Err(unsound(at, "there is more behind the end"));
-        }
-        if !std::mem::replace(&mut self.begun, true) {
-            let about = body.strip_prefix(FIRST_LINE).and_then(|about| serde_json::from_slice(about).ok());
-            return about
-                .map(|about| Some(Part::About(about)))
-                .ok_or_else(|| unsound(at, "this is no dump of a log"));
         }
         let Some((first, rows)) = body.split_first_chunk::<POSITION_BYTES>() else {
             return Err(unsound(at, "entries without a position"));
@@ -175,7 +134,7 @@ pub(super) fn dump(endpoint: &Endpoint, name: &str, out: &Path) -> Result<(), Fa
             }
         }
         writer.add(at, &[]).map_err(&written)?;
-        let file = writer.out.into_inner().map_err(|error| written(error.into_error()))?;
+        let file = writer.file.into_inner().into_inner().map_err(|error| written(error.into_error()))?;
         file.sync_all().and_then(|()| std::fs::rename(&partial, out)).map_err(&written)?;
         if let Some(bar) = bar {
             bar.finish_and_clear();

@@ -18,7 +18,8 @@ pub use status::CoordinationStatus;
 
 use super::records;
 use super::{
-    Engine, Listed, Port, ReadyProbe, Service, ServiceStatus, Started, Starting, client_limits, slots,
+    Engine, Follower, Listed, Port, ReadyProbe, Service, ServiceStatus, Started, Starting, client_limits,
+    slots,
 };
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
@@ -109,7 +110,7 @@ impl Service for Coordination {
         nodes::nodes(file, self, host, joins)
     }
 
-    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<HostSlot> {
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
         super::mason::proxies(&nodes::deployment(file, self), host)
     }
 

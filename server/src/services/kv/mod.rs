@@ -13,6 +13,7 @@ use crate::cluster::keys::{Key, KeyKind, OrNone, key};
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember, LocalRequest, LocalResponse};
 use ::kv::{Query, Store};
+use axum::http::Method;
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
@@ -43,7 +44,10 @@ pub const LISTED: Listed = Listed {
     off: "call of the key-value service, which is off",
     read,
     routes: http::routes,
-    reads: Some(LargeReads { max: READS_MAX, includes: |path| path.starts_with("/v1/kv") }),
+    reads: Some(LargeReads {
+        max: READS_MAX,
+        includes: |method, path| *method == Method::GET && path.starts_with("/v1/kv"),
+    }),
     owner,
 };
 

@@ -16,8 +16,8 @@ pub use status::LogStatus;
 
 use super::records::{self, RecordOwner};
 use super::{
-    CannotJoin, Engine, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus, Started,
-    Starting, slots,
+    CannotJoin, Engine, Follower, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus,
+    Started, Starting, slots,
 };
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
@@ -25,6 +25,7 @@ use crate::cluster::agreement::FIXED;
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use crate::host::StartError;
 use ::kafka::node_of;
+use axum::http::Method;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use kafka::{Directory, Kafka};
@@ -51,7 +52,9 @@ pub const LISTED: Listed = Listed {
     routes,
     reads: Some(LargeReads {
         max: READS_MAX,
-        includes: |path| path.starts_with("/v1/log/") && !path.ends_with("/tail"),
+        includes: |method, path| {
+            *method == Method::GET && path.starts_with("/v1/log/") && !path.ends_with("/tail")
+        },
     }),
     owner,
 };
@@ -121,7 +124,7 @@ impl Service for SharedLog {
         }
     }
 
-    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<HostSlot> {
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
         match self.is_over_corfu() {
             true => Vec::new(),
             false => super::mason::proxies(&nodes::deployment(file, self), host),

@@ -8,7 +8,7 @@ pub use status::SequenceStatus;
 
 use super::records::{self, RecordOwner};
 use super::status::ServiceStatus;
-use super::{Engine, Listed, NativeCalls, ReadyProbe, Service, slots};
+use super::{Engine, Follower, Listed, NativeCalls, ReadyProbe, Service, slots};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::cluster::file::{FileError, Values, names_of};
@@ -106,7 +106,7 @@ impl Service for SequenceService {
         nodes::nodes(file, self, host, joins)
     }
 
-    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<HostSlot> {
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
         super::mason::proxies(&nodes::deployment(file, self), host)
     }
 

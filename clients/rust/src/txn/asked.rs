@@ -1,0 +1,94 @@
+//! A call of the transaction service on its way.
+
+use crate::CallError;
+use crate::calls::Ask;
+use kernel::{Decode, DecodeError, Encode, Reader};
+use wire::txn::{TO_CLIENT, TO_HOST, TxnCall, TxnFailure, TxnReply};
+
+/// A message of either direction, behind its receiver's tag.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum TxnMessage {
+    Call(TxnCall),
+    Reply(TxnReply),
+}
+
+impl Encode for TxnMessage {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Call(call) => {
+                out.push(TO_HOST);
+                call.encode(out);
+            }
+            Self::Reply(reply) => {
+                out.push(TO_CLIENT);
+                reply.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for TxnMessage {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            TO_HOST => TxnCall::decode(input).map(Self::Call),
+            TO_CLIENT => TxnReply::decode(input).map(Self::Reply),
+            tag => Err(DecodeError::UnknownTag("message of transactions", tag)),
+        }
+    }
+}
+
+impl Ask for TxnCall {
+    type Message = TxnMessage;
+    type Reply = TxnReply;
+    type Answer = TxnReply;
+
+    fn message(&self, number: u64) -> TxnMessage {
+        let mut call = self.clone();
+        match &mut call {
+            Self::ReadOnly(call) => call.id = number,
+            Self::OneShot(call) => call.id = number,
+            Self::Begin(call) => call.id = number,
+            Self::ReadWithin(call) => call.id = number,
+            Self::Commit(call) => call.id = number,
+            Self::GiveUp(_) => {}
+            Self::Fence(call) => call.id = number,
+            Self::CommitStatus(call) => call.id = number,
+        }
+        TxnMessage::Call(call)
+    }
+
+    fn reply(message: TxnMessage) -> Option<(u64, TxnReply)> {
+        let TxnMessage::Reply(reply) = message else { return None };
+        let id = match &reply {
+            TxnReply::ReadRows(reply) => reply.id,
+            TxnReply::Committed(reply) => reply.id,
+            TxnReply::NotMet(reply) => reply.id,
+            TxnReply::Begun(reply) => reply.id,
+            TxnReply::RowsWithin(reply) => reply.id,
+            TxnReply::Fenced(reply) => reply.id,
+            TxnReply::CommitFate(reply) => reply.id,
+            TxnReply::Failed(reply) => reply.id,
+        };
+        Some((id, reply))
+    }
+
+    /// A host that is busy is asked again, but not within a transaction, which it has ended.
+    fn outcome(&self, reply: TxnReply) -> Option<Result<TxnReply, CallError>> {
+        let busy = matches!(&reply, TxnReply::Failed(failed) if failed.why == TxnFailure::Busy);
+        let within = matches!(self, Self::ReadWithin(_) | Self::Commit(_));
+        (!busy || within).then_some(Ok(reply))
+    }
+
+    /// A one-shot has a name, by which it is executed once.
+    fn may_repeat(&self) -> bool {
+        match self {
+            Self::ReadOnly(_) | Self::Fence(_) | Self::CommitStatus(_) | Self::Begin(_) => true,
+            Self::OneShot(call) => call.key.is_some(),
+            Self::ReadWithin(_) | Self::Commit(_) | Self::GiveUp(_) => false,
+        }
+    }
+
+    fn is_answered(&self) -> bool {
+        !matches!(self, Self::GiveUp(_))
+    }
+}

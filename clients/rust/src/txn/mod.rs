@@ -1,0 +1,189 @@
+//! Transactions.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), ordinate_client::TxnError> {
+//! use ordinate_client::{TxnClient, TxnLevel};
+//! let client = TxnClient::connect(["127.0.0.1:7071"]);
+//! let before = client
+//!     .transaction(|t| async move {
+//!         let balance = t.get("bank/1").await?;
+//!         t.put("bank/1", "90");
+//!         Ok::<_, ordinate_client::TxnError>(balance)
+//!     })
+//!     .await?;
+//! let found = client.read(TxnLevel::Rss).keys(["bank/1"]).scan("bank/", 100).run().await?;
+//! # let _ = (before, found);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`TxnClient`] is a session: what it has seen, all its later transactions see, whatever their level. Its clones are the same session;
+//! [`TxnClient::session`] begins another one.
+
+mod asked;
+mod errors;
+mod one_shot;
+mod read;
+mod transaction;
+
+pub use errors::TxnError;
+pub use one_shot::{OneShotCall, OneShotOutcome};
+pub use read::{ReadCall, ReadResult};
+pub use transaction::Transaction;
+
+use crate::calls::Calls;
+use crate::{CallError, TIMEOUT, Tls};
+use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use wire::txn::{CallKey, CommitStatus, Fence, Timestamp, TxnCall, TxnFailure, TxnReply};
+
+/// A client of the transaction service, and a session of it. Cheap to clone; must be made inside a tokio runtime.
+#[derive(Clone, Debug)]
+pub struct TxnClient {
+    calls: Calls<TxnCall>,
+    timeout: Duration,
+    session: Arc<Mutex<Session>>,
+}
+
+/// What a session knows.
+#[derive(Debug)]
+struct Session {
+    token: Timestamp,
+    /// What its commits are called by.
+    name: u64,
+    next: u64,
+    /// Commits without an answer.
+    open: BTreeSet<u64>,
+}
+
+impl Session {
+    fn new(token: Timestamp) -> Self {
+        // The standard library's hasher is seeded by the system; its output is as good a name as any.
+        Self { token, name: RandomState::new().build_hasher().finish(), next: 1, open: BTreeSet::new() }
+    }
+}
+
+impl TxnClient {
+    /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
+    pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
+        Self::begin(Calls::begin(endpoints, None))
+    }
+
+    /// The same over TLS.
+    pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
+        Self::begin(Calls::begin(endpoints, Some(tls)))
+    }
+
+    fn begin(calls: Calls<TxnCall>) -> Self {
+        Self { calls, timeout: TIMEOUT, session: Arc::new(Mutex::new(Session::new(Timestamp(0)))) }
+    }
+
+    /// The same session with another time limit for calls and transactions (10 s unless said).
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// Another session over the same connection, which has seen nothing yet.
+    #[must_use]
+    pub fn session(&self) -> Self {
+        Self { session: Arc::new(Mutex::new(Session::new(Timestamp(0)))), ..self.clone() }
+    }
+
+    fn session_now(&self) -> MutexGuard<'_, Session> {
+        self.session.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the session has seen, to be carried to another process or host: everything committed up to this timestamp.
+    pub fn token(&self) -> Timestamp {
+        self.session_now().token
+    }
+
+    /// The session has seen what a token of another session says.
+    pub fn absorb(&self, token: Timestamp) {
+        let mut session = self.session_now();
+        session.token = session.token.max(token);
+    }
+
+    /// A read-only transaction of this level.
+    pub fn read(&self, level: wire::txn::TxnLevel) -> ReadCall<'_> {
+        ReadCall::new(self, level)
+    }
+
+    /// Conditions, writes and reads in one message.
+    pub fn one_shot(&self) -> OneShotCall<'_> {
+        OneShotCall::new(self)
+    }
+
+    /// Returns when every later transaction, of any session and level, sees what this session has seen: to be awaited before the
+    /// process turns to another service.
+    pub async fn fence(&self) -> Result<(), TxnError> {
+        let token = self.token();
+        match self.call(Fence { id: 0, token }).await? {
+            TxnReply::Fenced(_) => Ok(()),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// What became of a commit: its timestamp if it was committed; none if it was not, or if that is not known any more.
+    pub async fn status(&self, id: CallKey) -> Result<Option<Timestamp>, TxnError> {
+        match self.call(CommitStatus { id: 0, key: id }).await? {
+            TxnReply::CommitFate(reply) => Ok(reply.committed),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// A name for a commit, and the number below which the session has all answers.
+    fn name_commit(&self) -> (CallKey, u64) {
+        let mut session = self.session_now();
+        let number = session.next;
+        session.next += 1;
+        session.open.insert(number);
+        let acknowledged = session.open.first().copied().unwrap_or(number);
+        (CallKey { session: session.name, number }, acknowledged)
+    }
+
+    /// The answer to a commit is here.
+    fn commit_answered(&self, key: CallKey) {
+        self.session_now().open.remove(&key.number);
+    }
+
+    /// A call that changes nothing, or is executed once.
+    async fn call(&self, call: impl Into<TxnCall>) -> Result<TxnReply, TxnError> {
+        let call = call.into();
+        if let Some(fault) = call.fault() {
+            return Err(TxnError::Fault(fault));
+        }
+        let reply = self.calls.call(call, self.timeout).await.map_err(TxnError::Unreached)?;
+        self.take_token(&reply);
+        match reply {
+            TxnReply::Failed(failed) => Err(TxnError::Failed(failed.why)),
+            reply => Ok(reply),
+        }
+    }
+
+    fn take_token(&self, reply: &TxnReply) {
+        let token = match reply {
+            TxnReply::ReadRows(reply) => reply.token,
+            TxnReply::Committed(reply) => reply.token,
+            TxnReply::NotMet(reply) => reply.token,
+            TxnReply::RowsWithin(reply) => reply.token,
+            TxnReply::Fenced(reply) => reply.token,
+            TxnReply::Begun(_) | TxnReply::CommitFate(_) | TxnReply::Failed(_) => return,
+        };
+        self.absorb(token);
+    }
+}
+
+fn unreadable() -> TxnError {
+    TxnError::Unreached(CallError::Unreadable("it belongs to another call".to_owned()))
+}
+
+/// True if a failure ends an attempt, and another one may succeed.
+fn ends_an_attempt(why: TxnFailure) -> bool {
+    why.may_be_retried() || why == TxnFailure::NoTransaction
+}

@@ -1,0 +1,168 @@
+//! Transactions over HTTP and JSON. A session is the token that every answer has: a caller sends it with its next call.
+//!
+//! `POST /v1/txn` is a read-only transaction or a one-shot; `begin`, `ID/read`, `ID/commit` and `ID/abort` are an interactive
+//! transaction, at the host where it was begun; `status/COMMIT` answers what became of a commit; `fence` is for those who go on to another
+//! service; `transactions` shows what is in progress where this host leads.
+
+use super::body::{BeginBody, CommitBody, FenceBody, ReadBody, TransactionBody, commit_id, timestamp};
+use super::replies::{Refused, answer, failure, in_progress};
+use super::{TxnService, nodes};
+use crate::admin::Admin;
+use crate::family::{HostedNode, LocalRequest, LocalResponse};
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse as _, Response};
+use kernel::{Decode as _, Encode as _, HostSlot};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use spanner::SpannerMember;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+use wire::txn::{
+    Begin, CallKey, Commit, CommitStatus, Fence, GiveUp, ReadWithin, TxnCall, TxnFailure, TxnReply,
+};
+
+/// How long an answer is waited for: longer than a gateway tries.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// Transactions in progress that one answer shows, of each shard.
+const SHOWN_MAX: usize = 1_000;
+
+/// A name that nobody else draws; the standard library's hasher is seeded by the system.
+fn drawn() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn read_body<B: DeserializeOwned + Default>(body: &[u8]) -> Result<B, Refused> {
+    if body.is_empty() {
+        return Ok(B::default());
+    }
+    serde_json::from_slice(body).map_err(|why| Refused::bad(format!("the body cannot be read: {why}")))
+}
+
+fn gateway(admin: &Admin) -> Result<HostSlot, Refused> {
+    let txn = admin.file.service::<TxnService>();
+    let off = || Refused::absent("there is no transaction service: txn.shards is 0");
+    txn.map(|txn| nodes::gateway(&admin.file, txn, &admin.host).host_slot()).ok_or_else(off)
+}
+
+/// The gateway's answer; `commit`: the name of what the call commits.
+async fn ask(admin: &Admin, call: impl Into<TxnCall>, commit: Option<CallKey>) -> Result<Response, Refused> {
+    let (gateway, call) = (gateway(admin)?, call.into());
+    if let Some(fault) = call.fault() {
+        return Err(Refused::bad(format!("malformed, or beyond a limit: {fault}")));
+    }
+    let writes = matches!(call, TxnCall::OneShot(_) | TxnCall::Commit(_));
+    let nobody = || failure(if writes { TxnFailure::Unknown } else { TxnFailure::Unavailable }, commit);
+    let asked = admin.handle.request(gateway, LocalRequest::Service(call.encoded().into()));
+    Ok(match tokio::time::timeout(ANSWER_WITHIN, asked).await {
+        Ok(Ok(LocalResponse::Service(body))) => {
+            TxnReply::decoded(&body).map_or_else(|_| nobody(), |reply| answer(&reply, commit))
+        }
+        Ok(Ok(LocalResponse::Kv(_)) | Err(_)) | Err(_) => nobody(),
+    })
+}
+
+/// `POST /v1/txn`
+pub(super) async fn transaction(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
+    let body: TransactionBody = read_body(&body)?;
+    let (call, commit) = body.call(CallKey { session: drawn(), number: 1 }).map_err(Refused::bad)?;
+    ask(&admin, call, commit).await
+}
+
+/// `POST /v1/txn/begin`
+pub(super) async fn begin(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
+    let BeginBody { token, priority } = read_body(&body)?;
+    let token = timestamp(token).map_err(Refused::bad)?;
+    let priority = priority.map(timestamp).transpose().map_err(Refused::bad)?;
+    ask(&admin, Begin { id: drawn(), token, priority }, None).await
+}
+
+/// `POST /v1/txn/fence`
+pub(super) async fn fence(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
+    let FenceBody { token } = read_body(&body)?;
+    let token = timestamp(token).map_err(Refused::bad)?;
+    ask(&admin, Fence { id: 0, token }, None).await
+}
+
+/// `GET /v1/txn/status/COMMIT`
+pub(super) async fn status(
+    State(admin): State<Arc<Admin>>,
+    Path(commit): Path<String>,
+) -> Result<Response, Refused> {
+    let key = commit_id(&commit).map_err(Refused::bad)?;
+    ask(&admin, CommitStatus { id: 0, key }, Some(key)).await
+}
+
+/// The name that [`begin`] gave a transaction.
+fn named(txn: &str) -> Result<u64, Refused> {
+    let sound = txn.len() == 16 && txn.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let number = u64::from_str_radix(txn, 16).ok().filter(|_| sound);
+    let none = || Refused::bad(format!("{txn:?} names no transaction; /v1/txn/begin answers such a name"));
+    number.ok_or_else(none)
+}
+
+/// `POST /v1/txn/ID/read`
+pub(super) async fn read_within(
+    State(admin): State<Arc<Admin>>,
+    Path(txn): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let (txn, body): (u64, ReadBody) = (named(&txn)?, read_body(&body)?);
+    let (keys, scans) = body.reads().map_err(Refused::bad)?;
+    ask(&admin, ReadWithin { id: 0, txn, keys, scans }, None).await
+}
+
+/// `POST /v1/txn/ID/commit`
+pub(super) async fn commit(
+    State(admin): State<Arc<Admin>>,
+    Path(txn): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let (txn, body): (u64, CommitBody) = (named(&txn)?, read_body(&body)?);
+    let (writes, key) = body.commit().map_err(Refused::bad)?;
+    let key = key.unwrap_or_else(|| CallKey { session: drawn(), number: 1 });
+    ask(&admin, Commit { id: 0, txn, key: Some(key), acknowledged: 0, writes }, Some(key)).await
+}
+
+/// `POST /v1/txn/ID/abort`
+pub(super) async fn abort(
+    State(admin): State<Arc<Admin>>,
+    Path(txn): Path<String>,
+) -> Result<Response, Refused> {
+    let (txn, gateway) = (named(&txn)?, gateway(&admin)?);
+    let call = TxnCall::GiveUp(GiveUp { txn });
+    let given_up = admin.handle.request(gateway, LocalRequest::Service(call.encoded().into()));
+    Ok(match tokio::time::timeout(ANSWER_WITHIN, given_up).await {
+        Ok(Ok(_)) => Json(json!({ "aborted": true })).into_response(),
+        Ok(Err(_)) | Err(_) => failure(TxnFailure::Unavailable, None),
+    })
+}
+
+/// `GET /v1/txn/transactions`
+pub(super) async fn transactions(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
+    gateway(&admin)?;
+    let seen = admin.handle.inspect(|view| {
+        let shards = view.nodes().filter_map(|(_, node)| match node {
+            HostedNode::Txn(embedded) => match embedded.node() {
+                SpannerMember::Shard(role) if role.is_leading() => {
+                    Some((role.shard(), role.locks(), role.transactions(SHOWN_MAX)))
+                }
+                SpannerMember::Shard(_) | SpannerMember::Gateway(_) | SpannerMember::Log(_) => None,
+            },
+            HostedNode::Kv(_)
+            | HostedNode::Coordination(_)
+            | HostedNode::Sequence(_)
+            | HostedNode::Log(_)
+            | HostedNode::Corfu(_)
+            | HostedNode::CorfuGateway(_) => None,
+        });
+        shards.collect::<Vec<_>>()
+    });
+    match seen.await {
+        Ok(shards) => Ok(Json(in_progress(&shards, &admin.file)).into_response()),
+        Err(_) => Ok(failure(TxnFailure::Unavailable, None)),
+    }
+}

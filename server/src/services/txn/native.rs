@@ -1,0 +1,169 @@
+//! Transactions at the native port: calls for this host's gateway.
+
+use super::LISTED;
+use crate::family::{Ordinate, OrdinateMessage};
+use crate::owed::{OwedRead, OwedReads};
+use crate::services::NativeCalls;
+use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
+use kernel::client::{ConnectionIn, Disconnected, Input, Output};
+use kernel::{Bytes, Instant, NodeId};
+use runtime::{CloseReason, SessionCx};
+use wire::txn::{Failed, TO_CLIENT, TO_HOST, TxnFailure, TxnReply, native_reply};
+
+/// Calls to this host's gateway.
+pub(super) struct Calls {
+    pub(super) gateway: NodeId,
+}
+
+impl NativeCalls for Calls {
+    fn take(
+        &self,
+        message: &Bytes,
+        reads: &mut OwedReads,
+        cx: &mut SessionCx<'_, Ordinate>,
+    ) -> Result<bool, CloseReason> {
+        if message.first() != Some(&TO_HOST) {
+            return Err(UNREADABLE);
+        }
+        let Asked { id, reads: is_read, operation } = asked(message).ok_or(UNREADABLE)?;
+        let bytes = reads.room_of_call(if is_read { reads.expected() } else { SMALL_ANSWER_BYTES }, false);
+        if !reads.admits(bytes) {
+            return Ok(false);
+        }
+        if let Some(id) = id {
+            let asked = OwedRead::Call(TO_HOST, id);
+            reads.ask(asked, bytes, cx.now());
+            reads.watch.start(asked, (LISTED.name, operation), cx.now());
+        }
+        cx.send(self.gateway, OrdinateMessage::User(Input { bytes: message.clone() }.into()));
+        Ok(true)
+    }
+
+    fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
+        let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
+        let answer = read_head(&output.bytes);
+        answer.iter().for_each(|(id, _)| reads.watch.stop(&OwedRead::Call(TO_HOST, *id), now));
+        let takes = answer.is_none_or(|(id, is_read)| {
+            // What a commit came to is always said.
+            reads.takes_call(TO_HOST, id, output.bytes.len()) || !is_read
+        });
+        let output = match answer {
+            Some((id, _)) if !takes => {
+                let busy = TxnReply::from(Failed { id, why: TxnFailure::Busy });
+                Output { bytes: native_reply(&busy).into() }
+            }
+            Some(_) | None => output,
+        };
+        OrdinateMessage::Connection(ConnectionIn::Output(output))
+    }
+
+    /// Its interactive transactions are given up.
+    fn closed(&self, cx: &mut SessionCx<'_, Ordinate>) {
+        cx.send(self.gateway, OrdinateMessage::User(Disconnected {}.into()));
+    }
+}
+
+/// What the head of a call says: the rest is the gateway's to read.
+struct Asked {
+    /// Its number, if it is answered.
+    id: Option<u64>,
+    /// Its answer has what is stored.
+    reads: bool,
+    /// What it does, for metrics.
+    operation: &'static str,
+}
+
+/// Tag, variant and number.
+const HEAD_BYTES: usize = 10;
+/// Where the level of a read-only transaction stands, behind the session's token.
+const LEVEL_AT: usize = HEAD_BYTES + 8;
+
+fn asked(message: &Bytes) -> Option<Asked> {
+    let head = message.get(..HEAD_BYTES)?;
+    let id = u64::from_le_bytes(*head[2..].first_chunk()?);
+    let (reads, operation) = match head[1] {
+        1 => (true, read_operation(*message.get(LEVEL_AT)?)),
+        2 => (true, "one_shot"),
+        3 => (false, "begin"),
+        4 => (true, "read_within"),
+        5 => (false, "commit"),
+        6 => return Some(Asked { id: None, reads: false, operation: "give_up" }),
+        7 => (false, "fence"),
+        8 => (false, "commit_status"),
+        // Of a later version: the gateway closes the connection.
+        _ => return None,
+    };
+    Some(Asked { id: Some(id), reads, operation })
+}
+
+/// Reads of each level are measured apart.
+fn read_operation(level: u8) -> &'static str {
+    match level {
+        1 => "read_strict",
+        2 => "read_rss",
+        3 => "read_process_ordered",
+        4 => "read_at",
+        _ => "read_stale",
+    }
+}
+
+/// The variants that have rows and change nothing: they can be asked for again.
+const READ_VARIANTS: [u8; 2] = [1, 5];
+
+/// The number of the call that a reply answers, and whether it is that of a read.
+fn read_head(bytes: &Bytes) -> Option<(u64, bool)> {
+    let head = bytes.get(..HEAD_BYTES)?;
+    let id = u64::from_le_bytes(*head[2..].first_chunk()?);
+    (head[0] == TO_CLIENT).then(|| (id, READ_VARIANTS.contains(&head[1])))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::txn::{
+        CallKey, Commit, CommitStatus, Committed, GiveUp, ReadOnly, ReadRows, RowsWithin, Timestamp, TxnCall,
+        TxnLevel, native_call,
+    };
+
+    // A call that is measured as another one, or not taken for a read, has no room for its rows.
+    #[test]
+    fn calls_are_known_by_their_heads() {
+        let of = |call: TxnCall| {
+            let asked = asked(&native_call(&call).into()).expect("it is a call");
+            (asked.id, asked.reads, asked.operation)
+        };
+        let token = Timestamp(1 << 40);
+        let levels = [
+            (TxnLevel::Strict, "read_strict"),
+            (TxnLevel::Rss, "read_rss"),
+            (TxnLevel::ProcessOrdered, "read_process_ordered"),
+            (TxnLevel::At(Timestamp(9)), "read_at"),
+            (TxnLevel::Stale(9), "read_stale"),
+        ];
+        for (level, operation) in levels {
+            let call = ReadOnly { id: 7, token, level, keys: Vec::new(), scans: Vec::new() };
+            assert_eq!(of(call.into()), (Some(7), true, operation));
+        }
+        let key = CallKey { session: 1, number: 2 };
+        let commit = Commit { id: 8, txn: 1, key: Some(key), acknowledged: 0, writes: Vec::new() };
+        assert_eq!(of(commit.into()), (Some(8), false, "commit"));
+        assert_eq!(of(CommitStatus { id: 9, key }.into()), (Some(9), false, "commit_status"));
+        assert_eq!(of(GiveUp { txn: 9 }.into()), (None, false, "give_up"));
+        assert!(asked(&Bytes::from_static(&[TO_HOST, 99, 0, 0, 0, 0, 0, 0, 0, 0])).is_none());
+    }
+
+    // A commit that is taken for a read is answered "busy, not executed" though it was.
+    #[test]
+    fn replies_are_known_by_their_heads() {
+        let head = |reply: TxnReply| read_head(&native_reply(&reply).into());
+        let (token, at) = (Timestamp(1), Timestamp(2));
+        let (rows, scans) = (Vec::new(), Vec::new());
+        let read = ReadRows { id: 7, token, at, rows: rows.clone(), scans: scans.clone() };
+        assert_eq!(head(read.into()), Some((7, true)));
+        let within = RowsWithin { id: 8, token, rows: rows.clone(), scans };
+        assert_eq!(head(within.into()), Some((8, true)));
+        assert_eq!(head(Committed { id: 9, token, at, rows }.into()), Some((9, false)));
+        assert_eq!(head(Failed { id: 10, why: TxnFailure::Busy }.into()), Some((10, false)));
+        assert_eq!(read_head(&Bytes::from_static(&[TO_CLIENT, 1, 0])), None);
+    }
+}

@@ -1,0 +1,111 @@
+//! What a host knows of the transaction service.
+
+use crate::admin::exposition::MetricsPage;
+use crate::family::HostedNode;
+use crate::services::ServiceStatus;
+use crate::services::status::json;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use spanner::SpannerMember;
+use std::collections::BTreeMap;
+
+/// What a host does for transactions.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct TxnStatus {
+    /// Its shards.
+    pub shards: BTreeMap<u16, TxnShardStatus>,
+    /// Users' calls that wait for an answer here.
+    pub calls_in_progress: usize,
+}
+
+/// A shard, as far as a host has to do with it.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct TxnShardStatus {
+    /// It is led here.
+    pub leads: bool,
+    /// Transactions in progress, where it is led.
+    pub in_progress: usize,
+    /// Keys that this host's replica has.
+    pub keys: usize,
+    /// Versions of them.
+    pub versions: usize,
+    /// Bytes of them.
+    pub bytes: usize,
+    /// Transactions that are prepared, and whose end the replica has not seen.
+    pub prepared: usize,
+    /// Decisions that participants have not logged yet.
+    pub undecided_participants: usize,
+    /// The timestamp up to which the replica may be read.
+    pub safe: u64,
+    /// The highest commit timestamp.
+    pub last_commit: u64,
+}
+
+impl TxnStatus {
+    /// Of a host's roles.
+    pub fn of<'a>(nodes: impl Iterator<Item = &'a HostedNode>) -> Self {
+        let mut status = Self::default();
+        for node in nodes {
+            if let HostedNode::Txn(embedded) = node {
+                status.add(embedded.node());
+            }
+        }
+        status
+    }
+
+    fn add(&mut self, member: &SpannerMember) {
+        match member {
+            SpannerMember::Shard(role) => {
+                let shard = self.shards.entry(role.shard().0).or_default();
+                (shard.leads, shard.in_progress) = (role.is_leading(), role.in_progress());
+            }
+            SpannerMember::Gateway(gateway) => self.calls_in_progress = gateway.in_progress(),
+            SpannerMember::Log(embedded) => {
+                if let paxos::Member::Replica(replica) = embedded.node() {
+                    let machine = replica.machine();
+                    let shard = self.shards.entry(machine.shard().0).or_default();
+                    shard.keys = machine.keys();
+                    shard.versions = machine.versions();
+                    shard.bytes = machine.bytes();
+                    shard.prepared = machine.prepared().count();
+                    shard.undecided_participants = machine.open_decisions();
+                    shard.safe = machine.safe().0;
+                    shard.last_commit = machine.last_commit().0;
+                }
+            }
+        }
+    }
+}
+
+impl ServiceStatus for TxnStatus {
+    fn fields(&self) -> Map<String, Value> {
+        [("txn".to_owned(), json(self))].into_iter().collect()
+    }
+
+    fn metrics(&self, page: &mut MetricsPage) {
+        page.gauge("txn_calls", "Calls that wait for an answer here", self.calls_in_progress as f64);
+        for (shard, status) in &self.shards {
+            let shard = shard.to_string();
+            let of = [("shard", shard.as_str())];
+            for (name, help, value) in [
+                ("txn_shard_leads", "1 where the shard is led", usize::from(status.leads)),
+                (
+                    "txn_shard_in_progress",
+                    "Transactions in progress, where the shard is led",
+                    status.in_progress,
+                ),
+                ("txn_shard_keys", "Keys of the shard's replica", status.keys),
+                ("txn_shard_versions", "Versions of its keys", status.versions),
+                ("txn_shard_bytes", "Bytes of them", status.bytes),
+                ("txn_shard_prepared", "Transactions that are prepared and have not ended", status.prepared),
+                (
+                    "txn_shard_decisions_open",
+                    "Decisions that participants have not logged yet",
+                    status.undecided_participants,
+                ),
+            ] {
+                page.gauge_of(name, help, &of, value as f64);
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Transactions while hosts die, hang and lose power; over HTTP and the command line; and what is refused.
+
+mod http;
+mod load;
+
+use crate::membership::change;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::number;
+use load::TxnLoad;
+use ordinate_client::TxnClient;
+use std::time::Duration;
+
+/// One machine has one clock: hosts on it differ by nothing, and a bound that is small makes commits as quick as they are in production.
+pub const SETTINGS: &str = "[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 4";
+
+const CLIENTS: usize = 6;
+/// What we claim of the longest time without a commit when a host is killed.
+const KILL_GAP_MAX: Duration = Duration::from_millis(700);
+
+fn clients(cluster: &Cluster, count: usize) -> Vec<TxnClient> {
+    let connect = |number| TxnClient::connect(cluster.endpoints_from(number));
+    (0..count).map(|number| connect(number).with_timeout(PATIENCE / 2)).collect()
+}
+
+// A change of hosts that leaves a shard behind has it depend on hosts that are gone; one that moves it back loses it.
+#[test]
+fn shards_follow_the_members_of_the_cluster() {
+    alone(async {
+        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+        let founders =
+            clients(&cluster, CLIENTS).into_iter().map(|client| client.with_timeout(Duration::from_secs(5)));
+        let founders: Vec<TxnClient> = founders.collect();
+        let token_of = founders[0].clone();
+        let mut load = TxnLoad::start("bank", founders).await;
+        load.until_acknowledged(100, PATIENCE).await;
+        let is_settled = |host: usize, version: u64| {
+            move |cluster: &Cluster| {
+                let status = cluster.status(host).unwrap_or_default();
+                status["membership"]["settled"].as_u64().is_some_and(|settled| settled >= version)
+            }
+        };
+        let d = cluster.plan_host(true);
+        cluster.launch(d);
+        change(&cluster, 0, &["add", &format!("d={}", cluster.hosts[d].peer)]).await;
+        cluster.until("all shards are on four hosts", PATIENCE, is_settled(0, 1)).await;
+        // A host that is gone with its disk is replaced, and the next one leaves: what is left holds everything.
+        cluster.kill(2);
+        cluster.wipe(2);
+        let e = cluster.plan_host(true);
+        cluster.launch(e);
+        change(&cluster, 0, &["replace", "c", &format!("e={}", cluster.hosts[e].peer)]).await;
+        cluster.until("e has taken over from c", PATIENCE, is_settled(0, 2)).await;
+        change(&cluster, 0, &["remove", "b"]).await;
+        cluster.until("b is not needed", PATIENCE, is_settled(0, 3)).await;
+        cluster.kill(1);
+        let joined: Vec<String> = [d, e].map(|host| cluster.hosts[host].native.to_string()).into();
+        load.join(vec![TxnClient::connect(joined).with_timeout(PATIENCE)], token_of.token());
+        load.until_acknowledged(200, PATIENCE).await;
+        // One of three may die again.
+        cluster.kill(0);
+        load.until_acknowledged(50, PATIENCE).await;
+        let shown = load.finish().await;
+        println!(
+            "transactions while hosts come and go: {} answered, {} commits, by-level; errors: {:?}",
+            shown.answered, shown.commits, shown.errors
+        );
+    });
+}
+
+/// Nothing is left of transactions that ended: no locks, nothing in doubt.
+async fn until_nothing_is_in_doubt(cluster: &Cluster, within: Duration) {
+    let settled = |cluster: &Cluster| {
+        (0..3).all(|host| {
+            let status = cluster.status(host).unwrap_or_default();
+            let Some(shards) = status["txn"]["shards"].as_object() else { return false };
+            let none = |field: &str| shards.values().all(|shard| shard[field].as_u64() == Some(0));
+            none("prepared") && none("in_progress") && none("undecided_participants")
+        })
+    };
+    cluster.until("nothing is in doubt", within, settled).await;
+}
+
+// A transaction that is half done after a crash makes or loses money; a commit that was acknowledged and is gone was a lie; locks of the
+// dead stop the living.
+#[test]
+fn transfers_keep_their_sum_while_hosts_die() {
+    alone(async {
+        let rounds = number("ORDINATE_ROUNDS", 3);
+        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+        let load = TxnLoad::start("bank", clients(&cluster, CLIENTS)).await;
+        load.until_acknowledged(100, PATIENCE).await;
+        let (mut killed, mut hung, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..rounds {
+            let host = round % 3;
+            let at = load.now();
+            cluster.kill(host);
+            load.until_acknowledged(40, PATIENCE).await;
+            killed.push(load.longest_gap_after(at));
+            cluster.launch(host);
+            cluster.until_ready().await;
+            load.until_everybody_is_served(at, PATIENCE).await;
+            let at = load.now();
+            cluster.signal(host, "-STOP");
+            load.until_acknowledged(40, PATIENCE).await;
+            hung.push(load.longest_gap_after(at));
+            cluster.signal(host, "-CONT");
+            load.until_everybody_is_served(at, PATIENCE).await;
+            let at = load.now();
+            cluster.kill_all();
+            cluster.launch_all();
+            cluster.until_ready().await;
+            load.until_everybody_is_served(at, PATIENCE).await;
+            all.push(load.longest_gap_after(at));
+        }
+        let shown = load.finish().await;
+        until_nothing_is_in_doubt(&cluster, PATIENCE).await;
+        println!(
+            "transactions: {rounds} rounds, {} answered, {} commits, by-level; longest without a commit: \
+             killed {killed:?}, hung {hung:?}, all killed {all:?}; errors: {:?}",
+            shown.answered, shown.commits, shown.errors
+        );
+        let held = killed.iter().filter(|gap| **gap <= KILL_GAP_MAX).count();
+        assert!(held >= 1, "gaps of {killed:?}, claimed {KILL_GAP_MAX:?}");
+    });
+}
