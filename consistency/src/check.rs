@@ -254,7 +254,7 @@ impl Deciding<'_> {
         }
         let (history, resolved) = (self.history, self.resolved);
         let (built, levels) = match model.has_levels() && !self.rules.levels_ignored {
-            true => (&mut self.levelled, Levels::Kept),
+            true => (&mut self.levelled, Levels::Honoured),
             false => (&mut self.alike, Levels::Ignored),
         };
         let graph = built.graph.get_or_insert_with(|| {

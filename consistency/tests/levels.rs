@@ -124,8 +124,11 @@ fn a_read_as_of_a_timestamp_is_the_state_then() {
     assert_eq!(allowed(&writes, &read(3, 300, 299)), []);
     let missing = verdict(writes.into_iter().chain([read(1, 100, 299).at_level(Level::At)]).collect());
     let Verdict::Violated(witness) = missing else { panic!("{missing:?}") };
-    let told = witness.sentences.join("; ");
-    assert!(told.contains("T3 read as of 299, and T1 wrote x = 2 at 200, which it must see"), "{told}");
+    let sentences = witness.sentences.join("; ");
+    assert!(
+        sentences.contains("T3 read as of 299, and T1 wrote x = 2 at 200, which it must see"),
+        "{sentences}"
+    );
     assert!(witness.summary.contains("timestamps that reads are as of"), "{}", witness.summary);
 }
 

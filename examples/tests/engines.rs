@@ -2,7 +2,6 @@
 
 use examples::tally::Tally;
 use kernel::{Bytes, Decode, HostId, HostSlot, NodeId, RequestId, Rng};
-use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
 use paxos::multipaxos::client::CommandClient;
@@ -10,7 +9,7 @@ use paxos::multipaxos::leader::Leader;
 use paxos::multipaxos::proxy_leader::ProxyLeader;
 use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::unbatcher::Unbatcher;
-use paxos::{Call, Configuration, Configurations, HostEntry, Member, Outcome, Parameters};
+use paxos::{Call, Configuration, Configurations, HostEntry, Member, Outcome, Parameters, RoleSlots};
 use sim::{Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Sweep};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,21 +26,9 @@ const REPLICA: HostSlot = HostSlot(5);
 const UNBATCHER: HostSlot = HostSlot(6);
 
 fn configuration() -> Configuration {
-    let on = |slot| SERVERS.map(|host| NodeId::new(host, slot)).to_vec();
     let entry = |host| HostEntry { name: format!("{host:?}"), address: String::new() };
-    let group = AcceptorGroup::majority(on(ACCEPTOR)).expect("hosts are different");
-    Configuration {
-        version: 0,
-        first_slot: Slot(0),
-        acceptors: Acceptors::new(vec![group]).expect("one group"),
-        leaders: on(LEADER),
-        proxy_leaders: on(PROXY_LEADER),
-        replicas: on(REPLICA),
-        batchers: on(BATCHER),
-        unbatchers: on(UNBATCHER),
-        hosts: SERVERS.map(entry).to_vec(),
-        joined: Vec::new(),
-    }
+    let hosts = SERVERS.map(entry).to_vec();
+    RoleSlots::STANDALONE.configuration(0, &SERVERS, hosts).expect("hosts are different")
 }
 
 /// A cluster whose client counts one word.

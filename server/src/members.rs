@@ -42,7 +42,7 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
     });
 }
 
-/// Has the services' logs follow a change: whoever leads one puts the members into it, once. Asked again and again,
+/// Has the services' logs follow a change: the host that leads one puts the members into it, once. Asked again and again,
 /// since who leads may change; the answers are for `ordinate status`, which looks for itself.
 fn follow(
     handle: &HostHandle<HostedNode>,

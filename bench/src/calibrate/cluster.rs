@@ -6,9 +6,8 @@ use crate::multipaxos::{Batching, Clients, MachineLayout, Running, StoreDeployme
 use crate::profile::Profile;
 use kernel::{HostId, HostSlot, NodeId};
 use kv::Store;
-use parts::{AcceptorGroup, Slot};
 use paxos::multipaxos::{acceptor, batcher, client, leader, proxy_leader, replica, unbatcher};
-use paxos::{Call, Configuration, Configurations, Member, Outcome, Parameters};
+use paxos::{Call, Configuration, Configurations, Member, Outcome, Parameters, RoleSlots};
 use runtime::{Answer, Host};
 use sim::cost::{Pace, Window};
 use std::collections::VecDeque;
@@ -37,22 +36,9 @@ pub struct RealAndSimulated {
 }
 
 fn configuration() -> Configuration {
-    let on_all =
-        |slot| -> Vec<NodeId> { SERVERS.iter().map(|name| NodeId::new(HostId::named(name), slot)).collect() };
-    let acceptors =
-        AcceptorGroup::majority(on_all(ACCEPTOR)).and_then(|group| parts::Acceptors::new(vec![group]));
-    Configuration {
-        version: 0,
-        first_slot: Slot(0),
-        acceptors: acceptors.expect("three different names"),
-        leaders: on_all(LEADER),
-        proxy_leaders: on_all(PROXY_LEADER),
-        replicas: on_all(REPLICA),
-        batchers: on_all(BATCHER),
-        unbatchers: on_all(UNBATCHER),
-        hosts: Vec::new(),
-        joined: Vec::new(),
-    }
+    RoleSlots::STANDALONE
+        .configuration(0, &SERVERS.map(HostId::named), Vec::new())
+        .expect("three different names")
 }
 
 fn roles(name: &str, known: &Configurations) -> Vec<(HostSlot, Member<Store>)> {

@@ -8,9 +8,8 @@ use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{LogNodes, Proxy, SpacesOf};
 use mason::sequencer::Sequencer;
 use mason::{Group, Layout, MasonMember, MasonParameters, ProxyGroup, Shard, Space, Stub, Topology};
-use parts::{Acceptors, Slot};
 use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
-use paxos::{Configuration, Configurations};
+use paxos::{Configuration, Configurations, EmbeddedLog};
 use sequence::Gateway;
 use sim::cost::{HostPlan, MachineIndex, MachineSpec, Scale, Tariff, Testbed};
 use std::sync::Arc;
@@ -99,26 +98,10 @@ pub(crate) fn host_of(group: usize, member: usize) -> HostId {
 }
 
 fn configuration(group: usize) -> Configuration {
-    let on_all = |slot| -> Vec<NodeId> {
-        (0..MEMBERS).map(|member| NodeId::new(host_of(group, member), slot)).collect()
-    };
-    let acceptors =
-        parts::AcceptorGroup::majority(on_all(ACCEPTOR)).and_then(|group| Acceptors::new(vec![group]));
-    let mut batchers = on_all(BATCHER);
     // Proxies hear the leader as batchers do.
-    batchers.extend(on_all(PROXY));
-    Configuration {
-        version: 0,
-        first_slot: Slot(0),
-        acceptors: acceptors.expect("three different hosts"),
-        leaders: on_all(LEADER),
-        proxy_leaders: on_all(PROXY_LEADER),
-        replicas: on_all(REPLICA),
-        batchers,
-        unbatchers: on_all(UNBATCHER),
-        hosts: Vec::new(),
-        joined: Vec::new(),
-    }
+    let log = EmbeddedLog { first: HostSlot(0), number: 0, proposer: PROXY };
+    let hosts = (0..MEMBERS).map(|member| host_of(group, member)).collect();
+    log.configuration_on(0, hosts, Vec::new()).expect("three different hosts")
 }
 
 /// Not every group got a leader with a sequencer in time.

@@ -132,7 +132,7 @@ pub(crate) enum Levels {
     /// All operations are alike.
     Ignored,
     /// Each operation keeps what its own level demands.
-    Kept,
+    Honoured,
 }
 
 impl Levels {
@@ -140,7 +140,7 @@ impl Levels {
     fn of(self, operation: &Operation) -> Level {
         match self {
             Levels::Ignored => Level::Strict,
-            Levels::Kept => operation.level,
+            Levels::Honoured => operation.level,
         }
     }
 }
@@ -158,7 +158,7 @@ pub(crate) fn build(
     data(resolved, &mut edges);
     causality::add(history, resolved, levels, rules, &mut edges);
     real_time::add(history, resolved, wanted, levels, rules, &mut edges);
-    if levels == Levels::Kept {
+    if levels == Levels::Honoured {
         as_of::add(history, resolved, &mut edges);
     }
     edges.into_graph(count)

@@ -66,7 +66,7 @@ pub(super) fn add(
     if retained(EdgeKind::FenceAnswered) {
         // A fence shows nothing, so none comes after another where what follows it may be weaker than it is.
         let is_target: Vec<bool> = (0..count)
-            .map(|vertex| regular[vertex] && !(levels == Levels::Kept && operation(vertex).fence))
+            .map(|vertex| regular[vertex] && !(levels == Levels::Honoured && operation(vertex).fence))
             .collect();
         by_service(history, resolved, &is_target, &all, rules, edges);
     }

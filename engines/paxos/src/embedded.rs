@@ -51,6 +51,57 @@ impl LogRole {
     }
 }
 
+/// At which slot each role is, on every host of a log whose hosts play all of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RoleSlots {
+    /// Orders.
+    pub leader: HostSlot,
+    /// Broadcasts.
+    pub proxy_leader: HostSlot,
+    /// Votes.
+    pub acceptor: HostSlot,
+    /// Executes.
+    pub replica: HostSlot,
+    /// Takes commands.
+    pub batcher: HostSlot,
+    /// Answers.
+    pub unbatcher: HostSlot,
+}
+
+impl RoleSlots {
+    /// Of a log that is no part of another engine.
+    pub const STANDALONE: Self = Self {
+        leader: HostSlot(2),
+        proxy_leader: HostSlot(3),
+        acceptor: HostSlot(4),
+        replica: HostSlot(5),
+        batcher: HostSlot(1),
+        unbatcher: HostSlot(6),
+    };
+
+    /// The configuration in which each of `ids` plays every role; none if they do not make a group of acceptors.
+    pub fn configuration(
+        &self,
+        version: u64,
+        ids: &[HostId],
+        hosts: Vec<HostEntry>,
+    ) -> Option<Configuration> {
+        let on_all = |slot| ids.iter().map(|&host| NodeId::new(host, slot)).collect::<Vec<_>>();
+        Some(Configuration {
+            version,
+            first_slot: Slot(0),
+            acceptors: Acceptors::new(vec![AcceptorGroup::majority(on_all(self.acceptor))?])?,
+            leaders: on_all(self.leader),
+            proxy_leaders: on_all(self.proxy_leader),
+            replicas: on_all(self.replica),
+            batchers: on_all(self.batcher),
+            unbatchers: on_all(self.unbatcher),
+            hosts,
+            joined: Vec::new(),
+        })
+    }
+}
+
 /// One log of a deployment whose hosts all play every role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EmbeddedLog {
@@ -112,25 +163,29 @@ impl EmbeddedLog {
 
     /// The log's configuration on these hosts; none if they do not make a group of acceptors.
     pub fn configuration(&self, version: u64, members: &Members) -> Option<Configuration> {
-        let mut ids: Vec<HostId> = members.ids().collect();
+        self.configuration_on(version, members.ids().collect(), members.hosts.clone())
+    }
+
+    /// The same, of hosts by their identities.
+    pub fn configuration_on(
+        &self,
+        version: u64,
+        mut ids: Vec<HostId>,
+        hosts: Vec<HostEntry>,
+    ) -> Option<Configuration> {
         let count = ids.len().max(1);
         ids.rotate_left(usize::from(self.number) % count);
-        let on_all = |slot| ids.iter().map(|&host| NodeId::new(host, slot)).collect::<Vec<_>>();
-        let nodes = |role| on_all(self.slot(role));
-        let mut batchers = nodes(LogRole::Batcher);
-        batchers.extend(on_all(self.proposer));
-        Some(Configuration {
-            version,
-            first_slot: Slot(0),
-            acceptors: Acceptors::new(vec![AcceptorGroup::majority(nodes(LogRole::Acceptor))?])?,
-            leaders: nodes(LogRole::Leader),
-            proxy_leaders: nodes(LogRole::ProxyLeader),
-            replicas: nodes(LogRole::Replica),
-            batchers,
-            unbatchers: nodes(LogRole::Unbatcher),
-            hosts: members.hosts.clone(),
-            joined: Vec::new(),
-        })
+        let slots = RoleSlots {
+            leader: self.slot(LogRole::Leader),
+            proxy_leader: self.slot(LogRole::ProxyLeader),
+            acceptor: self.slot(LogRole::Acceptor),
+            replica: self.slot(LogRole::Replica),
+            batcher: self.slot(LogRole::Batcher),
+            unbatcher: self.slot(LogRole::Unbatcher),
+        };
+        let mut configuration = slots.configuration(version, &ids, hosts)?;
+        configuration.batchers.extend(ids.iter().map(|&host| NodeId::new(host, self.proposer)));
+        Some(configuration)
     }
 
     /// The log's nodes on a host, in the order of their slots. `machine` is what it replicates.

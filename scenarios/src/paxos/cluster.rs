@@ -10,7 +10,7 @@ use paxos::multipaxos::leader::Leader;
 use paxos::multipaxos::proxy_leader::ProxyLeader;
 use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::unbatcher::Unbatcher;
-use paxos::{Configuration, Configurations, HostEntry, Member, Parameters};
+use paxos::{Configuration, Configurations, HostEntry, Member, Parameters, RoleSlots};
 use sim::HostSpec;
 
 pub(super) const BATCHER: HostSlot = HostSlot(1);
@@ -49,19 +49,7 @@ pub(super) fn journal_of(node: NodeId) -> Journal {
 
 /// Every host plays every role.
 pub(super) fn colocated(version: u64, hosts: &[HostId]) -> Configuration {
-    let group = AcceptorGroup::majority(on(hosts, ACCEPTOR)).expect("hosts are different");
-    Configuration {
-        version,
-        first_slot: Slot(0),
-        acceptors: Acceptors::new(vec![group]).expect("one group"),
-        leaders: on(hosts, LEADER),
-        proxy_leaders: on(hosts, PROXY_LEADER),
-        replicas: on(hosts, REPLICA),
-        batchers: on(hosts, BATCHER),
-        unbatchers: on(hosts, UNBATCHER),
-        hosts: entries(hosts),
-        joined: Vec::new(),
-    }
+    RoleSlots::STANDALONE.configuration(version, hosts, entries(hosts)).expect("hosts are different")
 }
 
 /// Every role instance on a host of its own.

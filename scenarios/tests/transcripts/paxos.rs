@@ -8,10 +8,9 @@ use ::paxos::multipaxos::leader::Leader;
 use ::paxos::multipaxos::proxy_leader::ProxyLeader;
 use ::paxos::multipaxos::replica::Replica;
 use ::paxos::multipaxos::unbatcher::Unbatcher;
-use ::paxos::{Call, Configuration, Configurations, HostEntry, Level, Member, Parameters};
+use ::paxos::{Call, Configuration, Configurations, HostEntry, Level, Member, Parameters, RoleSlots};
 use kernel::{Bytes, HostId, HostSlot, NodeId, Rng};
 use kv::{Command, Query, Store};
-use parts::{AcceptorGroup, Acceptors, Slot};
 use sim::{Control, HostSpec, Incarnation, Loss};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,21 +40,10 @@ fn parameters() -> Parameters {
 }
 
 fn configuration(version: u64, names: &[&str]) -> Configuration {
-    let on = |host_slot| names.iter().map(|name| NodeId::new(host(name), host_slot)).collect::<Vec<_>>();
-    let group = AcceptorGroup::majority(on(ACCEPTOR)).expect("hosts are different");
     let entry = |name: &&str| HostEntry { name: (*name).to_owned(), address: String::new() };
-    Configuration {
-        version,
-        first_slot: Slot(0),
-        acceptors: Acceptors::new(vec![group]).expect("one group"),
-        leaders: on(LEADER),
-        proxy_leaders: on(PROXY_LEADER),
-        replicas: on(REPLICA),
-        batchers: on(BATCHER),
-        unbatchers: on(UNBATCHER),
-        hosts: names.iter().map(entry).collect(),
-        joined: Vec::new(),
-    }
+    let ids: Vec<_> = names.iter().map(|name| host(name)).collect();
+    let hosts = names.iter().map(entry).collect();
+    RoleSlots::STANDALONE.configuration(version, &ids, hosts).expect("hosts are different")
 }
 
 fn build(incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

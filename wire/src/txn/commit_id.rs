@@ -41,7 +41,7 @@ impl FromStr for CallKey {
 mod tests {
     use super::*;
 
-    // A name that is read as another one tells a user of somebody else's commit.
+    // A name that is read as another one informs a user of somebody else's commit.
     #[test]
     fn names_read_back_and_others_are_refused() {
         for key in [CallKey { session: 1, number: 0 }, CallKey { session: u64::MAX, number: u64::MAX }] {

@@ -12,7 +12,7 @@ pub enum TxnError {
     /// Never sent: a limit is exceeded, or the call makes no sense.
     #[error("not sent: {0}")]
     Fault(CallFault),
-    /// The commit may have been executed, and may still be: [`crate::TxnClient::status`] tells.
+    /// The commit may have been executed, and may still be: [`crate::TxnClient::status`] answers which.
     #[error("the commit {id} may have been executed, or may still be: ask for its status")]
     Unknown {
         /// Its name.

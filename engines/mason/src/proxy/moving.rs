@@ -13,8 +13,8 @@
 //!   |<------------------|
 //! ```
 //! Settled is what the group can do without the hosts that left: its log is on the new ones, and of the new shard servers as many
-//! as may fail, plus one, have everything below the low watermarks in durable snapshots. What is above, the logs have. It stands in the log, so
-//! that every host can say so.
+//! as may fail, plus one, have everything below the low watermarks in durable snapshots. What is above, the logs have. It stands in the
+//! log, so that every host can say so.
 
 use super::entry::Entry;
 use super::leading::Lead;

@@ -24,7 +24,7 @@ const BATCH_KEYS: usize = 500;
 const BATCH_BYTES: usize = 512 << 10;
 /// Transactions of a load in flight.
 const IN_FLIGHT_MAX: usize = 8;
-/// Tells the end from rows, whose keys have a byte at least.
+/// Distinguishes the end from rows, whose keys have a byte at least.
 const END_MARK: u32 = 0;
 
 fn put_row(body: &mut Vec<u8>, key: &[u8], value: &[u8]) {

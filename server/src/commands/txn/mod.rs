@@ -186,9 +186,12 @@ pub(super) fn explain(error: &TxnError, endpoint: &Endpoint) -> Failure {
             TxnFailure::Malformed | TxnFailure::FromTheFuture | TxnFailure::Collected => {
                 Failure::input("O1030", "the transaction was refused", text, "ordinate txn --help")
             }
-            TxnFailure::NoClock => {
-                Failure::failed("O1033", "the host cannot tell the time well enough", text, "ordinate clock")
-            }
+            TxnFailure::NoClock => Failure::failed(
+                "O1033",
+                "the host does not know the time well enough",
+                text,
+                "ordinate clock",
+            ),
             TxnFailure::DiskFull => Failure::failed(
                 "O1025",
                 "the disk is full: the transaction was not executed",

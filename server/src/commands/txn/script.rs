@@ -134,7 +134,7 @@ pub(super) fn shell(endpoint: &Endpoint) -> Result<(), Failure> {
             txn.abort();
             eprintln!("the open transaction was given up");
         }
-        // A script is told that one of its lines failed; a person has seen it.
+        // A script learns that one of its lines failed; a person has seen it.
         failed.filter(|_| !interactive).map_or(Ok(()), Err)
     })
 }

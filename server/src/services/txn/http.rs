@@ -1,7 +1,7 @@
 //! Transactions over HTTP and JSON. A session is the token that every answer has: a caller sends it with its next call.
 //!
 //! `POST /v1/txn` is a read-only transaction or a one-shot; `begin`, `ID/read`, `ID/commit` and `ID/abort` are an interactive
-//! transaction, at the host where it was begun; `status/COMMIT` tells what became of a commit; `fence` is for those who go on to another
+//! transaction, at the host where it was begun; `status/COMMIT` answers what became of a commit; `fence` is for those who go on to another
 //! service; `transactions` shows what is in progress where this host leads.
 
 use super::body::{BeginBody, CommitBody, FenceBody, ReadBody, TransactionBody, commit_id, timestamp};

@@ -16,7 +16,7 @@ pub const KEYS: &[Key] = &[
         "txn.shards",
         KeyKind::Number(0, 256),
         "0",
-        "among how many shards keys are distributed, for the life of the cluster; 0: there is no transaction service",
+        "among how many shards keys are distributed, as long as the cluster exists; 0: there is no transaction service",
         "all hosts must agree, from the first start of the service on; too few: one host's leader orders everything",
     ),
     key(

@@ -69,7 +69,7 @@ fn routes() -> Router<Arc<Admin>> {
 pub struct TxnService {
     /// How many shards.
     pub shards: u16,
-    /// Keys whose first parts, so many, are the same live on one shard; 0: each lives by itself.
+    /// Keys whose first parts, so many, are the same are on one shard; 0: each is placed by itself.
     pub spread_levels: u32,
     /// How long versions and outcomes are retained.
     pub keep: Duration,
