@@ -2,7 +2,7 @@
 
 use kernel::{Bytes, HostId, HostSlot, NodeId};
 use parts::Ballot;
-use spanner::machine::entry::{self, Change, Entry, FoundValues, Question, Step, Values};
+use spanner::machine::entry::{self, Change, Entry, FoundValues, Question, Step, ReplicaValues};
 use spanner::messages::{gateway, shard};
 use spanner::{CallRef, Fate, PreparedTxn, Priority, ReadSet, ShardId, SpannerMessage, TxnId};
 use table::formats::{Format, Golden, withstand};
@@ -152,11 +152,11 @@ fn questions() -> Vec<Question> {
     vec![entry::ValuesAt { at: Timestamp(17), what: what() }.into(), entry::FateOf { key: CALL.key }.into()]
 }
 
-fn values() -> Vec<Values> {
+fn values() -> Vec<ReplicaValues> {
     let row = KeyRow { key: bytes("k"), value: Some(bytes("v")), version: Timestamp(17) };
     let scans = vec![ScannedRows { rows: vec![row.clone()], next: Some(bytes("l")) }];
     let found = FoundValues { rows: vec![row], scans, newest: Timestamp(17), is_short: false };
-    vec![Values::Found(found), Values::Collected]
+    vec![ReplicaValues::Found(found), ReplicaValues::Collected]
 }
 
 /// One of every call of a user, in the order of their tags.
@@ -211,7 +211,7 @@ fn every_message_and_entry_has_its_golden_bytes() {
     golden.values("", &changes());
     golden.values("Entry.", &entries());
     golden.values("Question.", &questions());
-    golden.values("Values.", &values());
+    golden.values("ReplicaValues.", &values());
     golden.values("", &calls());
     golden.values("", &replies());
     golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));

@@ -120,15 +120,8 @@ impl History {
         let first_sent = self.first_sent(id);
         let Some(asked) = self.calls.get_mut(&id) else { return };
         let session = sessions.of(asked.client);
-        let (token, rows): (Timestamp, &[KeyRow]) = match reply {
-            TxnReply::ReadRows(reply) => (reply.token, &reply.rows),
-            TxnReply::Committed(reply) => (reply.token, &reply.rows),
-            TxnReply::NotMet(reply) => (reply.token, &reply.rows),
-            TxnReply::RowsWithin(reply) => (reply.token, &reply.rows),
-            TxnReply::Fenced(reply) => (reply.token, &[]),
-            TxnReply::Begun(_) | TxnReply::CommitFate(_) | TxnReply::Failed(_) => (session.token, &[]),
-        };
-        session.token = session.token.max(token);
+        let (token, rows) = seen_in(reply);
+        session.token = session.token.max(token.unwrap_or_default());
         if matches!(asked.call, TxnCall::Begin(_)) {
             // What it has seen is shown to its user, who goes on by itself.
             let message = 1 << 40 | id.0;
@@ -479,6 +472,18 @@ fn level_of(level: TxnLevel) -> Level {
         TxnLevel::ProcessOrdered => Level::ProcessOrdered,
         TxnLevel::At(_) => Level::At,
         TxnLevel::Stale(_) => Level::Stale,
+    }
+}
+
+/// The token and the rows that a reply shows.
+fn seen_in(reply: &TxnReply) -> (Option<Timestamp>, &[KeyRow]) {
+    match reply {
+        TxnReply::ReadRows(reply) => (Some(reply.token), &reply.rows),
+        TxnReply::Committed(reply) => (Some(reply.token), &reply.rows),
+        TxnReply::NotMet(reply) => (Some(reply.token), &reply.rows),
+        TxnReply::RowsWithin(reply) => (Some(reply.token), &reply.rows),
+        TxnReply::Fenced(reply) => (Some(reply.token), &[]),
+        TxnReply::Begun(_) | TxnReply::CommitFate(_) | TxnReply::Failed(_) => (None, &[]),
     }
 }
 

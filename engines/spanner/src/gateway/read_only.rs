@@ -3,7 +3,7 @@
 use super::merge::{merge, overwrite};
 use super::users::Caller;
 use super::{TxnGateway, read_write::OneShotCall};
-use crate::machine::entry::{FoundValues, Values};
+use crate::machine::entry::{FoundValues, ReplicaValues};
 use crate::messages::gateway::{FastReply, ReadRefusal, ReadRefused, SkippedTxn, SlowReply};
 use crate::messages::shard::{ReadAt, ReadReplica, WantClosed};
 use crate::txn::{Fate, ReadSet, ShardId, TrueTime, TxnId};
@@ -167,15 +167,15 @@ impl TxnGateway {
     pub(super) fn on_fast_reply(&mut self, message: FastReply, cx: &mut Cx<'_, Self>) {
         let FastReply { id, shard, values, skipped } = message;
         let Some(of) = self.reads.get_mut(&id).and_then(|read| read.shards.get_mut(&shard)) else { return };
-        match Values::decoded(&values) {
-            Ok(Values::Found(found)) if !found.is_short => {
+        match ReplicaValues::decoded(&values) {
+            Ok(ReplicaValues::Found(found)) if !found.is_short => {
                 // Asked again, the newer answer is as true as the one before, and stands for it.
                 of.found = Some(found);
                 of.skipped = skipped.into_iter().map(|skipped| (skipped.txn, skipped)).collect();
                 self.finish_read(id, cx);
             }
-            Ok(Values::Found(_)) => self.fail_read(id, TxnFailure::Malformed, cx),
-            Ok(Values::Collected) => self.fail_read(id, TxnFailure::Collected, cx),
+            Ok(ReplicaValues::Found(_)) => self.fail_read(id, TxnFailure::Malformed, cx),
+            Ok(ReplicaValues::Collected) => self.fail_read(id, TxnFailure::Collected, cx),
             Err(_) => cx.reject("values that do not decode"),
         }
     }

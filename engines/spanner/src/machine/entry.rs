@@ -156,7 +156,7 @@ kernel::messages! {
 
 /// What is there.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Values {
+pub enum ReplicaValues {
     /// This.
     Found(FoundValues),
     /// Versions of that time are not retained any more.
@@ -177,7 +177,7 @@ kernel::record! {
     }
 }
 
-impl Encode for Values {
+impl Encode for ReplicaValues {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Found(found) => {
@@ -189,7 +189,7 @@ impl Encode for Values {
     }
 }
 
-impl Decode for Values {
+impl Decode for ReplicaValues {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         match u8::decode(input)? {
             1 => FoundValues::decode(input).map(Self::Found),

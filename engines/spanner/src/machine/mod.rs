@@ -8,7 +8,7 @@ mod versions;
 use crate::messages::shard::{Began, Installed, OpenDecision, OwnerState, ShardIn, Stepped};
 use crate::txn::{CallRef, Fate, PreparedTxn, ReadSet, ShardId, TxnId};
 use calls::CommittedCalls;
-use entry::{Change, Entry, FateOf, FoundValues, Question, Step, Values, ValuesAt};
+use entry::{Change, Entry, FateOf, FoundValues, Question, Step, ReplicaValues, ValuesAt};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine, planted};
 use parts::Ballot;
 use paxos::Members;
@@ -456,11 +456,11 @@ impl ShardMachine {
 
 /// Answering.
 impl ShardMachine {
-    fn values(&self, asked: &ValuesAt) -> Values {
+    fn values(&self, asked: &ValuesAt) -> ReplicaValues {
         let ValuesAt { at, what: ReadSet { keys, scans } } = asked;
         let unknown = self.state.collected;
         if *at < unknown && !planted!(reads_what_is_collected) {
-            return Values::Collected;
+            return ReplicaValues::Collected;
         }
         let mut found =
             FoundValues { rows: Vec::new(), scans: Vec::new(), newest: Timestamp(0), is_short: false };
@@ -470,7 +470,7 @@ impl ShardMachine {
             let size = key.len() + row.value.as_ref().map_or(0, Bytes::len) + ROW_BYTES;
             if size > bytes && !found.rows.is_empty() {
                 found.is_short = true;
-                return Values::Found(found);
+                return ReplicaValues::Found(found);
             }
             bytes = bytes.saturating_sub(size);
             found.newest = found.newest.max(row.version);
@@ -481,7 +481,7 @@ impl ShardMachine {
             found.newest = found.newest.max(newest).max(unknown);
             found.scans.push(rows);
         }
-        Values::Found(found)
+        ReplicaValues::Found(found)
     }
 }
 

@@ -17,7 +17,7 @@ kernel::messages! {
             shard: ShardId,
             /// What the transaction holds there now.
             held: LockedUnder,
-            /// What is there, as [`crate::machine::entry::Values`].
+            /// What is there, as [`crate::machine::entry::ReplicaValues`].
             values: Bytes,
         },
         /// From a shard's leader: the transaction holds no locks there any more, and is not prepared.
@@ -47,7 +47,7 @@ kernel::messages! {
             id: u64,
             /// The shard.
             shard: ShardId,
-            /// What is there, as [`crate::machine::entry::Values`].
+            /// What is there, as [`crate::machine::entry::ReplicaValues`].
             values: Bytes,
             /// Prepared transactions that were skipped.
             skipped: Vec<SkippedTxn>,

@@ -2,7 +2,7 @@
 
 use super::{BACK_OFF_MAX, Kind, OneShotCall, Pending, Phase, holds};
 use crate::gateway::TxnGateway;
-use crate::machine::entry::Values;
+use crate::machine::entry::ReplicaValues;
 use crate::messages::gateway::{LockedValues, LostLocks};
 use crate::messages::shard::{LockedUnder, ReadLocked};
 use kernel::{Bytes, Cx, Decode, planted};
@@ -62,9 +62,9 @@ impl TxnGateway {
         {
             return;
         }
-        let found = match Values::decoded(&values) {
-            Ok(Values::Found(found)) => found,
-            Ok(Values::Collected) | Err(_) => return cx.reject("values that do not decode"),
+        let found = match ReplicaValues::decoded(&values) {
+            Ok(ReplicaValues::Found(found)) => found,
+            Ok(ReplicaValues::Collected) | Err(_) => return cx.reject("values that do not decode"),
         };
         let are_others = |before: LockedUnder| (before.epoch, before.since) != (held.epoch, held.since);
         if found.is_short || (at.held.is_some_and(are_others) && !planted!(lock_epoch_not_checked)) {
