@@ -166,7 +166,9 @@ impl Role for Acceptor {
             AcceptorRecord::Executed { from, below } => self.executed = from..below,
             AcceptorRecord::Vote { ballot, slot, value } => {
                 let summary = self.restored();
-                summary.promised = summary.promised.max(ballot);
+                if !planted!(restored_vote_makes_no_promise) {
+                    summary.promised = summary.promised.max(ballot);
+                }
                 if !planted!(restored_votes_hidden_from_reads) {
                     summary.voted_through = summary.voted_through.max(slot.next());
                 }
@@ -416,6 +418,9 @@ impl Acceptor {
         let mut summary = summary.clone();
         if planted!(summary_without_promise) {
             summary.promised = Ballot::ZERO;
+        }
+        if planted!(summary_without_seal) {
+            summary.sealed = 0;
         }
         let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);

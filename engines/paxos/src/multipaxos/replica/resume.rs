@@ -33,7 +33,10 @@ impl Resume {
 
     /// A snapshot was installed.
     pub(super) fn begin_at(&mut self, slot: Slot) {
-        (self.own_from, self.told) = (slot, slot);
+        self.told = slot;
+        if !planted!(own_votes_counted_across_snapshot) {
+            self.own_from = slot;
+        }
     }
 }
 

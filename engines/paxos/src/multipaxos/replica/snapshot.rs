@@ -198,7 +198,9 @@ impl<S: StateMachine> Replica<S> {
         self.joining = false;
         self.log.advance(through);
         self.resume.begin_at(through);
-        self.forget_all_retained();
+        if !planted!(retained_values_kept_across_snapshot) {
+            self.forget_all_retained();
+        }
         Ok(through)
     }
 }
