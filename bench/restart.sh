@@ -60,13 +60,22 @@ restart_after() {
   next_server
 }
 
+# FORM: what is written, by its name or as a number of znodes.
+form() {
+  case $1 in
+    creates) restart_after "creates, 8 x 1, $seconds s" coordination zk --mix create --sessions 8 --outstanding 1 --seconds "$seconds" ;;
+    creates-64) restart_after "creates, 30 x 64, $seconds s" coordination zk --mix create --sessions 30 --outstanding 64 --seconds "$seconds" ;;
+    sets) restart_after "sets, 30 x 64, $seconds s" coordination zk --mix set --sessions 30 --outstanding 64 --seconds "$seconds" ;;
+    puts) restart_after "puts, 30 x 64, $seconds s" kv kv --seconds "$seconds" ;;
+    puts-4k) restart_after "puts of 4 KiB, 30 x 4, $seconds s" kv kv --seconds "$seconds" --value 4096 --outstanding 4 ;;
+    state-1g) restart_after "1 GiB: 262,144 keys of 4 KiB" kv kv --seconds 1 --keys 262144 --value 4096 --outstanding 4 ;;
+    log-1g) restart_after "1 GiB on 10,000 keys of 4 KiB" kv kv --seconds "${GIB_SECONDS:-20}" --keys 10000 --value 4096 --outstanding 4 ;;
+    appends) restart_after "appends, 30 x 16 x 32, $seconds s" log log --seconds "$seconds" ;;
+    *) restart_after "$1 znodes" coordination zk --mix get --nodes "$1" --seconds 1 ;;
+  esac
+}
+
 row written 'ms till served' 'processor ms, each' 'MiB, each' 'data MiB, each'
-for nodes in ${*:-13000 70000 1000000}; do
-  restart_after "$nodes znodes" coordination zk --mix get --nodes "$nodes" --seconds 1
+for name in ${*:-13000 70000 1000000 creates creates-64 sets puts puts-4k state-1g log-1g appends}; do
+  form "$name"
 done
-restart_after "creates, 8 x 1, $seconds s" coordination zk --mix create --sessions 8 --outstanding 1 --seconds "$seconds"
-restart_after "creates, 30 x 64, $seconds s" coordination zk --mix create --sessions 30 --outstanding 64 --seconds "$seconds"
-restart_after "sets, 30 x 64, $seconds s" coordination zk --mix set --sessions 30 --outstanding 64 --seconds "$seconds"
-restart_after "puts, 30 x 64, $seconds s" kv kv --seconds "$seconds"
-restart_after "puts of 4 KiB, 30 x 4, $seconds s" kv kv --seconds "$seconds" --value 4096 --outstanding 4
-restart_after "appends, 30 x 16 x 32, $seconds s" log log --seconds "$seconds"

@@ -40,6 +40,8 @@ const CHUNK_SLACK_BYTES: usize = 1 << 10;
 #[derive(Clone, Debug)]
 pub struct Snapshots<V, W> {
     durable_below: V,
+    /// How large the journal's one is.
+    bytes: u64,
     job: Option<Job<V, W>>,
     restoring: Option<Restored<V>>,
     transfers: Transfers<V>,
@@ -60,8 +62,6 @@ pub struct WrittenSnapshot<V, W> {
     pub begin: Position,
     /// Its last record.
     pub end: Position,
-    /// How large its chunks are together.
-    pub bytes: u64,
     /// What has made them.
     pub writer: W,
 }
@@ -102,7 +102,8 @@ pub fn chunk_of(budget: usize, step: impl FnOnce(usize, &mut Vec<u8>) -> Snapsho
 
 impl<V: Default, W> Default for Snapshots<V, W> {
     fn default() -> Self {
-        Self { durable_below: V::default(), job: None, restoring: None, transfers: Transfers::default() }
+        let (job, restoring, transfers) = (None, None, Transfers::default());
+        Self { durable_below: V::default(), bytes: 0, job, restoring, transfers }
     }
 }
 
@@ -116,6 +117,11 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
     /// The journal has a snapshot of everything below.
     pub fn set_durable(&mut self, below: V) {
         self.durable_below = below;
+    }
+
+    /// How large the journal's snapshot is; what is written again must stand in proportion to it.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// True while none is made.
@@ -160,8 +166,8 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
         let end = cx.append(&SnapshotRecord::End);
         let before = self.durable_below;
         invariant!(DUR, below >= before, "a snapshot below {below} follows one below {before}");
-        self.durable_below = below;
-        Some(WrittenSnapshot { below, begin, end, bytes, writer })
+        (self.durable_below, self.bytes) = (below, bytes);
+        Some(WrittenSnapshot { below, begin, end, writer })
     }
 
     /// Takes a record back after a restart; returns the snapshot that it completes.
@@ -176,9 +182,18 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
                     restoring.chunks.push(bytes);
                 }
             }
-            SnapshotRecord::End => return self.restoring.take(),
+            SnapshotRecord::End => {
+                let whole = self.restoring.take()?;
+                self.bytes = whole.chunks.iter().map(|chunk| chunk.len() as u64).sum();
+                return Some(whole);
+            }
         }
         None
+    }
+
+    /// All records were read back. A snapshot that the last run did not complete is of no use, and may be as large as the state.
+    pub fn drop_unfinished(&mut self) {
+        self.restoring = None;
     }
 }
 

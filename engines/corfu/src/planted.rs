@@ -37,4 +37,8 @@ kernel::planted_bugs! {
     projection_votes_of_other_ballots_counted = "C29",
     /// A trim takes positions that are not written yet.
     trim_beyond_end = "C30",
+    /// A chain's server that lets its journal go does not write down what is gone.
+    trim_leaves_first_out = "C36",
+    /// A sealed server serves the next epoch before it has the projection.
+    serves_before_opened = "C37",
 }

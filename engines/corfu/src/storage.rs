@@ -158,7 +158,7 @@ impl StorageServer {
             cx.send_durable(client, Sealed { id, epoch: self.epoch });
         }
         // A later epoch's client knows a projection that this server has not heard of, or that means an earlier run of it.
-        epoch != self.epoch || !self.serves()
+        epoch != self.epoch || !self.serves() && !planted!(serves_before_opened)
     }
 
     /// The same of one that asks for what is gone.
@@ -276,7 +276,9 @@ impl StorageServer {
     fn forget(&mut self, cx: &mut Cx<'_, Self>) {
         let status = cx.append(&StorageRecord::Sealed(self.epoch));
         cx.append(&StorageRecord::Serves(self.opened));
-        cx.append(&StorageRecord::Trimmed(self.first));
+        if !planted!(trim_leaves_first_out) {
+            cx.append(&StorageRecord::Trimmed(self.first));
+        }
         if let Some(journal) = self.journal {
             cx.append(&StorageRecord::JournalId(journal));
         }

@@ -81,4 +81,6 @@ kernel::planted_bugs! {
     progress_one_number_early = "M38",
     /// A log lets a second claim to an epoch replace the first.
     second_claim_replaces_first = "M39",
+    /// What is assigned above a low watermark is forgotten with the row that reaches across it.
+    row_across_low_watermark_forgotten = "M43",
 }

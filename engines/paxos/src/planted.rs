@@ -78,4 +78,14 @@ kernel::planted_bugs! {
     last_vote_taken_for_highest = "P47",
     /// A new leader does not wait for replicas that have what acceptors have forgotten.
     truncated_slots_not_waited_for = "P48",
+    /// An acceptor that restarts takes a vote for no promise of its ballot.
+    restored_vote_makes_no_promise = "P49",
+    /// An acceptor that truncates forgets which reads it is sealed against.
+    summary_without_seal = "P50",
+    /// A replica that took a snapshot goes on counting what it executed as its acceptor's votes.
+    own_votes_counted_across_snapshot = "P51",
+    /// A replica that took a snapshot keeps what it has for lagging peers, with a hole that nobody sees.
+    retained_values_stay_across_snapshot = "P53",
+    /// A leader believes the report of a replica whose configuration it does not know.
+    report_of_unknown_configuration_believed = "P54",
 }

@@ -129,6 +129,7 @@ fn messages() -> Vec<Message> {
         acceptor::Executed { from: Slot(4), below: slot }.into(),
         acceptor::Resume { from: slot }.into(),
         acceptor::Durable { voted_through: slot }.into(),
+        acceptor::Hold { from: slot, bytes_max: 1 << 20 }.into(),
         replica::Chosen { ballot, slot, value: None }.into(),
         replica::Voted { ballot, slot, value: batch() }.into(),
         replica::ReadBatch {

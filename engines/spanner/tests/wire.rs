@@ -2,7 +2,7 @@
 
 use kernel::{Bytes, HostId, HostSlot, NodeId};
 use parts::Ballot;
-use spanner::machine::entry::{self, Change, Entry, FoundValues, Question, Step, ReplicaValues};
+use spanner::machine::entry::{self, Change, Entry, FoundValues, Question, ReplicaValues, Step};
 use spanner::messages::{gateway, shard};
 use spanner::{CallRef, Fate, PreparedTxn, Priority, ReadSet, ShardId, SpannerMessage, TxnId};
 use table::formats::{Format, Golden, withstand};

@@ -63,16 +63,27 @@ struct StorageDisk {
     found: StorageServer,
     /// What it has ever had in each position: an answer may leave when it is dropped again.
     ever: BTreeMap<LogPosition, Vec<Entry>>,
+    /// The last epoch that it has entered.
+    opened: Epoch,
+    /// The last epoch for which it has said that it is sealed.
+    sealed: Epoch,
 }
 
 impl Default for StorageDisk {
     fn default() -> Self {
-        Self { records: Vec::new(), found: StorageServer::new(u64::MAX), ever: BTreeMap::new() }
+        let found = StorageServer::new(u64::MAX);
+        Self { records: Vec::new(), found, ever: BTreeMap::new(), opened: Epoch(0), sealed: Epoch(1) }
     }
 }
 
 impl StorageDisk {
-    fn on_durable(&mut self, position: Position, record: StorageRecord) {
+    /// A server enters an epoch after it has said that it serves none before it.
+    fn on_durable(&mut self, node: NodeId, position: Position, record: StorageRecord) {
+        if let StorageRecord::Serves(epoch) = record {
+            let sealed = self.sealed;
+            invariant!(AGREE, epoch <= sealed, "{node} enters {epoch:?}, and was sealed for {sealed:?}");
+            self.opened = self.opened.max(epoch);
+        }
         if let StorageRecord::Retained(at, entry) = &record {
             self.ever.entry(*at).or_default().push(entry.clone());
         }
@@ -169,7 +180,7 @@ impl CorfuAudit {
             | StorageRecord::Serves(_)
             | StorageRecord::Dropped(_) => {}
         }
-        self.storage.entry(node).or_default().on_durable(position, record);
+        self.storage.entry(node).or_default().on_durable(node, position, record);
     }
 
     /// What is installed was voted for by a majority, in one ballot.
@@ -246,6 +257,18 @@ impl CorfuAudit {
             }
             _ => true,
         };
+        if let CorfuMessage::Auxiliary(AuxiliaryIn::SealAck(it)) = message {
+            disk.sealed = disk.sealed.max(it.epoch);
+        }
+        if let CorfuMessage::Auxiliary(AuxiliaryIn::Whole(it)) = message {
+            disk.sealed = disk.sealed.max(it.epoch);
+        }
+        let (epoch, opened) = (served_in(message), disk.opened);
+        invariant!(
+            AGREE,
+            epoch <= Some(opened),
+            "{from} serves {epoch:?}, and its disk has entered {opened:?}: {message:?}"
+        );
         invariant!(
             DUR,
             is_retained,
@@ -356,6 +379,16 @@ impl CorfuAudit {
             "{from} says {message:?}, and its disk has {:?}",
             disk.map(|disk| (disk.installed.epoch, disk.promised, disk.journal))
         );
+    }
+}
+
+/// The epoch in which a server did what it answers.
+fn served_in(message: &CorfuMessage) -> Option<Epoch> {
+    match message {
+        CorfuMessage::Client(ClientIn::Written(it)) => Some(it.epoch),
+        CorfuMessage::Client(ClientIn::Occupied(it)) => Some(it.epoch),
+        CorfuMessage::Client(ClientIn::Found(it)) => Some(it.epoch),
+        _ => None,
     }
 }
 

@@ -193,7 +193,7 @@ impl CoordinationScenario {
             Routes { proxies: self.deployment.proxies_of(host), shards: self.deployment.servers_of(host) };
         let layout = self.deployment.topology().layout.clone();
         Settings {
-            session_timeouts: (1_000, 8_000),
+            session_timeouts: user::TIMEOUTS,
             consistency: self.consistency,
             replies: self.replies,
             layout,

@@ -100,6 +100,8 @@ pub(super) struct User {
 
 /// Links may take a second for a message one way: a user that gives up sooner never gets an answer.
 const STRETCH_MAX: u32 = 8;
+/// What the service grants, in milliseconds.
+pub(super) const TIMEOUTS: (i32, i32) = (1_000, 8_000);
 
 /// What a user is sent.
 pub(super) enum News {
@@ -223,6 +225,8 @@ impl User {
                 return Some(News::Refused(self.session.take()));
             }
             link.greeted = true;
+            let asked = (self.timeout * self.stretch as i32).clamp(TIMEOUTS.0, TIMEOUTS.1);
+            invariant!(SESS, timeout == asked, "asked for {asked} ms in session {id:x}, and got {timeout}");
             let same = self.session.as_ref().is_none_or(|session| session.id == id);
             invariant!(SESS, same, "asked for session {:?} and got {id:x}", self.session);
             let timeout = timeout as u64 * 1_000_000;

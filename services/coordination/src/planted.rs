@@ -57,4 +57,8 @@ kernel::planted_bugs! {
     write_resets_child_counter = "K38",
     /// A step of a multi that checks a version takes any.
     check_ignores_version = "K39",
+    /// A client that attaches anew does not get the timeout that it asks for.
+    attach_keeps_timeout = "K40",
+    /// A session whose deadline has moved is not looked at again.
+    deadline_not_queued_again = "K43",
 }

@@ -19,4 +19,8 @@ kernel::planted_bugs! {
     earlier_producer_epoch_taken = "C31",
     /// Producers of a log that is deleted are taken for those of the next one of its name.
     producers_of_deleted_log_retained = "C32",
+    /// A producer's new epoch goes on with the numbers of the one before.
+    producer_epoch_keeps_sequences = "C33",
+    /// The room of a log that is deleted stays taken.
+    room_of_deleted_log_retained = "C34",
 }

@@ -105,7 +105,9 @@ impl Producers {
         let key = (log.to_owned(), id);
         let fresh = || Producer { epoch, seen: 0, taken: VecDeque::new() };
         let producer = self.known.entry(key.clone()).or_insert_with(fresh);
-        if producer.epoch != epoch {
+        if producer.epoch != epoch && kernel::planted!(producer_epoch_keeps_sequences) {
+            producer.epoch = epoch;
+        } else if producer.epoch != epoch {
             (producer.epoch, producer.taken) = (epoch, VecDeque::new());
         }
         self.recent.remove(&producer.seen);

@@ -280,6 +280,7 @@ impl<S: Shard> Role for ShardServer<S> {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
+        self.snapshots.drop_unfinished();
         self.ask_proxies(cx);
         self.start_blobs(cx);
     }

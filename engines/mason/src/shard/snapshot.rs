@@ -24,7 +24,6 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Due {
     reported_at: Option<Instant>,
     executed_bytes: u64,
-    last_bytes: u64,
     /// How many of a peer's it has taken.
     skips: u64,
     /// A snapshot of a peer that turned out not to decode is half installed: nothing may be executed on it.
@@ -169,7 +168,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
-        let share = self.due.last_bytes / self.parameters.snapshots_per_size.max(1);
+        let share = self.snapshots.bytes() / self.parameters.snapshots_per_size.max(1);
         let is_due = self.due.executed_bytes >= self.parameters.snapshot_every_bytes.max(share);
         if self.snapshots.is_idle()
             && is_due
@@ -189,7 +188,6 @@ impl<S: Shard> ShardServer<S> {
         cx.trim(written.begin);
         self.drop_blobs_but(written.writer.named, cx);
         cx.mark("shard.wrote_a_snapshot");
-        self.due.last_bytes = written.bytes;
         self.due.reported_at = None;
     }
 
@@ -213,20 +211,20 @@ impl<S: Shard> ShardServer<S> {
 
     pub(super) fn restore_snapshot(&mut self, record: SnapshotRecord<Number>) {
         let Some(Restored { below, chunks }) = self.snapshots.restore(record) else { return };
-        let installed = self.install(&chunks);
+        let installed = self.install(chunks);
         invariant!(DUR, installed == Ok(below), "own snapshot below {below} reads back as {installed:?}");
         self.snapshots.set_durable(below);
-        self.due.last_bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     }
 
-    fn install(&mut self, chunks: &[Bytes]) -> Result<Number, DecodeError> {
-        let (head, mut rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
-        let Head { below, executed, covered, shard_map } = Head::decoded(head)?;
+    /// Each chunk is freed when it is installed, or the state would be in memory twice.
+    fn install(&mut self, chunks: Vec<Bytes>) -> Result<Number, DecodeError> {
+        let mut chunks = chunks.into_iter();
+        let head = chunks.next().ok_or(DecodeError::Truncated)?;
+        let Head { below, executed, covered, shard_map } = Head::decoded(&head)?;
         let mut sent = Vec::new();
         loop {
-            let (page, more) = rest.split_first().ok_or(DecodeError::Truncated)?;
-            rest = more;
-            let page = Vec::<SentAt>::decoded(page)?;
+            let page = chunks.next().ok_or(DecodeError::Truncated)?;
+            let page = Vec::<SentAt>::decoded(&page)?;
             if page.is_empty() {
                 break;
             }
@@ -236,8 +234,8 @@ impl<S: Shard> ShardServer<S> {
         if let Some(shard_map) = shard_map {
             self.restore_shard_map(shard_map);
         }
-        for chunk in rest {
-            self.service.install(chunk)?;
+        for chunk in chunks {
+            self.service.install(&chunk)?;
         }
         let sent = if kernel::planted!(inputs_not_in_snapshot) { Vec::new() } else { sent };
         self.inputs.begin_at(below, sent_of(sent));
@@ -323,7 +321,7 @@ impl<S: Shard> ShardServer<S> {
         self.snapshots.drop_job();
         self.due.half = true;
         let shard_map = self.shard_map().clone();
-        match self.install(&chunks) {
+        match self.install(chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
                 self.due.skips += 1;

@@ -2,6 +2,7 @@
 
 use super::replica::{Counter, batch, chosen, replica};
 use super::*;
+use kernel::bounds::VOTE_BYTES;
 use paxos::multipaxos::replica::{self, Replica, ReplicaTimer};
 
 fn voted(slot: u64, round: u64) -> replica::Voted {
@@ -77,6 +78,30 @@ fn an_acceptor_gives_back_what_was_executed_and_no_more() {
     let values = vec![batch(0), batch(1)];
     let page = replica::Resumed { from: Slot(0), values };
     assert_eq!(resume(&mut acceptor, 0), now(node(1, REPLICA), page));
+}
+
+// Two of three replicas have snapshots and the votes go: the third takes the whole state from a peer at its next start.
+#[test]
+fn votes_are_held_for_this_hosts_replica_within_bounds() {
+    let mut acceptor = active_acceptor();
+    (0..9).for_each(|slot| drop(acceptor.hear(node(1, PROXY), noop(slot, 1))));
+    let truncate = |acceptor: &mut Table<Acceptor>, below| {
+        let pulse = Pulse { truncate_below: Slot(below), ..pulse(1) };
+        acceptor.hear(node(1, LEADER), acceptor::Heartbeat { pulse });
+        acceptor.role.truncated_below()
+    };
+    let hold = |from, bytes_max| acceptor::Hold { from: Slot(from), bytes_max };
+    acceptor.hear(node(2, REPLICA), hold(0, 1 << 20));
+    assert_eq!(truncate(&mut acceptor, 1), Slot(1), "another host's replica has its own acceptor");
+    acceptor.hear(node(1, REPLICA), hold(3, 1 << 20));
+    assert_eq!(truncate(&mut acceptor, 2), Slot(2));
+    assert_eq!(truncate(&mut acceptor, 5), Slot(3));
+    assert_eq!(truncate(&mut acceptor, 6), Slot(3));
+    acceptor.hear(node(1, REPLICA), hold(5, 1 << 20));
+    assert_eq!(truncate(&mut acceptor, 6), Slot(5));
+    acceptor.hear(node(1, REPLICA), hold(6, 2 * VOTE_BYTES as u64));
+    assert_eq!(truncate(&mut acceptor, 7), Slot(6));
+    assert_eq!(truncate(&mut acceptor, 9), Slot(9), "three votes come to more than it is worth");
 }
 
 // A leader that gets a report of a replica which has only begun to resume has everything voted for again.

@@ -8,7 +8,7 @@ mod versions;
 use crate::messages::shard::{Began, Installed, OpenDecision, OwnerState, ShardIn, Stepped};
 use crate::txn::{CallRef, Fate, PreparedTxn, ReadSet, ShardId, TxnId};
 use calls::CommittedCalls;
-use entry::{Change, Entry, FateOf, FoundValues, Question, Step, ReplicaValues, ValuesAt};
+use entry::{Change, Entry, FateOf, FoundValues, Question, ReplicaValues, Step, ValuesAt};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine, planted};
 use parts::Ballot;
 use paxos::Members;

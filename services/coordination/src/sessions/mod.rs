@@ -202,7 +202,9 @@ impl HomeSessions {
         if *session.address != *address {
             session.address = address.into();
         }
-        session.timeout = granted(timeout);
+        if !planted!(attach_keeps_timeout) {
+            session.timeout = granted(timeout);
+        }
         if before != origin {
             let reported = HomeNotice::Moved { connection: before.connection, session: id };
             out.notify(before.gateway, reported.written());
@@ -389,7 +391,9 @@ impl mason::Stub for HomeSessions {
             }
             if session.deadline > now {
                 session.queued = true;
-                self.deadlines.queue(session.deadline, id);
+                if !planted!(deadline_not_queued_again) {
+                    self.deadlines.queue(session.deadline, id);
+                }
             } else {
                 self.begin_closing(id, out);
             }

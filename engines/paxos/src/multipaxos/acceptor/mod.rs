@@ -62,6 +62,8 @@ pub struct Acceptor {
     durable_through: Slot,
     /// There are newer ones.
     voted: bool,
+    /// Those that the replica on this host may need.
+    held: resume::Held,
     /// The leader heard last.
     heard: Option<(NodeId, Instant)>,
 }
@@ -81,6 +83,7 @@ impl Acceptor {
             executed: Slot(0)..Slot(0),
             durable_through: Slot(0),
             voted: false,
+            held: resume::Held::default(),
             heard: None,
         }
     }
@@ -163,7 +166,9 @@ impl Role for Acceptor {
             AcceptorRecord::Executed { from, below } => self.executed = from..below,
             AcceptorRecord::Vote { ballot, slot, value } => {
                 let summary = self.restored();
-                summary.promised = summary.promised.max(ballot);
+                if !planted!(restored_vote_makes_no_promise) {
+                    summary.promised = summary.promised.max(ballot);
+                }
                 if !planted!(restored_votes_hidden_from_reads) {
                     summary.voted_through = summary.voted_through.max(slot.next());
                 }
@@ -206,11 +211,14 @@ impl Role for Acceptor {
             AcceptorIn::Durable(message) => {
                 self.durable_through = self.durable_through.max(message.voted_through);
             }
-            AcceptorIn::Executed(_) | AcceptorIn::Resume(_) if Some(from) != self.replica => {
+            AcceptorIn::Executed(_) | AcceptorIn::Resume(_) | AcceptorIn::Hold(_)
+                if Some(from) != self.replica =>
+            {
                 cx.reject("word of a replica that is not this host's");
             }
             AcceptorIn::Executed(message) => self.on_executed(&message, cx),
             AcceptorIn::Resume(message) => self.on_resume(from, &message, cx),
+            AcceptorIn::Hold(message) => self.on_hold(&message),
         }
     }
 
@@ -401,6 +409,7 @@ impl Acceptor {
 
     /// Forgets votes for slots that enough replicas keep in durable snapshots.
     fn truncate(&mut self, below: Slot, cx: &mut Cx<'_, Self>) {
+        let below = self.held.truncation(below, &self.votes);
         let Some(summary) = self.active() else { return };
         if below <= summary.truncated_below {
             return;
@@ -409,6 +418,9 @@ impl Acceptor {
         let mut summary = summary.clone();
         if planted!(summary_without_promise) {
             summary.promised = Ballot::ZERO;
+        }
+        if planted!(summary_without_seal) {
+            summary.sealed = 0;
         }
         let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);

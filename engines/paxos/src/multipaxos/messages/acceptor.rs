@@ -89,5 +89,12 @@ kernel::messages! {
             /// The first slot that it lacks.
             from: Slot,
         },
+        /// From this host's replica: its durable snapshot holds what is below `from` only. A restart needs the votes from there on.
+        13 => Hold {
+            /// The first slot that the snapshot lacks.
+            from: Slot,
+            /// What a peer's snapshot would cost instead: more than that is not worth it.
+            bytes_max: u64,
+        },
     }
 }

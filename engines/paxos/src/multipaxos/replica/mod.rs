@@ -215,6 +215,7 @@ impl<S: StateMachine> Role for Replica<S> {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
+        self.snapshots.drop_unfinished();
         // What a snapshot holds may have to be reported again.
         self.send_notices(cx);
         self.begin_to_resume(cx);

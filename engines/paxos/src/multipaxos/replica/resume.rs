@@ -33,7 +33,10 @@ impl Resume {
 
     /// A snapshot was installed.
     pub(super) fn begin_at(&mut self, slot: Slot) {
-        (self.own_from, self.reported) = (slot, slot);
+        self.reported = slot;
+        if !planted!(own_votes_counted_across_snapshot) {
+            self.own_from = slot;
+        }
     }
 }
 
@@ -55,7 +58,17 @@ impl<S: StateMachine> Replica<S> {
         }
         if let Some(acceptor) = self.acceptor_here(cx) {
             self.resume.waits_for = Some(acceptor);
+            self.have_votes_held(cx);
             cx.send(acceptor, acceptor::Resume { from: self.state.executed });
+        }
+    }
+
+    /// What follows the snapshot on this disk is worth as many votes as a peer's snapshot is large.
+    pub(super) fn have_votes_held(&self, cx: &mut Cx<'_, Self>) {
+        if let Some(acceptor) = self.acceptor_here(cx) {
+            let from = self.snapshots.durable_below();
+            let bytes_max = self.snapshots.bytes().max(self.parameters.snapshot_every_bytes);
+            cx.send_durable(acceptor, acceptor::Hold { from, bytes_max });
         }
     }
 

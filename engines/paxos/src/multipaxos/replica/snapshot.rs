@@ -21,6 +21,10 @@ const CAPTURES_MAX: usize = 8;
 /// A capture is written when no more than this share of what was executed between two captures is still needed of it.
 const NEEDED_SHARE: u64 = 8;
 
+/// A snapshot is not written more often than so many times while as much as it holds is executed: what is written stays in proportion
+/// to the commands, and what is read at a start to the state.
+const SNAPSHOTS_PER_SIZE: u64 = 4;
+
 /// When the next snapshot is due, and of what.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Due {
@@ -108,6 +112,7 @@ impl<S: StateMachine> Replica<S> {
             self.snapshots.step(ReplicaTimer::Snapshot, cx, next)
         {
             cx.trim(if planted!(trim_keeps_only_end_of_snapshot) { end } else { begin });
+            self.have_votes_held(cx);
             cx.mark("replica.wrote_a_snapshot");
         }
     }
@@ -132,7 +137,7 @@ impl<S: StateMachine> Replica<S> {
         }
         let captures = &mut due.captures;
         if captures.is_empty() {
-            if due.executed_bytes < every {
+            if due.executed_bytes < every.max(self.snapshots.bytes() / SNAPSHOTS_PER_SIZE) {
                 return None;
             }
             due.executed_bytes = 0;
@@ -157,17 +162,18 @@ impl<S: StateMachine> Replica<S> {
 
     pub(super) fn restore_snapshot(&mut self, record: SnapshotRecord<Slot>) {
         let Some(Restored { below, chunks }) = self.snapshots.restore(record) else { return };
-        let installed = self.install(&chunks);
+        let installed = self.install(chunks);
         invariant!(DUR, installed == Ok(below), "own snapshot through {below} reads back as {installed:?}");
         self.snapshots.set_durable(below);
     }
 
-    /// Replaces the whole state by a snapshot.
-    fn install(&mut self, chunks: &[Bytes]) -> Result<Slot, DecodeError> {
-        let (preamble, rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
-        let Preamble { through, pieces } = Preamble::decoded(preamble)?;
+    /// Replaces the whole state by a snapshot. Each chunk is freed when it is installed, or the state would be in memory twice.
+    fn install(&mut self, chunks: Vec<Bytes>) -> Result<Slot, DecodeError> {
+        let mut chunks = chunks.into_iter();
+        let preamble = chunks.next().ok_or(DecodeError::Truncated)?;
+        let Preamble { through, pieces } = Preamble::decoded(&preamble)?;
         let pieces = pieces as usize;
-        if rest.len() < pieces {
+        if chunks.len() < pieces {
             return Err(DecodeError::Truncated);
         }
         let executed = self.state.executed;
@@ -176,22 +182,25 @@ impl<S: StateMachine> Replica<S> {
             through >= executed || self.joining,
             "a snapshot through {through} undoes what is executed up to {executed}"
         );
-        let mut state = Reader::new(rest[..pieces].concat().into());
+        let replicated: Vec<Bytes> = chunks.by_ref().take(pieces).collect();
+        let mut state = Reader::new(replicated.concat().into());
         let configurations = Configurations::decode(&mut state)?;
         self.checkpoints.forget();
         self.due.captures.clear();
         self.state.sessions.install(&mut state)?;
         self.state.digest = Digest::of(u64::decode(&mut state)?);
         self.machine.reset();
-        for chunk in &rest[pieces..] {
-            self.machine.install(chunk)?;
+        for chunk in chunks {
+            self.machine.install(&chunk)?;
         }
         self.state.configurations = configurations;
         self.state.executed = through;
         self.joining = false;
         self.log.advance(through);
         self.resume.begin_at(through);
-        self.forget_all_retained();
+        if !planted!(retained_values_stay_across_snapshot) {
+            self.forget_all_retained();
+        }
         Ok(through)
     }
 }
@@ -260,11 +269,11 @@ impl<S: StateMachine> Replica<S> {
         if !through.is_ok_and(|through| through > self.state.executed || self.joining) {
             return;
         }
-        match self.install(&chunks) {
+        match self.install(chunks) {
             Ok(_) => {
                 cx.mark("replica.took_a_snapshot_from_a_peer");
                 self.snapshots.drop_job();
-                self.due.executed_bytes = self.parameters.snapshot_every_bytes;
+                self.due.executed_bytes = u64::MAX / 2;
                 self.execute(cx);
                 self.send_notices(cx);
             }
