@@ -265,7 +265,7 @@ impl Scenario for ComposedScenario {
         let (client, host, at) = (operation.client, node.host(), control.cluster.now());
         let id = u64::from(client) << 32 | u64::from(operation.nth) << 4;
         if operation.nth == 0 {
-            // Somebody has to create the log; whoever comes later is told that it exists.
+            // Somebody has to create the log; a later one is told that it exists.
             let (name, retain_bytes) = (LOG.to_owned(), RETAIN_BYTES_MIN);
             let create = Request::Create(Create { name, retain_bytes, retain_ms: 0, capacity: 0 });
             control.request(self.log.gateway_of(host), create.encoded().into());
