@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod audit;
+pub mod composed;
 pub mod coordination;
 pub mod corfu;
 mod limits;
@@ -25,5 +26,6 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(log::LogScenario::draw),
         sim::experiment(corfu::CorfuScenario::draw),
         sim::experiment(spanner::SpannerScenario::draw),
+        sim::experiment(composed::ComposedScenario::draw),
     ]
 }

@@ -20,8 +20,9 @@ pub struct Tuning {
     pub busy_at_least: Option<Duration>,
     /// The typical latency of a link; log-uniform.
     pub latency: (Duration, Duration),
-    /// How far apart hosts are, beside that: each two of them, one way.
-    pub distance: (Duration, Duration),
+    /// How far each host is from the middle of the network, beside that: a packet between two takes as long as both, one way. Hosts
+    /// without an entry are there.
+    pub distances: Vec<Duration>,
     /// How long an fsync takes; log-uniform.
     pub sync: (Duration, Duration),
     /// How long a burst keeps a host busy, beside what each message costs; log-uniform.
@@ -57,7 +58,7 @@ impl Default for Tuning {
             safety: (s(20), s(60)),
             busy_at_least: None,
             latency: (us(50), ms(20)),
-            distance: (Duration::ZERO, Duration::ZERO),
+            distances: Vec::new(),
             sync: (us(50), ms(20)),
             burst: (us(1), us(100)),
             lasts: (ms(10), s(8)),
@@ -84,8 +85,8 @@ pub struct Swarm {
     pub safety: u64,
     /// How long packets take.
     pub latency: Latency,
-    /// How far apart two hosts are, at least and at most, beside that.
-    pub distance: (u64, u64),
+    /// How far each host is from the middle of the network.
+    pub distances: Vec<u64>,
     /// How long an fsync takes.
     pub sync: u64,
     /// Whether a host waits for its fsync before it goes on.
@@ -153,7 +154,7 @@ impl Swarm {
             rates,
             safety,
             latency,
-            distance: (tuning.distance.0.as_nanos() as u64, tuning.distance.1.as_nanos() as u64),
+            distances: tuning.distances.iter().map(|distance| distance.as_nanos() as u64).collect(),
             sync,
             sync_blocks: rng.chance(0.5),
             burst,

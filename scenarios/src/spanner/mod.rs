@@ -39,8 +39,8 @@ pub struct SpannerScenario {
     truth: Truth,
     audit: SpannerAudit,
     core: Vec<HostId>,
-    /// Hosts are as far apart as continents.
-    is_wide: bool,
+    /// In seeds where hosts are as far apart as continents.
+    distances: Vec<Duration>,
     /// In seeds where clocks lie.
     lies: Option<Lies>,
     plots: Option<Plots>,
@@ -152,7 +152,7 @@ impl SpannerScenario {
             audit: SpannerAudit::new(parameters.fence_bound),
             parameters,
             core: Vec::new(),
-            is_wide,
+            distances: (0..count).map(|_| if is_wide { ms(rng.between(0, 55)) } else { ms(0) }).collect(),
             plots: (lies.is_none() && rng.chance(0.35)).then(|| Plots::draw(rng)),
             lies,
         }
@@ -211,7 +211,7 @@ impl Scenario for SpannerScenario {
             liveness: s(240),
             clock_error: (ms(1), Duration::from_millis(200)),
             clock_error_max: Some(ms(500)),
-            distance: if self.is_wide { (Duration::ZERO, ms(110)) } else { (Duration::ZERO, Duration::ZERO) },
+            distances: self.distances.clone(),
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }

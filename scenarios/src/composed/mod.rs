@@ -1,0 +1,419 @@
+//! Services composed: sessions use libRSS over two deployments of transactions, whose reads are RSS, and a log, which is linearizable. Each
+//! fences what it used before it goes on to another service, and what it sends to others carries its context. All that they see at
+//! all services must be regular sequential serializable together.
+
+mod history;
+mod node;
+mod session;
+
+use crate::audit::spanner::machine_of;
+use crate::limits::{self, OPERATION_BYTES_MAX};
+use ::mason::proxy::SpacesOf;
+use ::mason::{Deployment, Group, HostParts, MasonParameters, Space};
+use ::spanner::{SpannerDeployment, SpannerMember, SpannerParameters};
+use history::{Asked, Call, History, Outcome};
+use kernel::client::Response;
+use kernel::{Bytes, Decode as _, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
+use node::ComposedNode;
+use session::{Service, Session, Step};
+use shared_log::{
+    Answer, Append, Create, Gateway, Logs, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes, Rows,
+    SpaceBounds, Why,
+};
+use sim::{Classes, Cluster, Control, Core, Hindrance, HostSpec, Incarnation, OperationId, Scenario, Tuning};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+use wire::txn::{CallKey, Fence, KeyWrite, OneShot, ReadOnly, TxnCall, TxnFailure, TxnLevel, TxnReply};
+
+/// What a host runs.
+type Node = ComposedNode;
+
+/// One cluster, drawn from a seed.
+pub struct ComposedScenario {
+    hosts: Vec<HostId>,
+    log: Deployment,
+    log_bounds: SpaceBounds,
+    spaces: u16,
+    bank: SpannerDeployment,
+    stock: SpannerDeployment,
+    sessions: BTreeMap<u16, Session>,
+    history: History,
+    distances: Vec<Duration>,
+    commits: u64,
+    /// In most seeds: participants learn decisions late; not before this again.
+    holds_after: Option<u64>,
+}
+
+/// What a sweep must reach.
+const MARKS: &[&str] = &[
+    "gateway.waited_out_an_earliest_end",
+    "scenario.fenced_before_another_service",
+    "scenario.held_a_decision",
+    "scenario.told_another_session",
+    "shard.rss_read_skipped_a_prepared_transaction",
+];
+
+/// Behind the log's slots.
+const BANK_FROM: u32 = 0x0010_0000;
+const STOCK_FROM: u32 = 0x0020_0000;
+const LOG: &str = "feed";
+/// Pairs of keys, one of each at one end of the key space: they are written together.
+const PAIRS: u64 = 2;
+
+impl ComposedScenario {
+    /// A cluster of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Duration::from_millis;
+        let entries: Vec<paxos::HostEntry> = (0..3).map(crate::moments::membership::entry).collect();
+        let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
+        let is_wide = rng.chance(0.75);
+        let far = if is_wide { 4 } else { 1 };
+        // Who writes from afar learns late that others see it already.
+        let away = rng.below(3);
+        let distance = |host| ms(if is_wide && host == away { 60 } else { 0 });
+        let distances = (0..3).map(distance).collect();
+        let parameters = SpannerParameters {
+            resend_after: ms(far * rng.between(50, 150)),
+            horizon_ahead: ms(rng.between(50, 300)),
+            fence_bound: ms(rng.between(300, 800)),
+            clock_error_max: ms(500),
+            doubt_after: ms(far * rng.between(200, 600)),
+            try_for: ms(far * rng.between(1_000, 2_000)),
+            step_bytes_max: OPERATION_BYTES_MAX / 2,
+            ..SpannerParameters::default()
+        };
+        let log = paxos::Parameters {
+            election_timeout: ms(far * rng.between(160, 400)),
+            heartbeat_every: ms(rng.between(25, 40)),
+            resend_after: ms(far * rng.between(50, 150)),
+            window: 32,
+            snapshot_every_bytes: 16_000,
+            snapshot_chunk_bytes: 1_024,
+            retained_bytes_max: 32_000,
+            ..paxos::Parameters::default()
+        };
+        let of_log = MasonParameters {
+            suspect_after: ms(far * rng.between(160, 400)),
+            snapshot_every_bytes: 8_000,
+            snapshot_chunk_bytes: 1_024,
+            page_bytes: 2_048,
+            ..MasonParameters::default()
+        };
+        let (of_log, log) = limits::fit(of_log, log);
+        let spaces = rng.between(1, 2) as u16;
+        let txn = |first, rng: &mut Rng| {
+            let shards = rng.between(2, 3) as u16;
+            SpannerDeployment::new(first, entries.clone(), shards, 1, parameters.clone(), log.clone())
+        };
+        Self {
+            hosts,
+            bank: txn(BANK_FROM, rng),
+            stock: txn(STOCK_FROM, rng),
+            log: Deployment::new(entries.clone(), 1, spaces, 3, of_log, log),
+            log_bounds: SpaceBounds {
+                segment_bytes: 1 << 10,
+                open_bytes: 4 << 10,
+                page_bytes: 256,
+                unstored_bytes: 8 << 10,
+                cache_bytes: 1 << 10,
+            },
+            spaces,
+            sessions: BTreeMap::new(),
+            history: History::default(),
+            distances,
+            commits: 0,
+            holds_after: rng.chance(0.7).then_some(0),
+        }
+    }
+
+    fn gateway(&self, service: Service, host: HostId) -> NodeId {
+        match service {
+            Service::Bank => self.bank.gateway_of(host),
+            Service::Stock => self.stock.gateway_of(host),
+            Service::Log => self.log.gateway_of(host),
+        }
+    }
+
+    /// At times another session tells this one what it knows.
+    fn exchange(&mut self, client: u16, rng: &mut Rng, control: &mut Control<'_, Node>) {
+        let others: Vec<u16> = self.sessions.keys().copied().filter(|it| *it != client).collect();
+        let Some(&other) = rng.pick(&others).filter(|_| rng.chance(0.1)) else { return };
+        let Some(sender) = self.sessions.get(&other) else { return };
+        let (header, from) = (sender.header(), (other, sender.incarnation));
+        let session = self.sessions.entry(client).or_default();
+        session.hears(&header);
+        self.history.message(from, (client, session.incarnation), control.cluster.now());
+        control.mark("scenario.told_another_session");
+    }
+
+    /// A transaction of the two keys of a pair, or a read of one key.
+    fn transaction(
+        &mut self,
+        id: u64,
+        operation: OperationId,
+        token: wire::txn::Timestamp,
+        rng: &mut Rng,
+    ) -> (TxnCall, Call) {
+        let pair = rng.below(PAIRS);
+        let names = [format!("a{pair}/x"), format!("b{pair}/x")];
+        if rng.chance(0.6) {
+            let keys = vec![Bytes::from(names[rng.below(2) as usize].clone())];
+            let level = TxnLevel::Rss;
+            return (ReadOnly { id, token, level, keys, scans: Vec::new() }.into(), Call::Read);
+        }
+        self.commits += 1;
+        let value = |name: &String| (name.clone(), format!("{}.{}.{name}", operation.client, operation.nth));
+        let written: Vec<(String, String)> = names.iter().map(value).collect();
+        let write = |(key, value): &(String, String)| KeyWrite {
+            key: Bytes::from(key.clone()),
+            value: Some(Bytes::from(value.clone())),
+        };
+        let call = OneShot {
+            id,
+            token,
+            key: Some(CallKey { session: u64::from(operation.client) + 1, number: self.commits }),
+            acknowledged: self.commits,
+            conditions: Vec::new(),
+            writes: written.iter().map(write).collect(),
+            reads: Vec::new(),
+            otherwise: Vec::new(),
+        };
+        (call.into(), Call::Write(written))
+    }
+
+    fn of_log(&self, operation: OperationId, log_end: u64, rng: &mut Rng) -> (Request, Call) {
+        if rng.chance(0.5) {
+            let from = log_end.saturating_sub(rng.below(3));
+            let read = Read { name: LOG.to_owned(), from, entries_max: 64, bytes_max: 1 << 12, wait_ms: 0 };
+            return (Request::Read(read), Call::ReadLog);
+        }
+        let entry = format!("{}.{}", operation.client, operation.nth);
+        let mut rows = Rows::default();
+        rows.push(entry.as_bytes());
+        let part = Part { name: LOG.to_owned(), expect: None, entries: rows.into_bytes() };
+        (Request::Append(Append { parts: vec![part] }), Call::Append(entry))
+    }
+}
+
+impl Scenario for ComposedScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "composed";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        self.hosts.iter().flat_map(|&host| [self.bank.gateway_of(host); 3]).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::PHYSICAL
+    }
+
+    fn tuning(&self) -> Tuning {
+        let (us, ms, s) = (Duration::from_micros, Duration::from_millis, Duration::from_secs);
+        Tuning {
+            safety: (s(10), s(20)),
+            busy_at_least: Some(s(5)),
+            operations: (50, 250),
+            think: (ms(1), ms(20)),
+            sync: (us(50), ms(2)),
+            latency: (us(50), ms(5)),
+            liveness: s(240),
+            clock_error: (us(100), ms(5)),
+            clock_error_max: Some(ms(500)),
+            distances: self.distances.clone(),
+            blows: (0.3, 4.0),
+            bounds: limits::BOUNDS,
+            ..Tuning::default()
+        }
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
+        let host = incarnation.host;
+        let stub = Names { spaces: self.spaces };
+        let spaces_of: SpacesOf =
+            Arc::new(move |body, shard_map| ::mason::Stub::spaces(&stub, body, shard_map));
+        let (proxies, shards) = (self.log.proxies_of(host), self.log.servers_of(host));
+        let parts = HostParts {
+            stub: &|_: Group| stub,
+            shard: &|space: Space| Logs::new(space, self.spaces, self.log_bounds),
+            gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20 }),
+        };
+        let of_log = self.log.build(host, &spaces_of, parts).into_iter();
+        let mut nodes: Vec<(HostSlot, Node)> =
+            of_log.map(|(slot, node)| (slot, Node::Log(Box::new(Embedded::new(node))))).collect();
+        let of_txn = self.bank.build(host).into_iter().chain(self.stock.build(host));
+        nodes.extend(of_txn.map(|(slot, node)| (slot, Node::Txn(Box::new(Embedded::new(node))))));
+        nodes
+    }
+
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Node>,
+    ) {
+        let (client, host, at) = (operation.client, node.host(), control.cluster.now());
+        let id = u64::from(client) << 32 | u64::from(operation.nth) << 4;
+        if operation.nth == 0 {
+            // Somebody has to create the log; a later one is told that it exists.
+            let (name, retain_bytes) = (LOG.to_owned(), RETAIN_BYTES_MIN);
+            let create = Request::Create(Create { name, retain_bytes, retain_ms: 0, capacity: 0 });
+            control.request(self.log.gateway_of(host), create.encoded().into());
+            return;
+        }
+        self.exchange(client, rng, control);
+        let session = self.sessions.entry(client).or_default();
+        let (step, incarnation, log_end) = (session.step(rng), session.incarnation, session.log_end);
+        let (service, bytes, call): (Service, Vec<u8>, Call) = match step {
+            Step::Fence(service) => {
+                control.mark("scenario.fenced_before_another_service");
+                let call = TxnCall::from(Fence { id, token: session.token(service) });
+                (service, call.encoded(), Call::Fence)
+            }
+            Step::Operation(Service::Log) => {
+                let (request, call) = self.of_log(operation, log_end, rng);
+                (Service::Log, request.encoded(), call)
+            }
+            Step::Operation(service) => {
+                let token = session.token(service);
+                let (request, call) = self.transaction(id, operation, token, rng);
+                (service, request.encoded(), call)
+            }
+        };
+        let asked = Asked { client, incarnation, service, call, at };
+        let id = control.request(self.gateway(service, host), bytes.into());
+        self.history.asked(id, asked);
+    }
+
+    fn on_response(
+        &mut self,
+        node: NodeId,
+        id: RequestId,
+        response: Response,
+        control: &mut Control<'_, Node>,
+    ) {
+        let now = control.cluster.now();
+        let Some(Asked { client, service, .. }) = self.history.of(id).cloned() else { return };
+        if response.0.is_empty() {
+            return self.on_lost(node, id);
+        }
+        let session = self.sessions.entry(client).or_default();
+        let outcome = match service {
+            Service::Bank | Service::Stock => of_txn(&response.0, service, session),
+            Service::Log => of_answer(&response.0, session),
+        };
+        if matches!(outcome, Outcome::Unknown) {
+            session.incarnation += 1;
+        }
+        self.history.answered(id, outcome, now);
+    }
+
+    fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        if let Some(Asked { client, .. }) = self.history.of(id).cloned() {
+            self.sessions.entry(client).or_default().incarnation += 1;
+        }
+    }
+
+    fn watches(&self) -> bool {
+        self.holds_after.is_some()
+    }
+
+    /// What others send to a participant that has prepared is held: it learns late how its transaction ends, while others see that.
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        let now = control.cluster.now();
+        if self.holds_after.is_none_or(|after| now < after) {
+            return;
+        }
+        let lasts = Duration::from_millis(100);
+        if let Some(participant) = prepared_participant(&control.cluster) {
+            control.hinder(participant, Hindrance::Held, lasts);
+            control.mark("scenario.held_a_decision");
+            self.holds_after = Some(now + 2 * lasts.as_nanos() as u64);
+        }
+    }
+
+    fn core(&mut self, _cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
+        Core::Hosts(self.hosts.clone())
+    }
+
+    fn finish(&mut self, _cluster: &Cluster<'_, Node>) {
+        self.history.check();
+    }
+
+    fn history(&self) -> Option<String> {
+        Some(self.history.to_text())
+    }
+}
+
+/// The leader of a shard that is prepared for another one's transaction.
+fn prepared_participant(cluster: &Cluster<'_, Node>) -> Option<NodeId> {
+    let txns = || {
+        cluster.nodes().filter_map(|(id, node)| match node {
+            Node::Txn(member) => Some((id, member.node())),
+            Node::Log(_) => None,
+        })
+    };
+    txns().find_map(|(replica, member)| {
+        let (_, machine) = machine_of(member)?;
+        machine.prepared().next()?;
+        let leads = |(id, member): &(NodeId, &SpannerMember)| {
+            let of_deployment = (id.host_slot().0 < STOCK_FROM) == (replica.host_slot().0 < STOCK_FROM);
+            matches!(member, SpannerMember::Shard(role) if role.shard() == machine.shard() && role.is_leading())
+                && of_deployment
+        };
+        txns().find(leads).map(|(id, _)| id)
+    })
+}
+
+fn of_txn(bytes: &Bytes, service: Service, session: &mut Session) -> Outcome {
+    match TxnReply::decoded(bytes).expect("a gateway answers in the words of the protocol") {
+        TxnReply::Fenced(reply) => {
+            session.saw(service, reply.token);
+            session.fenced(service);
+            Outcome::Fenced
+        }
+        TxnReply::Committed(reply) => {
+            session.saw(service, reply.token);
+            Outcome::Committed(reply.at)
+        }
+        TxnReply::ReadRows(reply) => {
+            session.saw(service, reply.token);
+            Outcome::Rows(reply.rows)
+        }
+        TxnReply::Failed(failed) if failed.why == TxnFailure::Unknown => Outcome::Unknown,
+        TxnReply::Failed(failed) if failed.why.is_surely_void() => Outcome::Void,
+        TxnReply::Failed(_) => Outcome::Unknown,
+        TxnReply::NotMet(_) | TxnReply::Begun(_) | TxnReply::RowsWithin(_) | TxnReply::CommitFate(_) => {
+            Outcome::Void
+        }
+    }
+}
+
+fn of_answer(bytes: &Bytes, session: &mut Session) -> Outcome {
+    match Answer::decoded(bytes).expect("gateways answer in their own words") {
+        Answer::Appended(firsts) => firsts.first().map_or(Outcome::Unknown, |first| {
+            session.log_end = session.log_end.max(first + 1);
+            Outcome::Appended(*first)
+        }),
+        Answer::Entries(entries) => {
+            session.log_end = session.log_end.max(entries.next);
+            let words = Rows::iter(&entries.rows).map(|it| String::from_utf8_lossy(it).into_owned());
+            Outcome::Entries(entries.first, words.collect(), entries.next == entries.tail)
+        }
+        Answer::Refused(refused) if refused.why == Why::Unknown => Outcome::Unknown,
+        Answer::Refused(_) => Outcome::Void,
+        Answer::Done | Answer::Logs(_) | Answer::Rejected(_) | Answer::Group(_) | Answer::Identity(_) => {
+            Outcome::Void
+        }
+    }
+}
