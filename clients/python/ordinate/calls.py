@@ -66,7 +66,7 @@ class Calls:
 
         return await self.call_variants(message, only, may_repeat=may_repeat, size=size, wait=wait)
 
-    async def tell(self, message: bytes) -> None:
+    async def send_unanswered(self, message: bytes) -> None:
         """Sends a message that is not answered, if there is a connection: on another one it would mean nothing."""
         if self._link.is_up:
             self._link.send(message)

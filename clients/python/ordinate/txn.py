@@ -403,7 +403,7 @@ class TxnSession:
                 ended: errors.TxnError = error
             except BaseException:
                 if attempt.ended is None:
-                    await self._calls.tell(give_up_message(attempt.number))
+                    await self._calls.send_unanswered(give_up_message(attempt.number))
                     raise
                 ended = attempt.ended
             pause = min(_PAUSE_MAX, _PAUSE * 2 ** min(attempts, 10))

@@ -77,7 +77,7 @@ impl History {
         self.messages.push((process(from.0, from.1), process(to.0, to.1), now));
     }
 
-    /// Where what nobody was told of was found by readers: versions of values, positions of entries.
+    /// Where what nobody was notified of was found by readers: versions of values, positions of entries.
     fn found(&self) -> (BTreeMap<String, Timestamp>, BTreeMap<String, u64>) {
         let (mut versions, mut positions) = (BTreeMap::new(), BTreeMap::new());
         for (_, answered) in self.calls.values() {
@@ -150,16 +150,17 @@ fn drafted(
         (_, Some(Outcome::Void)) => None,
         (Call::Fence, Some(_)) => Some(draft.fence()),
         (Call::Write(writes), outcome) => {
-            let told = match outcome {
+            let answered = match outcome {
                 Some(Outcome::Committed(at)) => Some(*at),
                 Some(_) | None => None,
             };
-            let at = told.or_else(|| writes.iter().find_map(|(_, value)| versions.get(value).copied()))?;
+            let at =
+                answered.or_else(|| writes.iter().find_map(|(_, value)| versions.get(value).copied()))?;
             for (name, value) in writes {
                 draft = draft.write(key(name), value.clone());
             }
             let draft = draft.committed_at(Version::version(at.0));
-            Some(if told.is_some() { draft } else { draft.unknown() })
+            Some(if answered.is_some() { draft } else { draft.unknown() })
         }
         (Call::Read, Some(Outcome::Rows(rows))) => {
             for row in rows {
@@ -171,13 +172,13 @@ fn drafted(
             Some(draft)
         }
         (Call::Append(entry), outcome) => {
-            let told = match outcome {
+            let answered = match outcome {
                 Some(Outcome::Appended(position)) => Some(*position),
                 Some(_) | None => None,
             };
-            let position = told.or_else(|| positions.get(entry).copied())?;
+            let position = answered.or_else(|| positions.get(entry).copied())?;
             let draft = draft.write(key(&position.to_string()), entry.clone());
-            Some(if told.is_some() { draft } else { draft.unknown() })
+            Some(if answered.is_some() { draft } else { draft.unknown() })
         }
         (Call::ReadLog, Some(Outcome::Entries(first, entries, is_end))) => {
             for (position, entry) in (*first..).zip(entries) {

@@ -50,7 +50,7 @@ const MARKS: &[&str] = &[
     "gateway.waited_out_an_earliest_end",
     "scenario.fenced_before_another_service",
     "scenario.held_a_decision",
-    "scenario.told_another_session",
+    "scenario.sent_another_session_its_context",
     "shard.rss_read_skipped_a_prepared_transaction",
 ];
 
@@ -135,7 +135,7 @@ impl ComposedScenario {
         }
     }
 
-    /// At times another session tells this one what it knows.
+    /// At times another session sends this one what it knows.
     fn exchange(&mut self, client: u16, rng: &mut Rng, control: &mut Control<'_, Node>) {
         let others: Vec<u16> = self.sessions.keys().copied().filter(|it| *it != client).collect();
         let Some(&other) = rng.pick(&others).filter(|_| rng.chance(0.1)) else { return };
@@ -144,7 +144,7 @@ impl ComposedScenario {
         let session = self.sessions.entry(client).or_default();
         session.hears(&header);
         self.history.message(from, (client, session.incarnation), control.cluster.now());
-        control.mark("scenario.told_another_session");
+        control.mark("scenario.sent_another_session_its_context");
     }
 
     /// A transaction of the two keys of a pair, or a read of one key.
@@ -265,7 +265,7 @@ impl Scenario for ComposedScenario {
         let (client, host, at) = (operation.client, node.host(), control.cluster.now());
         let id = u64::from(client) << 32 | u64::from(operation.nth) << 4;
         if operation.nth == 0 {
-            // Somebody has to create the log; a later one is told that it exists.
+            // Somebody has to create the log; a later one is answered that it exists.
             let (name, retain_bytes) = (LOG.to_owned(), RETAIN_BYTES_MIN);
             let create = Request::Create(Create { name, retain_bytes, retain_ms: 0, capacity: 0 });
             control.request(self.log.gateway_of(host), create.encoded().into());

@@ -153,7 +153,7 @@ impl Draws {
 mod tests {
     use super::*;
 
-    // A skew that is none, or too much, makes figures that nobody can compare.
+    // No skew, or too much of it, makes figures that nobody can compare.
     #[test]
     fn ranks_are_drawn_by_their_weights() {
         let (zipf, mut rng) = (Zipf::new(1_000, 0.7), Rng::seeded(7));

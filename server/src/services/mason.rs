@@ -21,7 +21,6 @@ pub struct MasonStatus {
     /// How many proxies there are, and how far the last change of that has come, as this host knows.
     pub proxies: Option<Proxies>,
     /// Over how many shards the service's state is spread, and how far the last change of that has come, as this host knows.
-    #[serde(rename = "spread")]
     pub shard_map: Option<ShardMapStatus>,
     /// How far each shard's server is that is in use.
     pub shards: BTreeMap<u16, ShardStatus>,

@@ -284,9 +284,8 @@ impl Logs {
             Some(mut log) => {
                 log.clear(&mut self.storage);
                 self.numbers.remove(&log.origin.number);
-                if !kernel::planted!(room_of_deleted_log_retained) {
-                    self.reserved -= log.retain_bytes;
-                }
+                let lost = kernel::planted!(room_of_deleted_log_retained);
+                self.reserved -= if lost { 0 } else { log.retain_bytes };
                 if !kernel::planted!(producers_of_deleted_log_retained) {
                     self.producers.forget(name);
                 }

@@ -80,8 +80,13 @@ async fn ask(admin: &Admin, call: impl Into<TxnCall>, commit: Option<CallKey>) -
 }
 
 /// `POST /v1/txn`
-pub(super) async fn transaction(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
-    let body: TransactionBody = read_body(&body)?;
+pub(super) async fn transaction(
+    State(admin): State<Arc<Admin>>,
+    carried: Carried,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let mut body: TransactionBody = read_body(&body)?;
+    body.token = session(body.token, carried)?.0;
     let (call, commit) = body.call(CallKey { session: drawn(), number: 1 }).map_err(Refused::bad)?;
     ask(&admin, call, commit).await
 }

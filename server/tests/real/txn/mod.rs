@@ -76,7 +76,7 @@ fn a_host_without_a_clock_refuses_and_names_one_remedy() {
         cluster.write_file();
         let survey = cluster.ordinate(&["clock"]).await;
         if survey.status.success() {
-            println!("SKIPPED: this machine has a clock that is kept");
+            println!("SKIPPED: this machine has a synchronised clock");
             return;
         }
         let refused = cluster.refusal(0);
