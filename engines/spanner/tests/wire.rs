@@ -84,6 +84,7 @@ fn messages() -> Vec<SpannerMessage> {
         shard::ReadReplica { gateway, id, at, what: what() }.into(),
         shard::AskFate { gateway, id, key: CALL.key }.into(),
         shard::WantClosed { at }.into(),
+        shard::FollowMembers { members: members() }.into(),
         shard::DidPrepare { txn: TXN, coordinator, by: ShardId(1), t_p: at, t_ee: at, asks: true }.into(),
         shard::CannotPrepare { txn: TXN, coordinator }.into(),
         shard::Decided { txn: TXN, coordinator, fate: FATE }.into(),

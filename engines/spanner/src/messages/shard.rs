@@ -100,6 +100,12 @@ kernel::messages! {
             /// The timestamp.
             at: Timestamp,
         },
+        /// From the shard's role on a host that stays: the log is to follow these members. The leader's own host may have left, and is
+        /// sent none.
+        9 => FollowMembers {
+            /// The members.
+            members: Members,
+        },
         /// From a participant: prepared.
         /// Promise: its log has it, with everything that it holds.
         10 => DidPrepare {
@@ -241,6 +247,13 @@ kernel::record! {
 impl ShardIn {
     /// True if only the shard's leader can answer it.
     pub(crate) fn is_for_leader(&self) -> bool {
-        !matches!(self, Self::ReadReplica(_) | Self::Began(_) | Self::Stepped(_) | Self::Installed(_))
+        !matches!(
+            self,
+            Self::ReadReplica(_)
+                | Self::FollowMembers(_)
+                | Self::Began(_)
+                | Self::Stepped(_)
+                | Self::Installed(_)
+        )
     }
 }

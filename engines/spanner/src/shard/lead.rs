@@ -216,7 +216,11 @@ impl Lead {
             ShardIn::Decided(message) => self.on_decided(&message, frame, cx),
             ShardIn::DidConclude(message) => self.on_did_conclude(message),
             ShardIn::WoundPrepared(message) => self.abort_undecided(&message.txn, frame, cx),
-            ShardIn::ReadReplica(_) | ShardIn::Began(_) | ShardIn::Stepped(_) | ShardIn::Installed(_) => {
+            ShardIn::ReadReplica(_)
+            | ShardIn::FollowMembers(_)
+            | ShardIn::Began(_)
+            | ShardIn::Stepped(_)
+            | ShardIn::Installed(_) => {
                 cx.reject("message that is for no leader");
             }
         }

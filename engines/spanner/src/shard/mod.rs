@@ -199,6 +199,7 @@ impl SpannerShard {
         match message {
             message if message.is_for_leader() => self.on_leaders(from, message, cx),
             ShardIn::ReadReplica(message) => self.on_read_replica(message, cx),
+            ShardIn::FollowMembers(message) => self.moves.want(message.members),
             _ if from != self.log.replica => cx.reject("replica's word from somebody else"),
             ShardIn::Began(message) => {
                 self.leading(cx, |lead, frame, cx| lead.on_began(message, frame, cx));

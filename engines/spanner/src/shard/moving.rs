@@ -19,8 +19,9 @@ use super::frame::Frame;
 use super::lead::Lead;
 use super::steps::Applied;
 use crate::machine::entry::Follow;
+use crate::messages::shard::FollowMembers;
 use kernel::client::Response;
-use kernel::{Bytes, Cx, RequestId};
+use kernel::{Bytes, Cx, Instant, NodeId, RequestId};
 use paxos::multipaxos::{Pulse, leader};
 use paxos::{EmbeddedLog, LogPlacement, Members};
 use std::sync::Arc;
@@ -35,9 +36,19 @@ const UNSETTLED: Bytes = Bytes::from_static(b"unsettled");
 pub(super) struct Moves {
     wanted: Option<Members>,
     placement: Option<LogPlacement>,
+    /// When the leader was asked to follow.
+    asked_at: Option<Instant>,
 }
 
 impl Moves {
+    /// The shard is to be on these hosts, if nobody has said so of later ones.
+    pub(super) fn want(&mut self, members: Members) {
+        let is_newer = self.wanted.as_ref().is_none_or(|known| known.version < members.version);
+        if !members.hosts.is_empty() && is_newer {
+            self.wanted = Some(members);
+        }
+    }
+
     /// A leader of the log says where it is.
     pub(super) fn note(&mut self, pulse: &Pulse) {
         let placement = LogPlacement::of(pulse);
@@ -62,10 +73,7 @@ impl SpannerShard {
 
     pub(super) fn on_members(&mut self, id: RequestId, members: Members, cx: &mut Cx<'_, Self>) {
         let version = members.version;
-        let is_newer = self.moves.wanted.as_ref().is_none_or(|known| known.version < version);
-        if !members.hosts.is_empty() && is_newer {
-            self.moves.wanted = Some(members);
-        }
+        self.moves.want(members);
         cx.respond(id, Response(if self.settled_on() >= version { SETTLED } else { UNSETTLED }));
     }
 
@@ -75,8 +83,24 @@ impl SpannerShard {
         else {
             return;
         };
+        if !self.leads_here() {
+            return self.ask_to_follow(wanted, &placement, cx);
+        }
         let log = self.embedded;
         self.leading(cx, |lead, frame, cx| lead.follow(&wanted, &placement, log, frame, cx));
+    }
+}
+
+impl SpannerShard {
+    /// The leader's host may be none of the members any more, and then nobody asks it but those who stay.
+    fn ask_to_follow(&mut self, members: Members, placement: &LogPlacement, cx: &mut Cx<'_, Self>) {
+        let again_after = 10 * self.parameters.resend_after;
+        let is_due = self.moves.asked_at.is_none_or(|at| cx.now().since(at) >= again_after);
+        if let Some(leader) = self.leader.filter(|_| is_due && !placement.is_on(&members)) {
+            self.moves.asked_at = Some(cx.now());
+            let role = NodeId::new(leader.leader.host(), cx.node().host_slot());
+            cx.send(role, FollowMembers { members });
+        }
     }
 }
 
