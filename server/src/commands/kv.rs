@@ -60,21 +60,30 @@ pub fn load_tls(files: [&Option<PathBuf>; 3]) -> Result<Option<Tls>, Failure> {
 }
 
 impl Endpoint {
-    /// Runs `ask` with a client.
-    pub fn with_client<T, F: Future<Output = Result<T, Failure>>>(
+    /// Runs what is asked of these addresses, over TLS or without.
+    fn run<T, F: Future<Output = Result<T, Failure>>>(
         &self,
-        ask: impl FnOnce(Client) -> F,
+        ask: impl FnOnce(Vec<String>, Option<Tls>) -> F,
     ) -> Result<T, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
         let tls = self.certificates.load()?;
-        runtime.block_on(async {
+        // Clients are made inside of the runtime.
+        runtime.block_on(async { ask(self.endpoints.clone(), tls).await })
+    }
+
+    /// Runs `ask` with a client.
+    pub fn with_client<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl FnOnce(Client) -> F,
+    ) -> Result<T, Failure> {
+        self.run(|endpoints, tls| {
             let client = match tls {
-                Some(tls) => Client::connect_tls(self.endpoints.clone(), tls),
-                None => Client::connect(self.endpoints.clone()),
+                Some(tls) => Client::connect_tls(endpoints, tls),
+                None => Client::connect(endpoints),
             };
-            ask(client.with_timeout(self.timeout)).await
+            ask(client.with_timeout(self.timeout))
         })
     }
 
@@ -83,16 +92,12 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Sequence) -> F,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
-        let tls = self.certificates.load()?;
-        runtime.block_on(async {
-            let sequence = match tls {
-                Some(tls) => Sequence::connect_tls(self.endpoints.clone(), tls),
-                None => Sequence::connect(self.endpoints.clone()),
+        self.run(|endpoints, tls| {
+            let client = match tls {
+                Some(tls) => Sequence::connect_tls(endpoints, tls),
+                None => Sequence::connect(endpoints),
             };
-            ask(sequence.with_timeout(self.timeout)).await
+            ask(client.with_timeout(self.timeout))
         })
     }
 
@@ -101,16 +106,12 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(TxnClient) -> F,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
-        let tls = self.certificates.load()?;
-        runtime.block_on(async {
+        self.run(|endpoints, tls| {
             let client = match tls {
-                Some(tls) => TxnClient::connect_tls(self.endpoints.clone(), tls),
-                None => TxnClient::connect(self.endpoints.clone()),
+                Some(tls) => TxnClient::connect_tls(endpoints, tls),
+                None => TxnClient::connect(endpoints),
             };
-            ask(client.with_timeout(self.timeout)).await
+            ask(client.with_timeout(self.timeout))
         })
     }
 
@@ -119,16 +120,12 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Log) -> F,
     ) -> Result<T, Failure> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime =
-            runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
-        let tls = self.certificates.load()?;
-        runtime.block_on(async {
-            let log = match tls {
-                Some(tls) => Log::connect_tls(self.endpoints.clone(), tls),
-                None => Log::connect(self.endpoints.clone()),
+        self.run(|endpoints, tls| {
+            let client = match tls {
+                Some(tls) => Log::connect_tls(endpoints, tls),
+                None => Log::connect(endpoints),
             };
-            ask(log.with_timeout(self.timeout)).await
+            ask(client.with_timeout(self.timeout))
         })
     }
 

@@ -156,7 +156,7 @@ impl Refused {
         Self { status: StatusCode::BAD_REQUEST, why: why.into() }
     }
 
-    /// There is nobody who could answer it.
+    /// No service of this host answers it.
     pub(super) fn absent(why: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, why: why.into() }
     }
