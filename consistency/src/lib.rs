@@ -34,7 +34,6 @@ mod level;
 pub mod litmus;
 mod model;
 mod order;
-pub mod rss;
 mod rules;
 pub mod search;
 mod session;

@@ -1,9 +1,10 @@
 //! `ordinate demo`: a three-host cluster in this process, and a prompt that breaks it and judges what happened.
 
 use super::kv::end_of_prefix;
+use super::photos::{self, StageHost};
 use super::verdict::{Verdict, Watch};
 use crate::failure::Failure;
-use ordinate_client::{CallError, Client, Level};
+use ordinate_client::{CallError, Client, Level, TxnLevel};
 use runtime::{Descriptors, Direction, Host, LinkFault};
 use server::admin::{self, Admin};
 use server::cluster::ClusterFile;
@@ -13,6 +14,7 @@ use server::host::{self, Sockets};
 use server::latency::Latencies;
 use server::native::Gate;
 use server::services::kv::KvStatus;
+use server::services::txn::TxnStatus;
 use server::status::HostStatus;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -38,6 +40,8 @@ pub struct Demo {
     kafka: u16,
 }
 
+const TXN_SHARDS: u16 = 4;
+const TXN_SPREAD_LEVELS: u32 = 2;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const LEADER_WITHIN: Duration = Duration::from_secs(15);
 const RECOVERY_WITHIN: Duration = Duration::from_secs(20);
@@ -51,6 +55,7 @@ const HELP: &str = "\
   kill HOST|all    stop as a crash does       restart HOST|all
   pause HOST       as a hanging process       resume HOST
   partition HOST   no link to the others      heal
+  photos [strict|rss|process-ordered] [--no-fence]   what each level shows of a commit half-way
   help             quit";
 
 struct Member {
@@ -127,7 +132,7 @@ impl Demo {
         let brokers: Vec<String> =
             NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
         let mut text = format!(
-            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 4\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = {TXN_SHARDS}\nspread_levels = {TXN_SPREAD_LEVELS}\nfence_bound = \"2s\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
              [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
             self.durability,
             kafka[0],
@@ -390,10 +395,67 @@ impl Cluster {
             [fault @ ("kill" | "restart" | "pause" | "resume" | "partition"), host] => {
                 return self.judge(fault, host).await.map(Some);
             }
+            ["photos", options @ ..] => return self.photos(options).await.map(|()| None),
             ["heal"] => return self.judge("heal", "all").await.map(Some),
             _ => return Err(format!("no such command: {}; try help", words.join(" "))),
         }
         Ok(None)
+    }
+
+    /// The hosts with the shards that they lead, once all shards are led.
+    async fn stage_hosts(&self) -> Result<Vec<StageHost>, String> {
+        let deadline = Instant::now() + LEADER_WITHIN;
+        loop {
+            let mut hosts = Vec::new();
+            for (name, status) in self.statuses().await {
+                let status =
+                    status.ok_or_else(|| format!("{name} does not run: photos needs all three hosts"))?;
+                let shards = status.services.get::<TxnStatus>().map(|txn| &txn.shards);
+                let led = shards.into_iter().flatten().filter(|(_, shard)| shard.leads);
+                let leads = led.map(|(&shard, _)| shard).collect();
+                let endpoint = format!("127.0.0.1:{}", self.members[name].native);
+                hosts.push(StageHost { name, endpoint, leads });
+            }
+            let led: usize = hosts.iter().map(|host| host.leads.len()).sum();
+            if led >= usize::from(TXN_SHARDS) {
+                return Ok(hosts);
+            }
+            if Instant::now() >= deadline {
+                return Err(format!("{led} of {TXN_SHARDS} shards are led: try again"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Plays the photo-sharing application at the levels asked for, or at all.
+    async fn photos(&mut self, options: &[&str]) -> Result<(), String> {
+        self.rounds += 1;
+        let levels = [TxnLevel::Strict, TxnLevel::Rss, TxnLevel::ProcessOrdered];
+        let unknown =
+            |word: &&&str| **word != "--no-fence" && !levels.iter().any(|level| level.name() == **word);
+        if let Some(word) = options.iter().find(unknown) {
+            return Err(format!("no such level: {word}; wanted: strict, rss or process-ordered"));
+        }
+        let named = |level: &TxnLevel| options.contains(&level.name());
+        let any = levels.iter().any(named);
+        let wanted = levels.into_iter().filter(|level| !any || named(level));
+        let without = options.contains(&"--no-fence");
+        let mut rows: Vec<(TxnLevel, bool)> = wanted.map(|level| (level, !without)).collect();
+        if options.is_empty() {
+            rows.insert(2, (TxnLevel::Rss, false));
+        }
+        let hosts = self.stage_hosts().await?;
+        let delay = |from: &str, to: &str, by: Duration| {
+            let sender = self.members.get(from).and_then(|member| member.running.as_ref());
+            if let Some(running) = sender {
+                running.host.handle().fault(kernel::HostId::named(to), LinkFault::Delay(by));
+            }
+        };
+        let shard_of = |key: &str| spanner::shard_of(key.as_bytes(), TXN_SPREAD_LEVELS, TXN_SHARDS).0;
+        match photos::show(&hosts, shard_of, delay, &rows, self.rounds).await? {
+            true => Ok(()),
+            false => Err("a history is not what its levels promise: report it with the output".to_owned()),
+        }
     }
 
     async fn print_status(&self) {

@@ -14,6 +14,7 @@ mod frame_file;
 mod inspect;
 mod kv;
 mod log;
+mod photos;
 mod plan;
 mod sequence;
 mod serve;
