@@ -14,14 +14,12 @@ mod frame_file;
 mod inspect;
 mod kv;
 mod log;
-mod photos;
 mod plan;
 mod sequence;
 mod serve;
 mod sim;
 mod tls;
 mod txn;
-mod verdict;
 mod zk;
 
 pub use admin::{fetch, parse};

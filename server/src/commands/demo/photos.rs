@@ -294,7 +294,8 @@ pub(super) async fn show(
     rows: &[(TxnLevel, bool)],
     run: u64,
 ) -> Result<bool, String> {
-    let mut why = "photos needs two hosts that lead shards, and a third one".to_owned();
+    let mut why =
+        "one host leads all shards, as after a busy start: kill it and restart it, then try again".to_owned();
     for decides in hosts {
         for participates in hosts.iter().filter(|host| host.name != decides.name) {
             let beside = hosts.iter().find(|host| ![decides.name, participates.name].contains(&host.name));
