@@ -87,12 +87,12 @@ const SLOTS_FIRST: usize = 16;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
 /// What distinguishes the calls of a connection.
-pub trait CallKey: Copy + Eq {
+pub trait TimedCall: Copy + Eq {
     /// Grows by one from call to call, mostly: calls with neighbouring numbers never share a slot.
     fn number(&self) -> u64;
 }
 
-impl CallKey for i32 {
+impl TimedCall for i32 {
     fn number(&self) -> u64 {
         *self as u64
     }
@@ -125,7 +125,7 @@ struct Run {
     count: u64,
 }
 
-impl<K: CallKey> Stopwatch<K> {
+impl<K: TimedCall> Stopwatch<K> {
     /// For a connection.
     pub fn new(latencies: Latencies) -> Self {
         Self { latencies, operations: Vec::new(), slots: Vec::new() }
@@ -208,7 +208,7 @@ impl<K: CallKey> Stopwatch<K> {
     }
 }
 
-fn slot_of<K: CallKey>(call: K, slots: usize) -> usize {
+fn slot_of<K: TimedCall>(call: K, slots: usize) -> usize {
     call.number() as usize & slots.saturating_sub(1)
 }
 
