@@ -113,6 +113,8 @@ fn messages() -> Vec<Message> {
         leader::Known { configurations: configurations() }.into(),
         leader::Stuck { from: slot, configurations: configurations() }.into(),
         leader::ProxyAlive {}.into(),
+        leader::HandOver { to: node(1, 2) }.into(),
+        leader::Stand { ballot }.into(),
         proxy_leader::Assign { ballot, slot, version: 1, value: Value::Noop }.into(),
         proxy_leader::Phase2b { ballot, slot }.into(),
         proxy_leader::Nack { slot, promised: ballot }.into(),
@@ -130,6 +132,8 @@ fn messages() -> Vec<Message> {
         acceptor::Resume { from: slot }.into(),
         acceptor::Durable { voted_through: slot }.into(),
         acceptor::Hold { from: slot, bytes_max: 1 << 20 }.into(),
+        acceptor::Invite { configurations: configurations() }.into(),
+        acceptor::Resigned { ballot }.into(),
         replica::Chosen { ballot, slot, value: None }.into(),
         replica::Voted { ballot, slot, value: batch() }.into(),
         replica::ReadBatch {

@@ -89,6 +89,16 @@ kernel::messages! {
             /// The first slot that it lacks.
             from: Slot,
         },
+        /// From a leader that wants it in a configuration: have yourself counted.
+        14 => Invite {
+            /// The configurations.
+            configurations: Configurations,
+        },
+        /// From a leader that hands over: nobody leads in this ballot any more.
+        15 => Resigned {
+            /// The ballot.
+            ballot: Ballot,
+        },
         /// From this host's replica: its durable snapshot holds what is below `from` only. A restart needs the votes from there on.
         13 => Hold {
             /// The first slot that the snapshot lacks.
