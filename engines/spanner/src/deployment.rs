@@ -85,6 +85,11 @@ impl SpannerDeployment {
         Self { hosts: known, joins: true, ..self.clone() }
     }
 
+    /// Its slots follow this one.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
     /// The hosts that it was made of.
     pub fn hosts(&self) -> &[HostEntry] {
         &self.hosts
