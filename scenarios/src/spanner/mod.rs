@@ -49,6 +49,13 @@ pub struct SpannerScenario {
     changes: Changes,
 }
 
+/// The alarm by which it is looked at what the dead have left.
+const LOOK_FOR_THE_DEAD: u64 = 2;
+/// So long after the heal, nothing is prepared or locked for the dead.
+const DEAD_FOR: Duration = Duration::from_secs(10);
+/// The same where hosts are as far apart as continents, and wait for each other four times as long.
+const DEAD_FOR_FAR_APART: Duration = Duration::from_secs(40);
+
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
     "scenario.dumped_all_at_one_timestamp",
@@ -310,6 +317,9 @@ impl Scenario for SpannerScenario {
         if token == changing::ASK {
             self.changes.ask_whether_settled(control);
         }
+        if token == LOOK_FOR_THE_DEAD {
+            Truth::check_the_dead(&self.core, &control.cluster);
+        }
     }
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
@@ -379,6 +389,9 @@ impl Scenario for SpannerScenario {
     fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Node>) {
         self.core = core.to_vec();
         self.changes.change_back(control);
+        let is_wide = self.distances.iter().any(|distance| !distance.is_zero());
+        let after = if is_wide { DEAD_FOR_FAR_APART } else { DEAD_FOR };
+        control.alarm(after, LOOK_FOR_THE_DEAD);
         if let Some(lies) = &mut self.lies {
             lies.end(control.cluster.now());
         }

@@ -93,6 +93,16 @@ impl Truth {
         all.max().copied().unwrap_or_default()
     }
 
+    /// Nothing is prepared or locked any more for gateways that will not come back.
+    pub(super) fn check_the_dead(core: &[HostId], cluster: &Cluster<'_, Node>) {
+        let is_dead = |txn: &::spanner::TxnId| !core.contains(&txn.gateway.host());
+        for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
+            let Node::Shard(role) = node else { continue };
+            let left = role.transactions(usize::MAX).into_iter().find(|it| is_dead(&it.txn));
+            invariant!(LIVE, left.is_none(), "{id} has {left:?} in progress, whose gateway is gone for long");
+        }
+    }
+
     /// Nothing is in progress, replicas are alike where they are to be, and shards are led by whom they are to be led.
     pub(super) fn converged(
         &self,

@@ -4,7 +4,7 @@
 use super::active::{Active, OpenFate, Stage};
 use super::frame::Frame;
 use super::locks::Locks;
-use super::moving::Moved;
+use super::moved::Moved;
 use super::owners::Owners;
 use super::reading::Reads;
 use super::steps::Steps;

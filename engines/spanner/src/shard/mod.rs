@@ -12,6 +12,7 @@ mod gateways;
 mod lead;
 mod locking;
 mod locks;
+mod moved;
 mod moving;
 mod owners;
 mod participant;

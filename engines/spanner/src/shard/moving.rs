@@ -21,6 +21,7 @@
 use super::SpannerShard;
 use super::frame::Frame;
 use super::lead::Lead;
+use super::moved::Moved;
 use super::steps::Applied;
 use crate::machine::entry::Follow;
 use crate::messages::shard::{AskToLead, FollowMembers};
@@ -69,15 +70,6 @@ pub struct ShardPlacement {
     pub wanted: Vec<String>,
     /// The shard is where it is wanted, and needs no other host.
     pub is_settled: bool,
-}
-
-/// What a leader has done to move its log.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Moved {
-    at: Option<Instant>,
-    /// The configuration that it was to leave, and how often that was tried.
-    from: u64,
-    attempts: usize,
 }
 
 impl Moves {
@@ -335,5 +327,5 @@ impl Lead {
     }
 }
 
-/// One of so many attempts to leave is a hand-over: where that fails, the log moves all the same.
+/// One of so many attempts to leave hands the lead over: where that fails, the log moves all the same.
 const HAND_OVERS_OF: usize = 3;

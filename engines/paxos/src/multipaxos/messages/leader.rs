@@ -111,7 +111,7 @@ kernel::messages! {
             /// What the acceptor knows.
             configurations: Configurations,
         },
-        /// From whoever proposes on this host: let that one lead, if it may.
+        /// From the role that proposes on this host: let another one lead, if it may.
         15 => HandOver {
             /// Who is to lead.
             to: NodeId,
