@@ -31,6 +31,7 @@ pub mod history;
 mod json;
 pub mod kv;
 mod level;
+pub mod litmus;
 mod model;
 mod order;
 pub mod rss;
