@@ -14,6 +14,7 @@ pub mod mason;
 mod moments;
 pub mod mutants;
 pub mod paxos;
+pub mod planted;
 pub mod shrinking;
 pub mod spanner;
 

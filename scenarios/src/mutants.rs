@@ -221,10 +221,15 @@ pub static MUTANTS: &[Mutant] = &[
     spanner(&::spanner::planted::in_doubt_aborts_alone, &["ATOMIC", "DUR"]),
     spanner(&sim::planted::contradicted_clock_relied_on, &["CW", "BYLEVEL", "SNAP", "FENCE"]),
     spanner(&::spanner::planted::read_promises_nothing, &["SNAP", "BYLEVEL"]),
+    composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "corfu", expected }
+}
+
+const fn composed(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "composed", expected }
 }
 
 const fn coordination(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -289,6 +294,7 @@ mod tests {
             sequence::planted::ALL,
             ::spanner::planted::ALL,
             sim::planted::ALL,
+            crate::planted::ALL,
         ];
         let mut listed: Vec<&str> = lists.iter().flat_map(|list| list.iter().map(|bug| bug.id)).collect();
         let mut hunted: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.planted.id).collect();

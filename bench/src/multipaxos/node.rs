@@ -100,6 +100,8 @@ impl Role for Unreplicated {
             | LeaderIn::Sealed(_)
             | LeaderIn::Enlist(_)
             | LeaderIn::Known(_)
+            | LeaderIn::HandOver(_)
+            | LeaderIn::Stand(_)
             | LeaderIn::ProxyAlive(_)
             | LeaderIn::Stuck(_) => cx.reject("message of a log, and there is none"),
         }

@@ -19,6 +19,8 @@ pub struct Table<R: Role> {
     pub role: R,
     /// Whether it is notified that nothing can be made durable.
     pub disk_full: bool,
+    /// What its wall clock shows; at first that time has not begun.
+    pub wall: Wall,
     me: NodeId,
     now: Instant,
     rng: Rng,
@@ -36,7 +38,7 @@ impl<R: Role> Table<R> {
     /// The role as `me`, before its start.
     pub fn unstarted(role: R, me: NodeId) -> Self {
         let (now, effects) = (Instant(1 << 40), Effects::new(Position(0), false));
-        Self { role, disk_full: false, me, now, rng: Rng::seeded(1), effects }
+        Self { role, disk_full: false, wall: Wall::between(0, 0), me, now, rng: Rng::seeded(1), effects }
     }
 
     /// The start.
@@ -59,7 +61,7 @@ impl<R: Role> Table<R> {
         let situation = Situation {
             node: self.me,
             now: self.now,
-            wall: Wall::between(0, 0),
+            wall: self.wall,
             rng: &mut self.rng,
             disk_full: self.disk_full,
         };

@@ -175,7 +175,8 @@ impl Deployment {
         nodes: &mut Vec<(HostSlot, MasonMember<T, S, G>)>,
     ) {
         let log = log_of(self.first, group);
-        let beginning = Beginning { configuration: self.configuration(group), joins: self.joins };
+        let beginning =
+            Beginning { configuration: self.configuration(group), joins: self.joins, waits: false };
         let page_bytes = self.parameters.page_bytes;
         let machine = ProxyMachine::new(group, host, self.topology.clone(), page_bytes, (parts.stub)(group));
         let proxy = Proxy::new(

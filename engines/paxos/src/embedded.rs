@@ -114,13 +114,17 @@ pub struct EmbeddedLog {
 }
 
 /// Where a log is, as its leader says.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct LogPlacement {
     /// The configuration's version.
     pub version: u64,
     /// Every slot of the configurations before is in durable snapshots of this one's replicas.
     pub is_settled: bool,
     hosts: Vec<HostId>,
+    /// Those that hear its leader, as proposers do.
+    listeners: Vec<HostId>,
+    /// All hosts that the configuration names.
+    pub entries: Vec<HostEntry>,
 }
 
 impl LogPlacement {
@@ -129,8 +133,24 @@ impl LogPlacement {
         let latest = pulse.configurations.latest();
         let mut hosts: Vec<HostId> = latest.acceptors.nodes().map(|acceptor| acceptor.host()).collect();
         hosts.sort_unstable();
+        let mut listeners: Vec<HostId> = latest.batchers.iter().map(|node| node.host()).collect();
+        listeners.sort_unstable();
+        listeners.dedup();
         let is_settled = latest.version == 0 || pulse.truncate_below > latest.first_slot;
-        Self { version: latest.version, is_settled, hosts }
+        Self { version: latest.version, is_settled, hosts, listeners, entries: latest.hosts.clone() }
+    }
+
+    /// The hosts that have a replica, sorted.
+    pub fn hosts(&self) -> &[HostId] {
+        &self.hosts
+    }
+
+    /// True if it is on these hosts and no others, and all members hear its leader and nobody else.
+    pub fn is_placed(&self, replicas: &[HostId], members: &Members) -> bool {
+        let (mut replicas, mut listeners) = (replicas.to_vec(), members.ids().collect::<Vec<_>>());
+        replicas.sort_unstable();
+        listeners.sort_unstable();
+        replicas == self.hosts && listeners == self.listeners
     }
 
     /// True if it is on these hosts and no others.
@@ -148,6 +168,8 @@ pub struct Beginning {
     pub configuration: Configuration,
     /// The host joins a log that runs: the configuration is unconfirmed, good for finding others.
     pub joins: bool,
+    /// A host that joins waits until a leader wants it, and may be wanted never.
+    pub waits: bool,
 }
 
 impl EmbeddedLog {
@@ -175,6 +197,30 @@ impl EmbeddedLog {
     ) -> Option<Configuration> {
         let count = ids.len().max(1);
         ids.rotate_left(usize::from(self.number) % count);
+        self.on_hosts(version, &ids, &ids, hosts)
+    }
+
+    /// The log's configuration with roles on these hosts, in this order, whose leader they and all members hear; none if they do not
+    /// make a group of acceptors.
+    pub fn configuration_placed(
+        &self,
+        version: u64,
+        replicas: &[HostId],
+        members: &Members,
+    ) -> Option<Configuration> {
+        // Those on their way out still lead, and have to know that.
+        let leavers = replicas.iter().copied().filter(|host| members.ids().all(|member| member != *host));
+        let listeners: Vec<HostId> = members.ids().chain(leavers).collect();
+        self.on_hosts(version, replicas, &listeners, members.hosts.clone())
+    }
+
+    fn on_hosts(
+        &self,
+        version: u64,
+        ids: &[HostId],
+        listeners: &[HostId],
+        hosts: Vec<HostEntry>,
+    ) -> Option<Configuration> {
         let slots = RoleSlots {
             leader: self.slot(LogRole::Leader),
             proxy_leader: self.slot(LogRole::ProxyLeader),
@@ -183,8 +229,8 @@ impl EmbeddedLog {
             batcher: self.slot(LogRole::Batcher),
             unbatcher: self.slot(LogRole::Unbatcher),
         };
-        let mut configuration = slots.configuration(version, &ids, hosts)?;
-        configuration.batchers.extend(ids.iter().map(|&host| NodeId::new(host, self.proposer)));
+        let mut configuration = slots.configuration(version, ids, hosts)?;
+        configuration.batchers.extend(listeners.iter().map(|&host| NodeId::new(host, self.proposer)));
         Some(configuration)
     }
 
@@ -196,14 +242,22 @@ impl EmbeddedLog {
         beginning: Beginning,
         machine: S,
     ) -> [(HostSlot, Embedded<Member<S>, F>); 6] {
-        let Beginning { configuration, joins } = beginning;
+        let Beginning { configuration, joins, waits } = beginning;
         let known = if joins {
             Configurations::unconfirmed(configuration)
         } else {
             Configurations::starting_with(configuration)
         };
-        let new_acceptor = if joins { acceptor::Acceptor::joining } else { acceptor::Acceptor::new };
-        let new_replica = if joins { replica::Replica::joining } else { replica::Replica::new };
+        let new_acceptor = match (joins, waits) {
+            (false, _) => acceptor::Acceptor::new,
+            (true, false) => acceptor::Acceptor::joining,
+            (true, true) => acceptor::Acceptor::invited,
+        };
+        let new_replica = match (joins, waits) {
+            (false, _) => replica::Replica::new,
+            (true, false) => replica::Replica::joining,
+            (true, true) => replica::Replica::invited,
+        };
         let log = || parameters.clone();
         let (replica, answers) = (self.node(host, LogRole::Replica), self.node(host, LogRole::Unbatcher));
         let members = [

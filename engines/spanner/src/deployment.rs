@@ -10,6 +10,7 @@ use crate::txn::ShardId;
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::{Beginning, Configuration, EmbeddedLog, HostEntry, LogRole, Members};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The most shards of a deployment.
 pub const SHARDS_MAX: u16 = 256;
@@ -19,6 +20,9 @@ pub const SLOTS: u32 = FIRST_SHARD + SLOTS_PER_SHARD * SHARDS_MAX as u32;
 const GATEWAY: u32 = 1;
 const FIRST_SHARD: u32 = 0x10;
 const SLOTS_PER_SHARD: u32 = 0x10;
+/// A shard's role takes its log's leader for silent after that, or so many heartbeats if those take longer.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+const HEARTBEATS_MISSED: u32 = 8;
 /// Behind the roles of the shard's log.
 const SHARD: u32 = 7;
 
@@ -48,7 +52,8 @@ impl SpannerSlot {
     }
 }
 
-/// A deployment on hosts that all have a replica of every shard, and a gateway.
+/// A deployment on hosts that all have a gateway, and roles for every shard. It begins with a replica of every shard on every host; then
+/// shards move to those that are to hold them ([`crate::placement::placed`]).
 #[derive(Clone, Debug)]
 pub struct SpannerDeployment {
     hosts: Vec<HostEntry>,
@@ -69,18 +74,25 @@ impl SpannerDeployment {
         parameters: SpannerParameters,
         log: paxos::Parameters,
     ) -> Self {
-        let role = |shard: u16, host: &HostEntry| {
-            NodeId::new(HostId::named(&host.name), HostSlot(log_of(first, ShardId(shard)).proposer.0))
-        };
-        let shards = (0..shards).map(|shard| hosts.iter().map(|host| role(shard, host)).collect()).collect();
+        let shards = (0..shards).map(|shard| log_of(first, ShardId(shard)).proposer).collect();
         let directory = Arc::new(Directory { shards, spread_levels });
         Self { hosts, directory, parameters, log, first, joins: false }
     }
 
     /// The same for a host that joins the running deployment: the hosts that it knows are unconfirmed, good for finding others.
     #[must_use]
-    pub fn joining(self) -> Self {
-        Self { joins: true, ..self }
+    pub fn joining(&self, known: Vec<HostEntry>) -> Self {
+        Self { hosts: known, joins: true, ..self.clone() }
+    }
+
+    /// Its slots follow this one.
+    pub fn first(&self) -> u32 {
+        self.first
+    }
+
+    /// The hosts that it was made of.
+    pub fn hosts(&self) -> &[HostEntry] {
+        &self.hosts
     }
 
     /// Where the shards are.
@@ -121,11 +133,13 @@ impl SpannerDeployment {
             let log_nodes = LogNodes {
                 leader: log.node(host, LogRole::Leader),
                 replica: log.node(host, LogRole::Replica),
+                silent_after: SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every),
             };
             let (directory, parameters) = (self.directory.clone(), self.parameters.clone());
             let leads = SpannerShard::new(shard, directory, parameters, log_nodes, log, gateway);
             nodes.push((role.host_slot(), SpannerMember::Shard(Box::new(leads))));
-            let beginning = Beginning { configuration: self.configuration(shard), joins: self.joins };
+            let beginning =
+                Beginning { configuration: self.configuration(shard), joins: self.joins, waits: true };
             let machine = ShardMachine::new(shard, role);
             let roles = log.build(host, &self.log, beginning, machine);
             nodes.extend(roles.into_iter().map(|(slot, role)| (slot, SpannerMember::Log(Box::new(role)))));

@@ -58,6 +58,7 @@ pub mod gateway;
 pub mod machine;
 pub mod messages;
 mod parameters;
+pub mod placement;
 pub mod planted;
 pub mod shard;
 mod txn;

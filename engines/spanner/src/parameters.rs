@@ -32,6 +32,10 @@ pub struct SpannerParameters {
     pub idle_max: Duration,
     /// How long a one-shot transaction is tried.
     pub try_for: Duration,
+    /// How many hosts hold a shard; all, if there are fewer.
+    pub replicas: usize,
+    /// A host that is to lead a shard asks for it when it could have led for so long.
+    pub lead_after: Duration,
     /// Steps of a leader that are on their way to its log.
     pub steps_max: usize,
     /// The most that a step holds, in bytes.
@@ -64,6 +68,8 @@ impl SpannerParameters {
         collect_for: Duration::from_secs(10),
         idle_max: Duration::from_secs(10),
         try_for: Duration::from_secs(10),
+        replicas: 3,
+        lead_after: Duration::from_secs(10),
         steps_max: 8,
         step_bytes_max: 256 << 10,
         queue_bytes_max: 16 << 20,

@@ -90,6 +90,7 @@ fn messages() -> Vec<SpannerMessage> {
         shard::Decided { txn: TXN, coordinator, fate: FATE }.into(),
         shard::DidConclude { by: ShardId(1), coordinator, txns: vec![TXN] }.into(),
         shard::WoundPrepared { txn: TXN, coordinator }.into(),
+        shard::AskToLead { role: node(1, 23) }.into(),
         shard::Began {
             ballot: Ballot { round: 4, leader: node(1, 17) },
             leader: node(1, 23),

@@ -4,23 +4,24 @@
 
 mod history;
 mod node;
+mod photos;
 mod session;
 
-use crate::audit::spanner::machine_of;
 use crate::limits::{self, OPERATION_BYTES_MAX};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space};
-use ::spanner::{SpannerDeployment, SpannerMember, SpannerParameters};
+use ::spanner::{SpannerDeployment, SpannerParameters};
 use history::{Asked, Call, History, Outcome};
 use kernel::client::Response;
 use kernel::{Bytes, Decode as _, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
 use node::ComposedNode;
+use photos::Photos;
 use session::{Service, Session, Step};
 use shared_log::{
     Answer, Append, Create, Gateway, Logs, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes, Rows,
     SpaceBounds, Why,
 };
-use sim::{Classes, Cluster, Control, Core, Hindrance, HostSpec, Incarnation, OperationId, Scenario, Tuning};
+use sim::{Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Tuning};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,8 +42,9 @@ pub struct ComposedScenario {
     history: History,
     distances: Vec<Duration>,
     commits: u64,
-    /// In most seeds: participants learn decisions late; not before this again.
-    holds_after: Option<u64>,
+    /// In most seeds one host is far from the others.
+    away: Option<HostId>,
+    photos: Photos,
 }
 
 /// What a sweep must reach.
@@ -50,6 +52,7 @@ const MARKS: &[&str] = &[
     "gateway.waited_out_an_earliest_end",
     "scenario.fenced_before_another_service",
     "scenario.held_a_decision",
+    "scenario.looked_at_what_was_held_back",
     "scenario.sent_another_session_its_context",
     "shard.rss_read_skipped_a_prepared_transaction",
 ];
@@ -71,12 +74,13 @@ impl ComposedScenario {
         let far = if is_wide { 4 } else { 1 };
         // Who writes from afar learns late that others see it already.
         let away = rng.below(3);
-        let distance = |host| ms(if is_wide && host == away { 60 } else { 0 });
+        let far_away = if rng.chance(0.5) { 60 } else { 110 };
+        let distance = |host| ms(if is_wide && host == away { far_away } else { 0 });
         let distances = (0..3).map(distance).collect();
         let parameters = SpannerParameters {
             resend_after: ms(far * rng.between(50, 150)),
             horizon_ahead: ms(rng.between(50, 300)),
-            fence_bound: ms(rng.between(300, 800)),
+            fence_bound: ms(rng.between(400, 800)),
             clock_error_max: ms(500),
             doubt_after: ms(far * rng.between(200, 600)),
             try_for: ms(far * rng.between(1_000, 2_000)),
@@ -123,7 +127,8 @@ impl ComposedScenario {
             history: History::default(),
             distances,
             commits: 0,
-            holds_after: rng.chance(0.7).then_some(0),
+            away: is_wide.then(|| HostId::named(&entries[away as usize].name)),
+            photos: Photos::default(),
         }
     }
 
@@ -315,7 +320,8 @@ impl Scenario for ComposedScenario {
         if matches!(outcome, Outcome::Unknown) {
             session.incarnation += 1;
         }
-        self.history.answered(id, outcome, now);
+        self.history.answered(id, outcome.clone(), now);
+        self.go_on_plotting(id, &outcome, control);
     }
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
@@ -325,21 +331,11 @@ impl Scenario for ComposedScenario {
     }
 
     fn watches(&self) -> bool {
-        self.holds_after.is_some()
+        self.away.is_some()
     }
 
-    /// What others send to a participant that has prepared is held: it learns late how its transaction ends, while others see that.
     fn watch(&mut self, control: &mut Control<'_, Node>) {
-        let now = control.cluster.now();
-        if self.holds_after.is_none_or(|after| now < after) {
-            return;
-        }
-        let lasts = Duration::from_millis(100);
-        if let Some(participant) = prepared_participant(&control.cluster) {
-            control.hinder(participant, Hindrance::Held, lasts);
-            control.mark("scenario.held_a_decision");
-            self.holds_after = Some(now + 2 * lasts.as_nanos() as u64);
-        }
+        self.plot(control);
     }
 
     fn core(&mut self, _cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
@@ -355,24 +351,8 @@ impl Scenario for ComposedScenario {
     }
 }
 
-/// The leader of a shard that is prepared for another one's transaction.
-fn prepared_participant(cluster: &Cluster<'_, Node>) -> Option<NodeId> {
-    let txns = || {
-        cluster.nodes().filter_map(|(id, node)| match node {
-            Node::Txn(member) => Some((id, member.node())),
-            Node::Log(_) => None,
-        })
-    };
-    txns().find_map(|(replica, member)| {
-        let (_, machine) = machine_of(member)?;
-        machine.prepared().next()?;
-        let leads = |(id, member): &(NodeId, &SpannerMember)| {
-            let of_deployment = (id.host_slot().0 < STOCK_FROM) == (replica.host_slot().0 < STOCK_FROM);
-            matches!(member, SpannerMember::Shard(role) if role.shard() == machine.shard() && role.is_leading())
-                && of_deployment
-        };
-        txns().find(leads).map(|(id, _)| id)
-    })
+fn text_of(bytes: &Bytes) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn of_txn(bytes: &Bytes, service: Service, session: &mut Session) -> Outcome {

@@ -1,5 +1,6 @@
-//! Spanner: every host has a replica of every shard, and a gateway that plays the client for the users there.
+//! Spanner: every host has a gateway that plays the client for the users there, and some have a replica of a shard. Hosts come and go.
 
+mod changing;
 mod history;
 mod lies;
 mod plots;
@@ -9,6 +10,7 @@ mod workload;
 use crate::audit::{self, spanner::SpannerAudit};
 use crate::limits;
 use ::spanner::{SpannerDeployment, SpannerMember, SpannerMessage, SpannerParameters};
+use changing::Changes;
 use history::History;
 use kernel::client::Response;
 use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
@@ -44,7 +46,15 @@ pub struct SpannerScenario {
     /// In seeds where clocks lie.
     lies: Option<Lies>,
     plots: Option<Plots>,
+    changes: Changes,
 }
+
+/// The alarm by which it is looked at what the dead have left.
+const LOOK_FOR_THE_DEAD: u64 = 2;
+/// So long after the heal, nothing is prepared or locked for the dead.
+const DEAD_FOR: Duration = Duration::from_secs(10);
+/// The same where hosts are as far apart as continents, and wait for each other four times as long.
+const DEAD_FOR_FAR_APART: Duration = Duration::from_secs(40);
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
@@ -54,6 +64,7 @@ const MARKS: &[&str] = &[
     "scenario.killed_between_lock_and_prepare",
     "scenario.killed_between_prepare_and_decision",
     "scenario.clock_lied",
+    "scenario.changed_the_hosts",
     "gateway.asked_to_prepare_again",
     "gateway.lost_its_locks",
     "gateway.read_again",
@@ -66,9 +77,15 @@ const MARKS: &[&str] = &[
     "shard.dropped_what_a_dead_gateway_had_open",
     "shard.executed_a_call_once",
     "shard.gave_up_collecting",
+    "shard.asked_for_the_leadership",
+    "shard.handed_a_read_to_another_replica",
+    "shard.handed_over_before_it_leaves",
+    "shard.handed_over_to_who_is_to_lead",
     "shard.leads",
     "shard.logged_the_abort_of_lost_locks",
     "shard.logged_the_abort_of_what_it_does_not_know",
+    "shard.moved_with_prepared",
+    "shard.moves_its_log",
     "shard.new_leader_waited_for_the_time_of_a_commit",
     "shard.proposed_again",
     "shard.put_off_an_earliest_end",
@@ -84,20 +101,22 @@ const MARKS: &[&str] = &[
     "shard.wounded",
 ];
 
-const STRIKES: [StrikeKind; 6] = [
+const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "kill a shard's leader", class: Class::Strike },
     StrikeKind { name: "pause a shard's leader", class: Class::Strike },
     StrikeKind { name: "kill all leaders", class: Class::Strike },
     StrikeKind { name: "kill everybody", class: Class::Strike },
     StrikeKind { name: "kill a gateway that commits", class: Class::Strike },
     StrikeKind { name: "a clock lies", class: Class::Strike },
+    StrikeKind { name: "replace a host", class: Class::Membership },
+    StrikeKind { name: "grow or shrink", class: Class::Membership },
 ];
 
 impl SpannerScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
-        let count = if rng.chance(0.85) { 3 } else { 5 };
+        let count = [3, 3, 3, 4, 5][rng.below(5) as usize];
         let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::membership::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let shards = rng.between(1, 4) as u16;
@@ -123,6 +142,8 @@ impl SpannerScenario {
             doubt_after: ms(far * rng.between(100, 600)),
             collect_for: ms(far * rng.between(1_000, 4_000)),
             idle_max: ms(rng.between(2_000, 6_000)),
+            replicas: if rng.chance(0.6) { 3 } else { rng.between(1, count as u64) as usize },
+            lead_after: ms(far * rng.between(300, 3_000)),
             steps_max: rng.between(1, 6) as usize,
             step_bytes_max: 512 << rng.below(4),
             ..SpannerParameters::default()
@@ -148,6 +169,7 @@ impl SpannerScenario {
             interactive: BTreeMap::new(),
             history: History::default(),
             truth: Truth::new(deployment.directory().clone()),
+            changes: Changes::new(deployment.clone(), parameters.replicas, lies.is_some(), rng.chance(0.5)),
             deployment,
             audit: SpannerAudit::new(parameters.fence_bound),
             parameters,
@@ -190,15 +212,21 @@ impl Scenario for SpannerScenario {
     const FAMILY: &'static str = "spanner";
 
     fn hosts(&self) -> Vec<HostSpec> {
-        self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
+        let first = self.hosts.iter().map(|&host| HostSpec::server(host));
+        first.chain(self.changes.spares().map(HostSpec::spare)).collect()
     }
 
     fn clients(&self) -> Vec<NodeId> {
-        self.hosts.iter().flat_map(|&host| [self.deployment.gateway_of(host); 3]).collect()
+        let of_host = |host: &HostId| [self.deployment.gateway_of(*host); 3];
+        let of_spare = self.changes.spares().map(|host| self.deployment.gateway_of(host));
+        self.hosts.iter().flat_map(of_host).chain(of_spare).collect()
     }
 
     fn classes(&self) -> Classes {
-        if self.lies.is_some() { lies::classes() } else { Classes::PHYSICAL.with(Class::Strike) }
+        if self.lies.is_some() {
+            return lies::classes();
+        }
+        Classes::PHYSICAL.with(Class::Strike).with(Class::Membership)
     }
 
     fn tuning(&self) -> Tuning {
@@ -228,7 +256,7 @@ impl Scenario for SpannerScenario {
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         self.truth.forget(incarnation.host);
         self.audit.forget(incarnation.host);
-        self.deployment.build(incarnation.host)
+        self.changes.deployment_of(incarnation.host).build(incarnation.host)
     }
 
     fn operate(
@@ -261,7 +289,7 @@ impl Scenario for SpannerScenario {
         control: &mut Control<'_, Node>,
     ) {
         let now = control.cluster.now();
-        if response.0.is_empty() {
+        if response.0.is_empty() || self.changes.on_answer(id, &response, control) {
             return;
         }
         let reply = TxnReply::decoded(&response.0).expect("a gateway answers in the words of the protocol");
@@ -285,7 +313,17 @@ impl Scenario for SpannerScenario {
         self.history.check_answer(id, &self.truth);
     }
 
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == changing::ASK {
+            self.changes.ask_whether_settled(control);
+        }
+        if token == LOOK_FOR_THE_DEAD {
+            Truth::check_the_dead(&self.core, &control.cluster);
+        }
+    }
+
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        self.changes.lost(id);
         let first = self.interactive.remove(&id).map_or(id, |mut interactive| interactive.first(id));
         self.history.lost(first, &mut self.sessions);
     }
@@ -318,6 +356,9 @@ impl Scenario for SpannerScenario {
         if which == 5 || self.lies.is_some() {
             return which == 5 && self.lie(rng, control);
         }
+        if which == 6 || which == 7 {
+            return self.change_hosts(which == 7, rng, control);
+        }
         let second = Duration::from_secs(1);
         let leaders = Self::leaders(&control.cluster);
         let down = rng.duration(second / 20, 2 * second);
@@ -341,17 +382,16 @@ impl Scenario for SpannerScenario {
         true
     }
 
-    fn core(&mut self, _cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
-        let mut hosts = self.hosts.clone();
-        // A bootstrap needs everybody.
-        while self.is_bootstrapped() && hosts.len() > self.hosts.len() / 2 + 1 && rng.chance(0.5) {
-            hosts.remove(rng.below(hosts.len() as u64) as usize);
-        }
-        Core::Hosts(hosts)
+    fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
+        Core::Hosts(self.changes.core(self.is_bootstrapped(), cluster, rng))
     }
 
     fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Node>) {
         self.core = core.to_vec();
+        self.changes.change_back(control);
+        let is_wide = self.distances.iter().any(|distance| !distance.is_zero());
+        let after = if is_wide { DEAD_FOR_FAR_APART } else { DEAD_FOR };
+        control.alarm(after, LOOK_FOR_THE_DEAD);
         if let Some(lies) = &mut self.lies {
             lies.end(control.cluster.now());
         }
@@ -359,7 +399,10 @@ impl Scenario for SpannerScenario {
 
     /// Nothing is prepared, locked or undecided for those who are gone, and all replicas of the core are alike.
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        self.truth.converged(core, cluster)
+        if let Some(missing) = self.changes.unsettled() {
+            return Err(missing);
+        }
+        self.truth.converged(core, |shard| self.changes.preferred(shard), cluster)
     }
 
     fn describe(&self, cluster: &Cluster<'_, Node>) -> String {

@@ -93,19 +93,49 @@ impl Truth {
         all.max().copied().unwrap_or_default()
     }
 
-    pub(super) fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+    /// Nothing is prepared or locked any more for gateways that will not come back.
+    pub(super) fn check_the_dead(core: &[HostId], cluster: &Cluster<'_, Node>) {
+        let is_dead = |txn: &::spanner::TxnId| !core.contains(&txn.gateway.host());
+        for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
+            let Node::Shard(role) = node else { continue };
+            let left = role.transactions(usize::MAX).into_iter().find(|it| is_dead(&it.txn));
+            invariant!(LIVE, left.is_none(), "{id} has {left:?} in progress, whose gateway is gone for long");
+        }
+    }
+
+    /// Nothing is in progress, replicas are alike where they are to be, and shards are led by whom they are to be led.
+    pub(super) fn converged(
+        &self,
+        core: &[HostId],
+        preferred: impl Fn(ShardId) -> Option<HostId>,
+        cluster: &Cluster<'_, Node>,
+    ) -> Result<(), String> {
         let mut digests: BTreeMap<ShardId, (u64, u64)> = BTreeMap::new();
-        let mut leaders: BTreeSet<ShardId> = BTreeSet::new();
+        let mut leaders: BTreeMap<ShardId, &[HostId]> = BTreeMap::new();
         for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
             if let Node::Shard(role) = node
                 && role.is_leading()
             {
-                leaders.insert(role.shard());
+                leaders.insert(role.shard(), role.replicas());
+                let placement = role.placement();
+                if !placement.is_settled {
+                    return Err(format!("{id} leads what is not where it is wanted: {placement:?}"));
+                }
+                let to_lead = preferred(role.shard()).filter(|host| core.contains(host));
+                if to_lead.is_some_and(|host| host != id.host()) {
+                    return Err(format!("{id} leads what {to_lead:?} is to lead"));
+                }
                 if role.in_progress() > 0 {
                     return Err(format!("{id} has {} transactions in progress", role.in_progress()));
                 }
             }
+        }
+        for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
             let Some((executed, machine)) = machine_of(node) else { continue };
+            if leaders.get(&machine.shard()).is_some_and(|replicas| !replicas.contains(&id.host())) {
+                // What a host that left has of it is old.
+                continue;
+            }
             if let Some(prepared) = machine.prepared().next() {
                 return Err(format!("{:?} is prepared at {id}", prepared.txn));
             }
@@ -118,7 +148,7 @@ impl Truth {
                 return Err(format!("{id} is at {at:?}, another replica of its shard at {known:?}"));
             }
         }
-        match self.directory.all().find(|shard| !leaders.contains(shard)) {
+        match self.directory.all().find(|shard| !leaders.contains_key(shard)) {
             Some(shard) => Err(format!("nobody leads shard {shard}")),
             None => Ok(()),
         }
@@ -130,13 +160,19 @@ pub(super) fn describe(cluster: &Cluster<'_, Node>) -> String {
     let mut words = Vec::new();
     for (id, node) in cluster.nodes() {
         match node {
-            Node::Shard(role) if role.is_leading() => {
+            Node::Shard(role) if !role.describe().is_empty() => {
                 words.push(format!("{id} leads {}: {}", role.shard(), role.describe()));
             }
             Node::Gateway(gateway) if gateway.in_progress() > 0 => {
                 words.push(format!("{id} has {} calls", gateway.in_progress()));
             }
             Node::Shard(_) | Node::Gateway(_) | Node::Log(_) => {
+                if let Node::Log(log) = node
+                    && let paxos::Member::Leader(leader) = log.node()
+                    && leader.is_leading()
+                {
+                    words.push(format!("{id} {}", leader.describe()));
+                }
                 if let Some((executed, machine)) = machine_of(node) {
                     let prepared = machine.prepared().count();
                     words.push(format!("{id} executed {executed}, prepared {prepared}"));

@@ -195,7 +195,10 @@ impl Mix {
             1 => TxnLevel::Rss,
             2 => TxnLevel::ProcessOrdered,
             3 => {
-                let at = now.saturating_sub(rng.between(0, 4_000_000)).max(WALL_EPOCH / 1_000);
+                // Some are older than what is retained: those are refused.
+                let retained = 4 * self.send_again_within / 1_000;
+                let most = if rng.chance(0.3) { 2 * retained } else { 4_000_000 };
+                let at = now.saturating_sub(rng.between(0, most)).max(WALL_EPOCH / 1_000);
                 TxnLevel::At(Timestamp(at))
             }
             _ => TxnLevel::Stale(rng.between(1_000, 3_000_000)),

@@ -270,7 +270,7 @@ impl ClusterFile {
                 )
             })?;
         }
-        let values = Values { values, folder };
+        let values = Values { values, folder, hosts: raw.hosts.len() };
         let cluster = values.text("cluster").ok_or_else(|| {
             FileError::new(
                 None,
@@ -347,6 +347,8 @@ pub struct Values<'a> {
     /// By their keys, with where they come from.
     pub values: BTreeMap<&'static str, (String, ValueSource)>,
     folder: &'a Path,
+    /// How many hosts the file lists.
+    pub hosts: usize,
 }
 
 impl Values<'_> {
@@ -358,6 +360,11 @@ impl Values<'_> {
     /// A whole number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
+    }
+
+    /// Whether somebody has set it.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|(_, source)| *source != ValueSource::Default)
     }
 
     /// A size in bytes; 0 if there is none.

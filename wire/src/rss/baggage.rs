@@ -146,7 +146,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use kernel::Rng;
 
     fn name(text: &str) -> ServiceName {
         ServiceName::new(text).expect("short and not empty")
@@ -211,16 +211,16 @@ mod tests {
     #[test]
     fn whatever_arrives_is_read_or_refused() {
         // A header is whatever the network brings; it must not bring the process down.
-        let mut dice = Dice(5);
+        let mut rng = Rng::seeded(5);
         let good = inject(&mut context(30), "", never).expect("fits").header;
         let mut refused = 0;
         for _ in 0..20_000 {
             let mut bytes = good.clone().into_bytes();
-            let at = "ordinate=".len() + dice.below(bytes.len() - "ordinate=".len());
-            if dice.once_in(2) {
+            let at = "ordinate=".len() + rng.index(bytes.len() - "ordinate=".len());
+            if rng.chance(0.5) {
                 bytes.truncate(at);
             } else {
-                bytes[at] = b'!' + dice.below(90) as u8;
+                bytes[at] = b'!' + rng.below(90) as u8;
             }
             refused += usize::from(extract(&String::from_utf8_lossy(&bytes)).is_err());
         }

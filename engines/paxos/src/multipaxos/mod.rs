@@ -28,6 +28,9 @@
 //! An election: silence, `PreVote` to the acceptors (granted by those who hear no leader), `Phase1a` to a read quorum of
 //! every configuration that matters, `Phase1b` in pages, then `Assign` of what was voted for and no-ops for the gaps.
 //!
+//! A leader that makes room for another one: its host asks it to (`HandOver`), it resigns and reports that to the acceptors (`Resigned`),
+//! and the one that is to lead (`Stand`) begins with `Phase1a`. Nobody waits for a silence.
+//!
 //! A change of membership: `Reconfigure`, a `Configure` value in slot `s`, in force from slot `s + window` on after
 //! `Phase1a` to the new acceptors and `Seal` to the old ones.
 //!

@@ -1,6 +1,7 @@
 //! One input, exact effects: the decisions of the roles, one by one.
 
 mod bounds;
+mod handing;
 mod membership;
 mod replica;
 mod resume;

@@ -134,8 +134,9 @@ impl TxnGateway {
                 cx.send(role, WantClosed { at: now });
             }
         }
-        // Far behind, versions are collected.
-        self.safe_of(shards).max(before(self.parameters.keep / 2))
+        let safe = self.safe_of(shards);
+        // Far behind, versions are collected. Of a shard that no replica here has, nothing is known at first.
+        safe.max(before(if safe == Timestamp(0) { PROCESS_ORDERED_LAG } else { self.parameters.keep / 2 }))
     }
 
     /// How far this host's replicas of these shards may be read.

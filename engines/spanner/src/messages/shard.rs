@@ -156,6 +156,11 @@ kernel::messages! {
             /// The coordinator.
             coordinator: ShardId,
         },
+        /// From the role on the host that is to lead the shard: it could, and asks for it.
+        15 => AskToLead {
+            /// That role.
+            role: NodeId,
+        },
         /// From this host's replica: a leader has begun.
         20 => Began {
             /// Its ballot in the log.

@@ -4,13 +4,14 @@
 use super::active::{Active, OpenFate, Stage};
 use super::frame::Frame;
 use super::locks::Locks;
+use super::moved::Moved;
 use super::owners::Owners;
 use super::reading::Reads;
 use super::steps::Steps;
 use super::{ShardTimer, SpannerShard};
 use crate::messages::shard::{Began, LockedUnder, OpenDecision, PrepareTxn, ShardIn};
 use crate::txn::{PreparedTxn, Priority, ShardId, TrueTime, TxnId};
-use kernel::{Cx, Instant, planted};
+use kernel::{Cx, HostId, Instant, planted};
 use parts::Ballot;
 use paxos::Members;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -60,7 +61,9 @@ pub(super) struct Lead {
     pub(super) collected: Timestamp,
     /// The cluster's members that its log follows.
     pub(super) members: Members,
-    pub(super) moved_at: Option<Instant>,
+    pub(super) moved: Moved,
+    /// The host that is to lead, and since when it asks for that.
+    pub(super) asked_by: Option<(HostId, Instant)>,
 }
 
 impl Lead {
@@ -94,7 +97,8 @@ impl Lead {
             reads: Reads::default(),
             collected: Timestamp(0),
             members: Members { version: 0, hosts: Vec::new() },
-            moved_at: None,
+            moved: Moved::default(),
+            asked_by: None,
         }
     }
 
@@ -123,7 +127,8 @@ impl Lead {
             format!("{}#{} {:?}{holder}, {waits} wait for it", txn.gateway, txn.number, active.stage)
         });
         let first: Vec<String> = words.take(DESCRIBED_MAX).collect();
-        format!("{} ({})", first.join("; "), self.steps.describe())
+        let (begun, visible) = (self.begun, self.visible);
+        format!("{} ({}, begun {begun}, visible {visible})", first.join("; "), self.steps.describe())
     }
 
     pub(super) fn epoch(&self) -> u64 {
@@ -216,6 +221,7 @@ impl Lead {
             ShardIn::Decided(message) => self.on_decided(&message, frame, cx),
             ShardIn::DidConclude(message) => self.on_did_conclude(message),
             ShardIn::WoundPrepared(message) => self.abort_undecided(&message.txn, frame, cx),
+            ShardIn::AskToLead(message) => self.on_ask_to_lead(message.role.host(), cx),
             ShardIn::ReadReplica(_)
             | ShardIn::FollowMembers(_)
             | ShardIn::Began(_)

@@ -12,6 +12,7 @@ mod gateways;
 mod lead;
 mod locking;
 mod locks;
+mod moved;
 mod moving;
 mod owners;
 mod participant;
@@ -22,6 +23,7 @@ mod replica;
 mod steps;
 mod view;
 
+pub use moving::ShardPlacement;
 pub use view::TxnInProgress;
 
 use crate::directory::Directory;
@@ -42,6 +44,7 @@ use questions::{Asker, Questions};
 use replica::ReplicaReads;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::txn::Timestamp;
 
 kernel::timers! {
@@ -61,6 +64,8 @@ pub struct LogNodes {
     pub leader: NodeId,
     /// Executes them.
     pub replica: NodeId,
+    /// A leader that was not heard for so long leads no more, or is no good to ask.
+    pub silent_after: Duration,
 }
 
 /// Everything that a shard's role hears.
@@ -127,6 +132,16 @@ impl SpannerShard {
         self.lead.as_ref().is_some_and(Lead::serves)
     }
 
+    /// True if this host has a replica of the shard, as far as it knows.
+    pub fn holds(&self) -> bool {
+        self.moves.holds(self.gateway.host())
+    }
+
+    /// Hosts that have a replica of the shard, as far as this host knows.
+    pub fn replicas(&self) -> &[kernel::HostId] {
+        self.moves.replicas()
+    }
+
     /// Transactions that a leader has in progress, prepared ones among them; none at other hosts.
     pub fn in_progress(&self) -> usize {
         self.lead.as_ref().map_or(0, Lead::in_progress)
@@ -173,6 +188,9 @@ impl SpannerShard {
     }
 
     fn on_pulse(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
+        if self.leader <= Some(ballot) {
+            self.moves.heard(cx.now());
+        }
         if self.leader >= Some(ballot) {
             return;
         }
@@ -198,7 +216,7 @@ impl SpannerShard {
     fn on_own(&mut self, from: NodeId, message: ShardIn, cx: &mut Cx<'_, Self>) {
         match message {
             message if message.is_for_leader() => self.on_leaders(from, message, cx),
-            ShardIn::ReadReplica(message) => self.on_read_replica(message, cx),
+            ShardIn::ReadReplica(message) => self.on_read_replica(from, message, cx),
             ShardIn::FollowMembers(message) => self.moves.want(message.members),
             _ if from != self.log.replica => cx.reject("replica's word from somebody else"),
             ShardIn::Began(message) => {
@@ -226,7 +244,8 @@ impl SpannerShard {
             | ShardIn::CannotPrepare(_)
             | ShardIn::Decided(_)
             | ShardIn::DidConclude(_)
-            | ShardIn::WoundPrepared(_) => cx.reject("message for a leader"),
+            | ShardIn::WoundPrepared(_)
+            | ShardIn::AskToLead(_) => cx.reject("message for a leader"),
         }
     }
 
@@ -308,7 +327,9 @@ impl Role for SpannerShard {
             ShardTimer::Tick => {
                 cx.set_timer(ShardTimer::Tick, self.parameters.tick);
                 self.leading(cx, |lead, frame, cx| lead.on_tick(frame, cx));
+                self.mind_a_silent_leader(cx);
                 self.follow(cx);
+                self.ask_to_lead(cx);
                 self.look_after_replica_reads(cx);
             }
             ShardTimer::Passed => self.leading(cx, |lead, frame, cx| lead.on_passed(frame, cx)),

@@ -25,8 +25,24 @@ impl ReplicaReads {
 }
 
 impl SpannerShard {
-    pub(super) fn on_read_replica(&mut self, message: ReadReplica, cx: &mut Cx<'_, Self>) {
+    /// Served here if this host has a replica; else, and when it was asked in vain before, another host's is asked.
+    pub(super) fn on_read_replica(&mut self, from: NodeId, message: ReadReplica, cx: &mut Cx<'_, Self>) {
         let ReadReplica { gateway, id, at, what } = message;
+        let (own, slot) = (cx.node().host(), cx.node().host_slot());
+        let holds = self.moves.holds(own);
+        let is_again = self.replica.waiting.contains_key(&(at, gateway, id));
+        if (!holds || is_again)
+            && from.host_slot() != slot
+            && let Some(host) = self.moves.another(own)
+        {
+            cx.mark("shard.handed_a_read_to_another_replica");
+            let what = what.clone();
+            cx.send(NodeId::new(host, slot), ReadReplica { gateway, id, at, what });
+        }
+        if !holds {
+            // What waited here for a replica that left is asked again elsewhere.
+            return self.replica.waiting.clear();
+        }
         if self.replica.waiting.len() >= self.parameters.waiting_reads_max {
             return cx.send(gateway, ReadRefused { id, shard: self.shard, why: ReadRefusal::BUSY });
         }
@@ -62,6 +78,10 @@ impl SpannerShard {
     }
 
     pub(super) fn on_replica_values(&self, gateway: NodeId, id: u64, values: Bytes, cx: &mut Cx<'_, Self>) {
+        if gateway.host() != cx.node().host() {
+            // Its own host has no replica that could say so.
+            cx.send(gateway, ReplicaSafe { shard: self.shard, safe: self.replica.safe });
+        }
         cx.send(gateway, FastReply { id, shard: self.shard, values, skipped: Vec::new() });
     }
 }

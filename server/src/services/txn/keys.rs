@@ -20,6 +20,13 @@ pub const KEYS: &[Key] = &[
         "all hosts must agree, from the first start of the service on; too few: one host's leader orders everything",
     ),
     key(
+        "txn.replicas",
+        KeyKind::Number(1, 64),
+        "3",
+        "how many of the hosts hold each shard; all, if there are fewer. Shards are distributed over all hosts, which serve all the same",
+        "all hosts must agree; one survives no crash of its host, and two no more than one does; more: every write is stored so often",
+    ),
+    key(
         "txn.spread_levels",
         KeyKind::Number(0, 16),
         "2",

@@ -69,6 +69,8 @@ fn routes() -> Router<Arc<Admin>> {
 pub struct TxnService {
     /// How many shards.
     pub shards: u16,
+    /// How many hosts hold each shard; all, if there are fewer.
+    pub replicas: usize,
     /// Keys whose first parts, so many, are the same are on one shard; 0: each is placed by itself.
     pub spread_levels: u32,
     /// How long versions and outcomes are retained.
@@ -96,8 +98,15 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
             return Err(FileError::new(None, what, format!("ordinate config explain {name}")));
         }
     }
+    let replicas = values.number("txn.replicas").unwrap_or(3) as usize;
+    if replicas > values.hosts && values.is_set("txn.replicas") {
+        let hosts = values.hosts;
+        let what =
+            format!("txn.replicas is {replicas}, and there are {hosts} hosts: each holds a shard once");
+        return Err(FileError::new(None, what, "ordinate config explain txn.replicas"));
+    }
     let spread_levels = values.number("txn.spread_levels").unwrap_or(0) as u32;
-    Ok(Some(Arc::new(TxnService { shards, spread_levels, keep, fence_bound, idle_max })))
+    Ok(Some(Arc::new(TxnService { shards, replicas, spread_levels, keep, fence_bound, idle_max })))
 }
 
 impl Service for TxnService {
@@ -118,6 +127,7 @@ impl Service for TxnService {
         agreement.add("txn.engine", self.engine().name(), FIXED);
         agreement.add("txn.shards", &self.shards.to_string(), FIXED);
         agreement.add("txn.spread_levels", &self.spread_levels.to_string(), FIXED);
+        agreement.add("txn.replicas", &self.replicas.to_string(), !FIXED);
         for (name, span) in
             [("txn.keep", self.keep), ("txn.fence_bound", self.fence_bound), ("txn.idle_max", self.idle_max)]
         {
@@ -183,6 +193,14 @@ impl Service for TxnService {
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {
         let clock = file.clock_config();
-        vec![("txn", format!("spanner, {} shards, clock {:?}", self.shards, clock.source))]
+        vec![(
+            "txn",
+            format!(
+                "spanner, {} shards on {} hosts each, clock {:?}",
+                self.shards,
+                self.replicas.min(file.hosts.len()),
+                clock.source
+            ),
+        )]
     }
 }

@@ -11,6 +11,7 @@ use spanner::{SpannerDeployment, SpannerParameters, SpannerSlot};
 /// Which role of which host is where.
 pub(super) fn deployment(file: &ClusterFile, txn: &TxnService) -> SpannerDeployment {
     let parameters = SpannerParameters {
+        replicas: txn.replicas,
         keep: txn.keep,
         fence_bound: txn.fence_bound,
         idle_max: txn.idle_max,
@@ -40,7 +41,7 @@ pub(super) fn nodes(
     joins: bool,
 ) -> Vec<(HostSlot, HostedNode)> {
     let deployment = deployment(file, txn);
-    let deployment = if joins { deployment.joining() } else { deployment };
+    let deployment = if joins { deployment.joining(over_mason::hosts(file)) } else { deployment };
     let nodes = deployment.build(HostId::named(name));
     nodes.into_iter().map(|(host_slot, member)| (host_slot, member.into())).collect()
 }

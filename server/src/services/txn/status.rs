@@ -23,6 +23,18 @@ pub struct TxnStatus {
 pub struct TxnShardStatus {
     /// It is led here.
     pub leads: bool,
+    /// The hosts that have a replica of it, as far as is known here.
+    pub replicas: Vec<String>,
+    /// The host that leads it.
+    pub leader: Option<String>,
+    /// The host that is to lead it.
+    pub preferred: Option<String>,
+    /// The hosts that are to have a replica of it.
+    pub wanted: Vec<String>,
+    /// It is where it is wanted, and needs no other host.
+    pub settled: bool,
+    /// This host has a replica of it.
+    pub holds: bool,
     /// Transactions in progress, where it is led.
     pub in_progress: usize,
     /// Keys that this host's replica has.
@@ -58,6 +70,11 @@ impl TxnStatus {
             SpannerMember::Shard(role) => {
                 let shard = self.shards.entry(role.shard().0).or_default();
                 (shard.leads, shard.in_progress) = (role.is_leading(), role.in_progress());
+                let placement = role.placement();
+                shard.holds = role.holds();
+                shard.replicas = placement.replicas;
+                (shard.leader, shard.preferred) = (placement.leader, placement.preferred);
+                (shard.wanted, shard.settled) = (placement.wanted, placement.is_settled);
             }
             SpannerMember::Gateway(gateway) => self.calls_in_progress = gateway.in_progress(),
             SpannerMember::Log(embedded) => {
@@ -89,6 +106,12 @@ impl ServiceStatus for TxnStatus {
             let of = [("shard", shard.as_str())];
             for (name, help, value) in [
                 ("txn_shard_leads", "1 where the shard is led", usize::from(status.leads)),
+                ("txn_shard_holds", "1 where the shard has a replica", usize::from(status.holds)),
+                (
+                    "txn_shard_settled",
+                    "1 where the shard is known to be where it is wanted",
+                    usize::from(status.settled),
+                ),
                 (
                     "txn_shard_in_progress",
                     "Transactions in progress, where the shard is led",

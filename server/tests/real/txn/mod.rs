@@ -2,6 +2,7 @@
 
 mod http;
 mod load;
+mod placed;
 
 use crate::membership::change;
 use crate::support::alone;

@@ -1,6 +1,6 @@
 //! Who may vote: an acceptor that has lost its votes must not.
 
-use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Bootstrapped, Summary};
+use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Bootstrapped, Invite, Summary};
 use crate::configuration::Configurations;
 use crate::multipaxos::messages::leader;
 use kernel::{Cx, NodeId, planted};
@@ -14,7 +14,7 @@ const ENLIST_EVERY: Duration = Duration::from_millis(50);
 impl Acceptor {
     pub(super) fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
-        if summary.active {
+        if summary.active || self.waits {
             return;
         }
         cx.set_timer(AcceptorTimer::Enlist, ENLIST_EVERY);
@@ -78,6 +78,18 @@ impl Acceptor {
             }
             Some(_) => self.refuse(cx),
             None => {}
+        }
+    }
+
+    /// A leader wants it: also one that was a member before, with the votes that it has retained.
+    pub(super) fn on_invite(&mut self, from: NodeId, message: &Invite, cx: &mut Cx<'_, Self>) {
+        self.learn(&message.configurations, cx);
+        let Some(summary) = &self.summary else { return };
+        let me = cx.node();
+        if self.configurations.latest().acceptors.nodes().all(|acceptor| acceptor != me) {
+            cx.mark("acceptor.was_invited");
+            // Durably: an incarnation that is forgotten again would be counted and never come back.
+            cx.send_durable(from, leader::Enlist { incarnation: summary.incarnation, acceptor: None });
         }
     }
 

@@ -51,6 +51,8 @@ pub struct Acceptor {
     replica: Option<NodeId>,
     /// True on a machine that joins a living cluster: it takes no part in a bootstrap.
     joins: bool,
+    /// True where it asks to be counted only when it is invited.
+    waits: bool,
     summary: Option<Summary>,
     refused: bool,
     /// Who else is blank, with their incarnations.
@@ -78,6 +80,7 @@ impl Acceptor {
             configurations,
             replica,
             joins: false,
+            waits: false,
             summary: None,
             refused: false,
             blank: BTreeMap::new(),
@@ -94,6 +97,11 @@ impl Acceptor {
     /// The acceptor of a machine that joins a living cluster: it waits to be made a member.
     pub fn joining(parameters: Parameters, configurations: Configurations, replica: Option<NodeId>) -> Self {
         Self { joins: true, ..Self::new(parameters, configurations, replica) }
+    }
+
+    /// The same where many logs run and few of them are for this machine: it waits until a leader wants it.
+    pub fn invited(parameters: Parameters, configurations: Configurations, replica: Option<NodeId>) -> Self {
+        Self { waits: true, ..Self::joining(parameters, configurations, replica) }
     }
 
     /// True if the cluster counted another incarnation of this node before: this one has lost its votes, and must be
@@ -221,6 +229,8 @@ impl Role for Acceptor {
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
             AcceptorIn::Bootstrapped(message) => self.on_bootstrapped(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
+            AcceptorIn::Invite(message) => self.on_invite(from, &message, cx),
+            AcceptorIn::Resigned(message) => self.on_resigned(&message, cx),
             AcceptorIn::Durable(_) if from != cx.node() => cx.reject("word of another acceptor's journal"),
             AcceptorIn::Durable(message) => {
                 self.durable_through = self.durable_through.max(message.voted_through);
@@ -423,6 +433,13 @@ impl Acceptor {
         self.heard = Some((ballot.leader, now));
         cx.send(from, leader::HeartbeatAck { ballot });
         self.truncate(truncate_below, cx);
+    }
+
+    /// Its next leader need not wait for the silence of the one that resigned.
+    fn on_resigned(&mut self, message: &Resigned, cx: &mut Cx<'_, Self>) {
+        if self.heard.take_if(|(leader, _)| *leader == message.ballot.leader).is_some() {
+            cx.mark("acceptor.heard_its_leader_resign");
+        }
     }
 
     /// Forgets votes for slots that enough replicas keep in durable snapshots.

@@ -1,6 +1,6 @@
 //! Who leads: elections by timeouts, with a pre-vote among the acceptors, and leaders that resign when unheard.
 
-use super::{Executed, Heartbeat, HeartbeatAck, Known, Leader, LeaderTimer, Nack, PreVoteAck, State};
+use super::{Executed, Heartbeat, HeartbeatAck, Known, Leader, LeaderTimer, Nack, PreVoteAck, Stand, State};
 use crate::configuration::{Configuration, Configurations};
 use crate::multipaxos::Pulse;
 use crate::multipaxos::messages::{acceptor, batcher, proxy_leader, replica};
@@ -128,6 +128,36 @@ impl Leader {
         let version = Some(self.configurations.latest().version);
         let governing = self.configurations.governing(self.known);
         cx.multicast(governing.acceptors.nodes(), acceptor::PreVote { ballot, version });
+    }
+
+    /// Resigns so that another one leads, without the silence that an election waits for.
+    pub(super) fn on_hand_over(&mut self, to: NodeId, cx: &mut Cx<'_, Self>) {
+        let State::Leading(pipeline) = &self.state else { return };
+        // A change that is not in force yet is this leader's to finish.
+        let may = to != cx.node() && self.may_lead(to) && pipeline.activating.is_none();
+        if !may {
+            return;
+        }
+        let ballot = pipeline.ballot();
+        cx.mark("leader.handed_over");
+        for configuration in self.configurations.all() {
+            cx.multicast(configuration.acceptors.nodes(), acceptor::Resigned { ballot });
+        }
+        self.follow(cx);
+        cx.send(to, Stand { ballot });
+    }
+
+    /// The leader that it hears wants it to lead: no pre-vote is needed, for nobody is unseated.
+    pub(super) fn on_stand(&mut self, from: NodeId, ballot: Ballot, cx: &mut Cx<'_, Self>) {
+        let follows = matches!(self.state, State::Following);
+        if from != ballot.leader || ballot < self.highest || !follows || !self.may_lead(cx.node()) {
+            return;
+        }
+        self.highest = ballot;
+        self.await_election(cx);
+        let round = ballot.round.max(self.round);
+        cx.mark("leader.stood_when_it_was_handed_over_to");
+        self.begin_phase1(Ballot { round, leader: NodeId::ZERO }.above(cx.node()), cx);
     }
 
     /// The candidacy was made for a cluster that is gone; the next one asks those who vote now, if this node may lead at all.
@@ -281,14 +311,16 @@ impl Leader {
         }
     }
 
-    /// Below this slot, as many replicas as may crash plus one have durable snapshots.
+    /// Below this slot, as many replicas as may crash plus one have durable snapshots; both, if there are two: either may leave.
     pub fn truncation(&self) -> Slot {
         let latest = self.configurations.latest();
         let mut snapshots: Vec<Slot> =
             latest.replicas.iter().filter_map(|replica| self.snapshots.get(replica)).copied().collect();
         snapshots.sort_unstable_by(|a, b| b.cmp(a));
         let spare = usize::from(!kernel::planted!(truncation_one_replica_short));
-        let needed = (latest.acceptors.faults() + spare).min(latest.replicas.len()).max(1);
+        let needed = (latest.acceptors.faults().max(usize::from(latest.replicas.len() == 2)) + spare)
+            .min(latest.replicas.len())
+            .max(1);
         snapshots.get(needed - 1).copied().unwrap_or(Slot(0))
     }
 }

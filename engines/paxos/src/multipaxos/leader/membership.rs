@@ -66,6 +66,11 @@ impl Leader {
             return cx.mark("leader.waited_for_the_last_change_to_settle");
         }
         let mut configuration = (*message.configuration).clone();
+        // What acceptors have forgotten is in snapshots of this configuration's replicas. If none of those stays, nobody has it.
+        let has_it = |replica| self.snapshots.get(replica).is_some_and(|through| *through >= truncation);
+        if !configuration.replicas.iter().any(has_it) {
+            return cx.mark("leader.waited_for_a_replica_that_stays");
+        }
         let members: Vec<NodeId> = latest.acceptors.nodes().collect();
         configuration.joined = latest.joined.clone();
         let stays: Vec<NodeId> = configuration.acceptors.nodes().collect();
@@ -73,6 +78,7 @@ impl Leader {
         for comer in configuration.acceptors.nodes().filter(|node| !members.contains(node)) {
             // A learner that nobody has heard from would count for a quorum and could not vote.
             let Some(&incarnation) = self.learners.get(&comer) else {
+                cx.send(comer, acceptor::Invite { configurations: self.configurations.clone() });
                 return cx.mark("leader.waited_for_a_learner");
             };
             configuration.joined.push((comer, incarnation));
@@ -130,7 +136,14 @@ impl Leader {
         cx.mark("leader.put_a_configuration_in_force");
         self.fill_window(cx);
         self.activate_next(cx);
-        if !self.may_lead(cx.node()) && self.is_leading() {
+        self.leave_if_removed(cx);
+    }
+
+    /// A configuration in which it does not lead is in force, by its own doing or by another leader's: it leads no more.
+    pub(super) fn leave_if_removed(&mut self, cx: &mut Cx<'_, Self>) {
+        let State::Leading(pipeline) = &self.state else { return };
+        let is_last = pipeline.active_version == self.configurations.latest().version;
+        if is_last && pipeline.activating.is_none() && !self.may_lead(cx.node()) {
             cx.mark("leader.left_the_cluster");
             self.follow(cx);
             cx.stop_timer(LeaderTimer::Election);

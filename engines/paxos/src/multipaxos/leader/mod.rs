@@ -176,6 +176,9 @@ impl Role for Leader {
             LeaderIn::Enlist(message) => self.on_enlist(from, message, cx),
             LeaderIn::ProxyAlive(ProxyAlive {}) => self.saw_alive(from, cx.now()),
             LeaderIn::Known(message) => self.on_known(message, cx),
+            LeaderIn::HandOver(_) if from.host() != cx.node().host() => cx.reject("another host's wish"),
+            LeaderIn::HandOver(message) => self.on_hand_over(message.to, cx),
+            LeaderIn::Stand(message) => self.on_stand(from, message.ballot, cx),
             LeaderIn::Stuck(message) => self.on_stuck(from, message, cx),
         }
     }

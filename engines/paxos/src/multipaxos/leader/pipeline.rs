@@ -230,6 +230,7 @@ impl Leader {
             pipeline.forget_executed(known);
             self.activate_next(cx);
             self.fill_window(cx);
+            self.leave_if_removed(cx);
         }
     }
 

@@ -96,9 +96,19 @@ kernel::messages! {
             /// What a peer's snapshot would cost instead: more than that is not worth it.
             bytes_max: u64,
         },
+        /// From a leader that wants it in a configuration: have yourself counted.
+        14 => Invite {
+            /// The configurations.
+            configurations: Configurations,
+        },
+        /// From a leader that hands over: nobody leads in this ballot any more.
+        15 => Resigned {
+            /// The ballot.
+            ballot: Ballot,
+        },
         /// From this host's replica: this slot is chosen with this value, which the acceptor did not vote for, or not as it was chosen.
         /// Comes before the word that the slot was executed.
-        14 => Learned {
+        16 => Learned {
             /// Which slot.
             slot: Slot,
             /// Its value.

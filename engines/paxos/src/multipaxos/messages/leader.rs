@@ -111,6 +111,16 @@ kernel::messages! {
             /// What the acceptor knows.
             configurations: Configurations,
         },
+        /// From the role that proposes on this host: let another one lead, if it may.
+        15 => HandOver {
+            /// Who is to lead.
+            to: NodeId,
+        },
+        /// From a leader that has resigned: stand now.
+        16 => Stand {
+            /// The ballot in which it led.
+            ballot: Ballot,
+        },
         /// From a replica: no other replica gives me what was chosen from `from` on; ask the acceptors.
         12 => Stuck {
             /// The first slot it lacks.

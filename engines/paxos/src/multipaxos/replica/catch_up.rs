@@ -65,7 +65,8 @@ impl<S: StateMachine> Replica<S> {
         let replicas = &self.state.configurations.latest().replicas;
         // Those of the leader's word as well: all that this replica knows of may have left.
         let mut peers = self.peers.clone();
-        peers.extend(replicas.iter().copied().filter(|&peer| peer != me));
+        let is_wanted = !self.joining || !self.waits || self.heard_leader_at.is_some();
+        peers.extend(replicas.iter().copied().filter(|&peer| peer != me && is_wanted));
         if peers.is_empty() {
             return;
         }

@@ -89,6 +89,8 @@ pub struct Replica<S> {
     peers: Vec<NodeId>,
     /// True until a snapshot is installed: the configurations are unconfirmed, and nothing may be executed on them.
     joining: bool,
+    /// True where it asks for a snapshot only when a leader counts on it.
+    waits: bool,
     reported: Option<(Slot, Slot)>,
     catch_up: catch_up::CatchUp,
     resume: resume::Resume,
@@ -122,6 +124,7 @@ impl<S: StateMachine> Replica<S> {
             heard_leader_at: None,
             peers: Vec::new(),
             joining: false,
+            waits: false,
             reported: None,
             catch_up: catch_up::CatchUp::default(),
             resume: resume::Resume::default(),
@@ -140,6 +143,11 @@ impl<S: StateMachine> Replica<S> {
             joining: !planted!(joining_replica_trusts_cluster_file),
             ..Self::new(parameters, configurations, machine)
         }
+    }
+
+    /// The same where many logs run and few of them are for this machine: it waits for the word of a leader.
+    pub fn invited(parameters: Parameters, configurations: Configurations, machine: S) -> Self {
+        Self { waits: true, ..Self::joining(parameters, configurations, machine) }
     }
 
     /// True while it has no state of its own yet.

@@ -1,0 +1,164 @@
+//! One input, exact effects: the decisions of the roles, one by one.
+
+use kernel::{Bytes, Decode as _, Effect, Encode as _, HostId, NodeId, RequestId, Role as _, Wall};
+use parts::{Ballot, Slot};
+use paxos::multipaxos::{Pulse, batcher};
+use paxos::{Configurations, HostEntry, LogRole, Members};
+use spanner::gateway::TxnGateway;
+use spanner::machine::entry::{FoundValues, ReplicaValues};
+use spanner::messages::gateway::FastReply;
+use spanner::messages::shard::{ReadReplica, ShardIn};
+use spanner::placement::placed;
+use spanner::shard::{ShardHears, ShardTimer, SpannerShard};
+use spanner::{
+    ReadSet, ShardId, Spanner, SpannerDeployment, SpannerMember, SpannerMessage, SpannerParameters,
+};
+use std::time::Duration;
+use table::{Did, Table, sends};
+use wire::txn::{KeyRow, ReadOnly, Timestamp, TxnLevel, TxnReply};
+
+const SHARD: ShardId = ShardId(0);
+const SECOND: u64 = 1_000_000_000;
+
+fn members() -> Members {
+    let entry = |at| HostEntry { name: format!("h{at}"), address: format!("h{at}:1") };
+    Members { version: 1, hosts: (0..5).map(entry).collect() }
+}
+
+fn deployment() -> SpannerDeployment {
+    let parameters = SpannerParameters::default();
+    SpannerDeployment::new(0, members().hosts, 1, 1, parameters, paxos::Parameters::default())
+}
+
+fn shard_of(host: HostId) -> Table<SpannerShard> {
+    let nodes = deployment().build(host);
+    let role = nodes.into_iter().find_map(|(_, member)| match member {
+        SpannerMember::Shard(role) => Some(*role),
+        _ => None,
+    });
+    let mut table = Table::new(role.expect("every host has one"), deployment().shard_on(host, SHARD));
+    table.wall = Wall::between(100 * SECOND, 101 * SECOND);
+    table
+}
+
+/// What the leader at `leader` sends those who listen: the shard is where it is wanted.
+fn pulse(leader: HostId) -> batcher::Heartbeat {
+    let log = deployment().log_of(SHARD);
+    let on = placed(SHARD, &members(), 3);
+    let configuration = log.configuration_placed(0, &on, &members()).expect("three hosts make a group");
+    let alive = on.iter().map(|&host| log.node(host, LogRole::Replica)).collect();
+    batcher::Heartbeat {
+        pulse: Pulse {
+            ballot: Ballot { round: 3, leader: log.node(leader, LogRole::Leader) },
+            configurations: Configurations::starting_with(configuration),
+            executed: Slot(9),
+            truncate_below: Slot(5),
+            alive,
+        },
+    }
+}
+
+fn heartbeat(leader: HostId) -> ShardHears {
+    ShardHears::Log(paxos::Message::from(pulse(leader)))
+}
+
+fn read(host: HostId) -> ReadReplica {
+    let what = ReadSet { keys: vec![Bytes::from_static(b"k")], scans: Vec::new() };
+    ReadReplica { gateway: deployment().gateway_of(host), id: 7, at: Timestamp(5), what }
+}
+
+fn handed_on(did: &Did<Spanner>) -> Vec<NodeId> {
+    let reads = sends(did).into_iter().filter_map(|(to, message)| match message {
+        SpannerMessage::Shard(ShardIn::ReadReplica(_)) => Some(to),
+        _ => None,
+    });
+    reads.collect()
+}
+
+// A host without a replica that has reads wait for one serves nobody; one that asks a dead replica again and again does not, either.
+#[test]
+fn a_host_without_a_replica_hands_reads_on_to_each_in_turn() {
+    let on = placed(SHARD, &members(), 3);
+    let without = members().ids().find(|host| !on.contains(host)).expect("five hosts, three replicas");
+    let mut table = shard_of(without);
+    table.hear(deployment().gateway_of(without), heartbeat(on[0]));
+    let mut asked: Vec<HostId> = (0..3)
+        .flat_map(|_| handed_on(&table.hear(deployment().gateway_of(without), read(without))))
+        .map(|role| role.host())
+        .collect();
+    asked.sort_unstable();
+    let mut all = on.clone();
+    all.sort_unstable();
+    assert_eq!(asked, all);
+    // A host that has none hands on nothing that was handed to it: two would send it to and fro.
+    let from = deployment().shard_on(on[0], SHARD);
+    assert!(handed_on(&table.hear(from, read(on[0]))).is_empty());
+    let mut with = shard_of(on[1]);
+    with.hear(deployment().gateway_of(on[1]), heartbeat(on[0]));
+    assert!(handed_on(&with.hear(deployment().gateway_of(on[1]), read(on[1]))).is_empty(), "it has one");
+    let again = handed_on(&with.hear(deployment().gateway_of(on[1]), read(on[1])));
+    assert!(again.len() == 1 && again[0].host() != on[1], "its own is late: {again:?}");
+}
+
+fn asks_to_lead(did: &Did<Spanner>) -> Vec<HostId> {
+    let asked = sends(did).into_iter().filter_map(|(to, message)| match message {
+        SpannerMessage::Shard(ShardIn::AskToLead(_)) => Some(to.host()),
+        _ => None,
+    });
+    asked.collect()
+}
+
+// A leader that never returns has one host lead everything after a rolling restart; one whose clock is lost must not ask for it.
+#[test]
+fn the_host_that_is_to_lead_asks_for_it_when_it_could() {
+    let on = placed(SHARD, &members(), 3);
+    let after = |host: HostId, usable: bool| {
+        let mut table = shard_of(host);
+        table.wall.usable = usable;
+        let mut asked = Vec::new();
+        for _ in 0..14 {
+            table.hear(deployment().gateway_of(host), heartbeat(on[1]));
+            asked.extend(asks_to_lead(&table.timer(ShardTimer::Tick)));
+            table.pass(Duration::from_millis(990));
+        }
+        asked
+    };
+    assert_eq!(after(on[0], true), [on[1], on[1]], "after ten seconds, and again a second later");
+    assert!(after(on[2], true).is_empty(), "another one is to lead");
+    assert!(after(on[0], false).is_empty(), "its clock cannot be relied on");
+    let mut silent = shard_of(on[0]);
+    silent.hear(deployment().gateway_of(on[0]), heartbeat(on[1]));
+    silent.pass(Duration::from_secs(30));
+    assert!(asks_to_lead(&silent.timer(ShardTimer::Tick)).is_empty(), "nobody is heard to lead");
+}
+
+// The next read of the session, at a level that sees only what it has seen, misses a write that a fence has made sure of.
+#[test]
+fn an_rss_read_lies_behind_what_fences_have_made_sure_of() {
+    let (host, bound) = (HostId::named("h0"), SpannerParameters::DEFAULT.fence_bound.as_micros() as u64);
+    let gateway = TxnGateway::new(deployment().directory().clone(), SpannerParameters::default());
+    let mut table = Table::new(gateway, deployment().gateway_of(host));
+    table.wall = Wall::between(100 * SECOND, 101 * SECOND);
+    let keys = vec![Bytes::from_static(b"k")];
+    let ask =
+        ReadOnly { id: 1, token: Timestamp(0), level: TxnLevel::Rss, keys: keys.clone(), scans: Vec::new() };
+    let call = wire::txn::TxnCall::from(ask).encoded();
+    let did = table.call(|role, cx| role.on_request(RequestId(5), call.into(), cx));
+    let asked = sends(&did).into_iter().find_map(|(_, message)| match message {
+        SpannerMessage::Shard(ShardIn::ReadAt(read)) => Some(read),
+        _ => None,
+    });
+    let asked = asked.expect("the shard is asked");
+    assert_eq!(asked.t_read, Timestamp(101_000_000));
+    let rows = vec![KeyRow { key: keys[0].clone(), value: None, version: Timestamp(0) }];
+    let found = FoundValues { rows, scans: Vec::new(), newest: Timestamp(0), is_short: false };
+    let values = ReplicaValues::Found(found).encoded().into();
+    let reply = FastReply { id: asked.id, shard: SHARD, values, skipped: Vec::new() };
+    let did = table.hear(deployment().shard_on(host, SHARD), reply);
+    let answered = did.iter().find_map(|effect| match effect {
+        Effect::Respond { response, .. } => TxnReply::decoded(&response.0).ok(),
+        _ => None,
+    });
+    let Some(TxnReply::ReadRows(rows)) = answered else { panic!("{did:?}") };
+    assert_eq!((rows.at.0, rows.token.0), (101_000_000 - bound, 101_000_000 - bound));
+}
