@@ -122,12 +122,15 @@ impl TxnDeployment {
         let parameters =
             paxos::Parameters { election_timeout: self.log.election_timeout / shorter, ..self.log.clone() };
         let role = NodeId::new(host, SHARD);
-        let nodes =
-            LogNodes { leader: log.node(host, LogRole::Leader), replica: log.node(host, LogRole::Replica) };
+        let nodes = LogNodes {
+            leader: log.node(host, LogRole::Leader),
+            replica: log.node(host, LogRole::Replica),
+            silent_after: 8 * self.log.heartbeat_every.max(std::time::Duration::from_millis(125)),
+        };
         let shard = ShardId(shard);
         let gateway = NodeId::new(host, GATEWAY);
         let leads = SpannerShard::new(shard, directory.clone(), self.parameters.clone(), nodes, log, gateway);
-        let beginning = Beginning { configuration, joins: false };
+        let beginning = Beginning { configuration, joins: false, waits: false };
         let log = log.build(host, &parameters, beginning, ShardMachine::new(shard, role));
         let mut nodes = vec![(SHARD, SpannerMember::Shard(Box::new(leads)))];
         nodes.extend(log.into_iter().map(|(slot, role)| (slot, SpannerMember::Log(Box::new(role)))));
