@@ -74,7 +74,10 @@ impl SpannerDeployment {
         parameters: SpannerParameters,
         log: paxos::Parameters,
     ) -> Self {
-        let shards = (0..shards).map(|shard| log_of(first, ShardId(shard)).proposer).collect();
+        let role = |shard: u16, host: &HostEntry| {
+            NodeId::new(HostId::named(&host.name), log_of(first, ShardId(shard)).proposer)
+        };
+        let shards = (0..shards).map(|shard| hosts.iter().map(|host| role(shard, host)).collect()).collect();
         let directory = Arc::new(Directory { shards, spread_levels });
         Self { hosts, directory, parameters, log, first, joins: false }
     }
@@ -122,10 +125,22 @@ impl SpannerDeployment {
             .expect("hosts have different names, and there are at most 64")
     }
 
+    /// Where the shards are, for a host: its own roles hand on what is for others. One that joins may stand in no list that it knows.
+    fn directory_of(&self, host: HostId) -> Arc<Directory> {
+        let mut directory = Directory::clone(&self.directory);
+        for (shard, roles) in (0..).map(ShardId).zip(&mut directory.shards) {
+            if roles.iter().all(|role| role.host() != host) {
+                roles.push(self.shard_on(host, shard));
+            }
+        }
+        Arc::new(directory)
+    }
+
     /// The nodes of one host.
     pub fn build(&self, host: HostId) -> Vec<(HostSlot, SpannerMember)> {
         let gateway = self.gateway_of(host);
-        let client = TxnGateway::new(self.directory.clone(), self.parameters.clone());
+        let directory = self.directory_of(host);
+        let client = TxnGateway::new(directory.clone(), self.parameters.clone());
         let mut nodes = vec![(gateway.host_slot(), SpannerMember::Gateway(Box::new(client)))];
         for shard in self.directory.all() {
             let log = log_of(self.first, shard);
@@ -135,7 +150,7 @@ impl SpannerDeployment {
                 replica: log.node(host, LogRole::Replica),
                 silent_after: SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every),
             };
-            let (directory, parameters) = (self.directory.clone(), self.parameters.clone());
+            let (directory, parameters) = (directory.clone(), self.parameters.clone());
             let leads = SpannerShard::new(shard, directory, parameters, log_nodes, log, gateway);
             nodes.push((role.host_slot(), SpannerMember::Shard(Box::new(leads))));
             let beginning =

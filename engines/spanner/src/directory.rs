@@ -1,14 +1,14 @@
 //! Where the shards are.
 
 use crate::txn::{ShardId, shard_of, shard_of_range};
-use kernel::{HostId, HostSlot, NodeId};
+use kernel::{HostId, NodeId};
 use wire::txn::KeyRange;
 
 /// The roles of all shards, and which keys are whose.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Directory {
-    /// Where each shard's role is, on every host.
-    pub shards: Vec<HostSlot>,
+    /// The roles of each shard, one a host.
+    pub shards: Vec<Vec<NodeId>>,
     /// Keys whose first parts, so many, are the same are in one shard; 0: each is placed by itself.
     pub spread_levels: u32,
 }
@@ -24,10 +24,10 @@ impl Directory {
         (0..self.count()).map(ShardId)
     }
 
-    /// The role of a shard that a host turns to: its own, which hands on what is for the leader, or for a replica.
+    /// The role of a shard that a host turns to: its own, else the first. It hands on what is for the leader.
     pub fn role(&self, shard: ShardId, host: HostId) -> Option<NodeId> {
-        let slot = self.shards.get(usize::from(shard.0))?;
-        Some(NodeId::new(host, *slot))
+        let nodes = self.shards.get(usize::from(shard.0))?;
+        nodes.iter().find(|node| node.host() == host).or_else(|| nodes.first()).copied()
     }
 
     /// The shard of a key.
