@@ -11,6 +11,7 @@ pub use port::CONNECTIONS_MAX;
 
 use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
+use crate::health::HealthWatch;
 use crate::latency::Latencies;
 use crate::services::SERVICES;
 use crate::status::HostStatus;
@@ -39,7 +40,8 @@ pub struct Admin {
     pub latencies: Latencies,
     /// What became of connections.
     counts: Arc<port::Counts>,
-    probes: ready::Probes,
+    /// Whether its users are served.
+    pub health: HealthWatch,
 }
 
 impl Admin {
@@ -50,10 +52,10 @@ impl Admin {
         host: &str,
         started: std::time::Instant,
         latencies: Latencies,
+        health: HealthWatch,
     ) -> Self {
         let counts = Arc::default();
-        let probes = ready::Probes::of(&file, host);
-        Self { handle, file, host: host.to_owned(), started, latencies, counts, probes }
+        Self { handle, file, host: host.to_owned(), started, latencies, counts, health }
     }
 }
 
@@ -80,7 +82,8 @@ pub fn serve(
 fn routes(admin: Arc<Admin>) -> Router {
     let own = Router::new()
         .route("/", get(page::page))
-        .route("/healthz", get(healthz))
+        .route("/livez", get(ready::livez))
+        .route("/healthz", get(ready::livez))
         .route("/readyz", get(ready::readyz))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/status", get(status));
@@ -119,16 +122,9 @@ async fn timed(
     response
 }
 
-async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
-    match HostStatus::of(&admin.handle, &admin.file, &admin.host).await {
-        Some(_) => "ok\n".into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
-    }
-}
-
 async fn status(State(admin): State<Arc<Admin>>) -> Response {
     match HostStatus::of(&admin.handle, &admin.file, &admin.host).await {
-        Some((status, _)) => axum::Json(status).into_response(),
+        Some((status, _)) => axum::Json(status.with(&*admin.health.latest().await)).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
     }
 }

@@ -8,6 +8,7 @@ use server::cluster::file::Overrides;
 use server::cluster::{ClusterFile, Durability, keys};
 use server::events::EventLog;
 use server::family::HostedNode;
+use server::health::HealthWatch;
 use server::host::{self, Sockets, StartError};
 use server::latency::Latencies;
 use server::members;
@@ -85,7 +86,17 @@ impl Serve {
         )
         .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
-        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started, latencies);
+        let health =
+            HealthWatch::start(handle.clone(), file.clone(), self.host.clone(), started, Some(log.clone()));
+        let health = health.map_err(|error| {
+            Failure::failed(
+                "O2100",
+                "the host cannot be watched",
+                error.to_string(),
+                "ordinate serve ... again",
+            )
+        })?;
+        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started, latencies, health);
         let stop_admin = admin::serve(admin, shared, files.admin).map_err(|error| {
             Failure::failed(
                 "O2003",
@@ -124,7 +135,7 @@ impl Serve {
         if std::io::stderr().is_terminal() {
             eprintln!("  try         ordinate kv put greeting hello --endpoints {}", file.listen.native);
         }
-        eprintln!("  serving after {:.2} s", started.elapsed().as_secs_f64());
+        eprintln!("  listening after {:.2} s", started.elapsed().as_secs_f64());
     }
 }
 

@@ -11,6 +11,7 @@ mod disk_full;
 mod earlier;
 mod ensemble;
 mod failover;
+mod health;
 mod input;
 mod inspect;
 mod kafka;

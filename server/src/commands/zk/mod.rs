@@ -11,7 +11,7 @@ mod target;
 mod words;
 
 use crate::commands::kv::Certificates;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use client::{ZkClient, ZkError};
 use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, Stat, op, write_acls};
