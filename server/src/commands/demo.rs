@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
@@ -207,9 +208,15 @@ impl Cluster {
         let health =
             HealthWatch::start(host.handle(), self.file.clone(), name.to_owned(), Instant::now(), None)
                 .map_err(|error| failed("a host cannot be watched", error))?;
-        let shared =
-            Admin::new(host.handle(), self.file.clone(), name, Instant::now(), latencies, health.clone());
-        let _admin = admin::serve(admin, shared, Descriptors::new(admin::CONNECTIONS_MAX))
+        let shared = Arc::new(Admin::new(
+            host.handle(),
+            self.file.clone(),
+            name,
+            Instant::now(),
+            latencies,
+            health.clone(),
+        ));
+        let _admin = admin::serve(admin, &shared, Descriptors::new(admin::CONNECTIONS_MAX))
             .map_err(|error| failed("the admin port cannot be served", error))?;
         member.running = Some(Running { host, health, _admin });
         member.paused = false;

@@ -5,6 +5,7 @@
 //! `ORDINATE_PACKETS` and `ORDINATE_SUBSCRIBERS` what ZooKeeper's port is fed with.
 #![forbid(unsafe_code)]
 
+mod access;
 mod archive;
 mod arranging;
 mod disk_full;
