@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 #[derive(clap::Args)]
 pub struct ShowStatus {
     /// The admin address of a host
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
     /// Output
     #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
@@ -71,7 +71,7 @@ pub enum Members {
 #[derive(clap::Args)]
 pub struct Change {
     /// The admin address of a host that stays, to learn the present members and whether all have followed
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
     /// Make it although the services have not followed the last change: where they wait for a host that is lost for good
     #[arg(long)]
