@@ -8,7 +8,9 @@ const EMPTY: [&str; 9] =
 /// What a new reader sees first.
 const ROOT: [&str; 10] = [
     ".gitignore",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE-APACHE",

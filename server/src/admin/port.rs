@@ -85,7 +85,7 @@ impl Counts {
     }
 }
 
-/// Takes connections for as long as its thread lives.
+/// Takes connections for as long as its thread runs.
 pub async fn serve(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,

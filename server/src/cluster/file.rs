@@ -312,10 +312,7 @@ impl ClusterFile {
             return Err(FileError::new(None, "the cluster has no hosts", help));
         }
         values.check_bounds()?;
-        if values.tls()?.is_none() && values.text("listen.http_secure").is_some() {
-            let help = "add [tls] with ca, cert and key; `ordinate tls init` makes them";
-            return Err(FileError::new(None, "listen.http_secure is set without [tls]", help));
-        }
+        values.check_http()?;
         let placement = BootstrapPlacement::new(&raw.hosts, &raw.placement, values.number("paxos.faults"))?;
         let configuration = placement.configuration().encoded().len();
         if let Some(misfit) = Misfit::of("a configuration", configuration, CONFIGURATION_BYTES_MAX) {
@@ -435,6 +432,14 @@ impl Values<'_> {
             snapshot_every_bytes: self.size("paxos.snapshot_every_bytes") as u64,
             ..paxos::Parameters::default()
         }
+    }
+
+    fn check_http(&self) -> Result<(), FileError> {
+        if self.tls()?.is_none() && self.text("listen.http_secure").is_some() {
+            let help = "add [tls] with ca, cert and key; `ordinate tls init` makes them";
+            return Err(FileError::new(None, "listen.http_secure is set without [tls]", help));
+        }
+        Ok(())
     }
 
     /// The certificates.

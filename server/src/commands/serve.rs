@@ -90,16 +90,7 @@ impl Serve {
         )
         .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
-        let health =
-            HealthWatch::start(handle.clone(), file.clone(), self.host.clone(), started, Some(log.clone()));
-        let health = health.map_err(|error| {
-            Failure::failed(
-                "O2100",
-                "the host cannot be watched",
-                error.to_string(),
-                "ordinate serve ... again",
-            )
-        })?;
+        let health = watch_health(&handle, &file, &self.host, started, &log)?;
         let shared =
             Arc::new(Admin::new(handle.clone(), file.clone(), &self.host, started, latencies, health));
         let stop_admin = admin::serve(admin, &shared, files.admin).map_err(not_served)?;
@@ -154,6 +145,20 @@ impl Serve {
         }
         eprintln!("  listening after {:.2} s", started.elapsed().as_secs_f64());
     }
+}
+
+fn watch_health(
+    handle: &HostHandle<HostedNode>,
+    file: &ClusterFile,
+    host: &str,
+    started: Instant,
+    log: &EventLog,
+) -> Result<HealthWatch, Failure> {
+    let (handle, file, host) = (handle.clone(), file.clone(), host.to_owned());
+    HealthWatch::start(handle, file, host, started, Some(log.clone())).map_err(|error| {
+        let remedy = "ordinate serve ... again";
+        Failure::failed("O2100", "the host cannot be watched", error.to_string(), remedy)
+    })
 }
 
 fn not_served(error: std::io::Error) -> Failure {

@@ -156,7 +156,7 @@ fn chromium() -> Option<String> {
         .find(|name| Command::new(name).arg("--version").output().is_ok_and(|it| it.status.success()))
 }
 
-/// Serves a page to whoever asks, for as long as the test runs.
+/// Serves a page to everybody who asks, for as long as the test runs.
 fn serve_page(page: String) -> SocketAddr {
     let listener = TcpListener::bind(free_address()).expect("a free address");
     let address = listener.local_addr().expect("it is bound");

@@ -1,6 +1,6 @@
 //! Whether everything that speaks of a host's health says what is true, and how soon.
 
-use crate::network::{Network, Partition};
+use crate::network::{Network, Partition as Way};
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{alone, http};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const TRUE_WITHIN: Duration = Duration::from_secs(2);
 enum Fault {
     Kill,
     Pause,
-    CutOff,
+    Partition,
 }
 
 /// What each signal of a host says: that it serves, or that it does not.
@@ -77,7 +77,7 @@ async fn until_true(
                 wrong.push(format!("{} does not hear {found:?}", cluster.hosts[host].name));
             }
             let alive = http::get(cluster.hosts[host].admin, "/livez").map(|answer| answer.code);
-            assert_eq!(alive, Some(200), "whether it lives is another question than whether it serves");
+            assert_eq!(alive, Some(200), "to run is one thing, to serve another");
         }
         if wrong.is_empty() {
             return began.elapsed();
@@ -117,8 +117,8 @@ fn strike(cluster: &mut Cluster, network: Option<&Network>, fault: Fault, hosts:
         match (fault, network) {
             (Fault::Kill, _) => cluster.kill(host),
             (Fault::Pause, _) => cluster.signal(host, "-STOP"),
-            (Fault::CutOff, Some(network)) => network.strike(host, Partition::Off),
-            (Fault::CutOff, None) => unreachable!("only where there is a network"),
+            (Fault::Partition, Some(network)) => network.strike(host, Way::Off),
+            (Fault::Partition, None) => unreachable!("only where there is a network"),
         }
     }
 }
@@ -128,8 +128,8 @@ fn mend(cluster: &mut Cluster, network: Option<&Network>, fault: Fault, hosts: &
         match (fault, network) {
             (Fault::Kill, _) => cluster.launch(host),
             (Fault::Pause, _) => cluster.signal(host, "-CONT"),
-            (Fault::CutOff, Some(network)) => network.mend(host, Partition::Off),
-            (Fault::CutOff, None) => unreachable!("only where there is a network"),
+            (Fault::Partition, Some(network)) => network.mend(host, Way::Off),
+            (Fault::Partition, None) => unreachable!("only where there is a network"),
         }
     }
 }
@@ -156,8 +156,8 @@ async fn look_at(cluster: &mut Cluster, network: Option<&Network>, faults: &[Fau
                 let mut names = struck.iter().map(|&host| cluster.hosts[host].name.as_str());
                 assert!(names.all(|name| ready.contains(name)), "{ready}");
             }
-            if fault == Fault::CutOff {
-                // Those that are cut off run, and say so, too.
+            if fault == Fault::Partition {
+                // Those that are partitioned run, and say so, too.
                 for &host in &struck {
                     let others: Vec<usize> = (0..3).filter(|&other| other != host).collect();
                     let there = until_true(cluster, &[host], false, &others, &what).await;
@@ -188,16 +188,16 @@ fn every_signal_is_true_when_hosts_are_killed_and_paused() {
     });
 }
 
-// A host that is cut off has its connections, and hears nobody.
+// A host that is partitioned has its connections, and hears nobody.
 #[test]
-fn every_signal_is_true_when_hosts_are_cut_off() {
+fn every_signal_is_true_when_hosts_are_partitioned() {
     alone(async {
         let Some(network) = Network::or_skipped(3) else { return };
         let mut cluster = Cluster::planned(3, ALL, "");
         network.take_in(&mut cluster);
         cluster.launch_all();
         cluster.until_ready().await;
-        look_at(&mut cluster, Some(&network), &[Fault::CutOff]).await;
+        look_at(&mut cluster, Some(&network), &[Fault::Partition]).await;
     });
 }
 
