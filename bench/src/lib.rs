@@ -13,6 +13,7 @@ pub mod plan;
 mod profile;
 pub mod services;
 mod step;
+pub mod transactions;
 
 pub use profile::{Driver, Handle, Network, Profile, ProfileError};
 pub use step::{PricedStep, Steps};

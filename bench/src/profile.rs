@@ -111,7 +111,7 @@ fn handles(rows: &[(PricedStep, f64, f64)]) -> BTreeMap<String, Handle> {
 impl Profile {
     /// The profiles that come with the program.
     pub fn named() -> Vec<Profile> {
-        vec![Self::m5_xlarge(), Self::d430()]
+        vec![Self::m5_xlarge(), Self::d430(), Self::t2_large(), Self::m510()]
     }
 
     /// The testbed of the compartmentalization paper: AWS m5.xlarge, Scala, Netty, one thread a role, nothing on disk.
@@ -236,6 +236,60 @@ impl Profile {
                 (PricedStep::Other, 100.0, 0.0),
             ]),
         }
+    }
+
+    /// The testbed of the RSS paper's section 6.1: AWS t2.large, C++ over TAPIR's framework, one thread a shard, in memory.
+    ///
+    /// The paper publishes no rate for it. All costs are inputs: a datagram of TAPIR's transport takes some 10 microseconds of such a
+    /// core in each direction. What the figure shows is decided by the latencies between sites, by the skew of the keys and by the
+    /// load, which is a share of the simulated deployment's own most.
+    pub fn t2_large() -> Profile {
+        Profile {
+            name: "t2.large".to_owned(),
+            about: "RSS paper, section 6.1: AWS t2.large, C++ over TAPIR's framework, in memory; costs are inputs"
+                .to_owned(),
+            network: Network { latency_us: 150.0, gigabits_per_second: 0.5, overhead_bytes: 66 },
+            driver: Driver {
+                burst: 1_000.0,
+                read: 0.0,
+                write: 0.0,
+                receive: 10_000.0,
+                receive_byte: 1.0,
+                send: 10_000.0,
+                send_byte: 1.0,
+                append_byte: 0.0,
+                timer: 1_000.0,
+                burst_inputs_max: 1,
+                fsync_us: 0.0,
+                fsync_blocks: false,
+            },
+            handle: Self::transactions(1_000.0),
+        }
+    }
+
+    /// The testbed of the RSS paper's section 6.2: CloudLab m510 (eight-core Xeon D at 2 GHz, 10 Gb/s), the same program, within one
+    /// site. All costs are inputs, as for [`Profile::t2_large`].
+    pub fn m510() -> Profile {
+        Profile {
+            name: "m510".to_owned(),
+            about: "RSS paper, section 6.2: CloudLab m510, C++ over TAPIR's framework, in memory; costs are inputs"
+                .to_owned(),
+            network: Network { latency_us: 50.0, gigabits_per_second: 10.0, overhead_bytes: 66 },
+            driver: Driver { receive: 5_000.0, send: 5_000.0, ..Self::t2_large().driver },
+            handle: Self::transactions(500.0),
+        }
+    }
+
+    /// Handlers of a shard's role: so many nanoseconds a message, and as many for each key in it.
+    fn transactions(nanos: f64) -> BTreeMap<String, Handle> {
+        handles(&[
+            (PricedStep::ReadLocked, nanos, nanos),
+            (PricedStep::PrepareTxn, nanos, nanos),
+            (PricedStep::DidPrepare, nanos, 0.0),
+            (PricedStep::Decided, nanos, 0.0),
+            (PricedStep::ReadAt, nanos, nanos),
+            (PricedStep::Other, nanos, 0.0),
+        ])
     }
 
     /// A named profile, or one in a file.

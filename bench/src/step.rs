@@ -16,6 +16,7 @@ use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
 use paxos::multipaxos::replica::ReplicaIn;
 use paxos::multipaxos::unbatcher::UnbatcherIn;
 use sim::cost::{MessageKind, Scale, Weight};
+use spanner::messages::shard::ShardIn as TxnShardIn;
 
 macro_rules! steps {
     ($( $(#[$doc:meta])* $PricedStep:ident => $name:literal ),+ $(,)?) => {
@@ -86,6 +87,16 @@ steps! {
     StorageWrite => "storage.write",
     /// A storage server is asked for an entry.
     StorageRead => "storage.read",
+    /// A read under locks for a shard's leader.
+    ReadLocked => "txn.read_locked",
+    /// A commit, or the first phase of one.
+    PrepareTxn => "txn.prepare",
+    /// A participant is prepared.
+    DidPrepare => "txn.did_prepare",
+    /// How a transaction has ended.
+    Decided => "txn.decided",
+    /// A read at a timestamp.
+    ReadAt => "txn.read_at",
     /// Everything else: heartbeats, elections, answers to clients.
     Other => "other",
 }
@@ -205,6 +216,29 @@ impl Scale<corfu::Corfu> for Steps {
             | corfu::CorfuMessage::Storage(_)
             | corfu::CorfuMessage::Auxiliary(_)
             | corfu::CorfuMessage::Client(_) => PricedStep::Other.of(0),
+        }
+    }
+}
+
+impl Scale<spanner::Spanner> for Steps {
+    fn weigh(&self, message: &spanner::SpannerMessage) -> Weight {
+        match message {
+            spanner::SpannerMessage::Shard(TxnShardIn::ReadLocked(message)) => {
+                PricedStep::ReadLocked.of(message.what.keys.len())
+            }
+            spanner::SpannerMessage::Shard(TxnShardIn::PrepareTxn(message)) => {
+                PricedStep::PrepareTxn.of(message.writes.len())
+            }
+            spanner::SpannerMessage::Shard(TxnShardIn::DidPrepare(_)) => PricedStep::DidPrepare.of(0),
+            spanner::SpannerMessage::Shard(TxnShardIn::Decided(_)) => PricedStep::Decided.of(0),
+            spanner::SpannerMessage::Shard(TxnShardIn::ReadAt(message)) => {
+                PricedStep::ReadAt.of(message.what.keys.len())
+            }
+            spanner::SpannerMessage::Log(message) => weigh_log(message),
+            spanner::SpannerMessage::Shard(_)
+            | spanner::SpannerMessage::Gateway(_)
+            | spanner::SpannerMessage::User(_)
+            | spanner::SpannerMessage::Connection(_) => PricedStep::Other.of(0),
         }
     }
 }

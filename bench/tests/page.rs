@@ -1,14 +1,15 @@
 //! docs/figures.md is what the figures give: numbers and verdicts that a run does not give are nobody's.
 
-use bench::figures::{self, PLANS, Sections, Watch};
+use bench::figures::{self, PLANS, RunWatch, Sections};
 use bench::plan::questions;
 
 const PAGE: &str = "../docs/figures.md";
 /// Each is run again in every test run. `ordinate figures run all --markdown docs/figures.md` writes the whole page again, and changes
 /// nothing while it is true.
-const QUICK: [&str; 3] = ["mason-6", "compartmentalization-29", "compartmentalization-31"];
+const QUICK: [&str; 6] =
+    ["mason-6", "compartmentalization-29", "compartmentalization-31", "rss-4", "rss-table1", "rss-litmus"];
 
-const WATCH: Watch<'_> = Watch { progress: &|_, _| {}, threads: 2 };
+const WATCH: RunWatch<'_> = RunWatch { progress: &|_, _| {}, threads: 2 };
 
 fn committed() -> String {
     std::fs::read_to_string(PAGE).unwrap_or_else(|error| panic!("{PAGE}: {error}"))

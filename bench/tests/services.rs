@@ -9,7 +9,7 @@ use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, NodeId, Rng, SnapshotStep};
 use mason::{Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use sequence::Ask;
-use sim::cost::{Class, Load, Pace, Window};
+use sim::cost::{Class, Load, LoadSession, Pace, Window};
 use std::time::Duration;
 
 const WINDOW: Window = Window { warm_up: Duration::from_millis(2), measured: Duration::from_millis(2) };
@@ -39,14 +39,14 @@ struct Retained {
 }
 
 impl Load<Services> for Retained {
-    fn ask(&mut self, client: usize, rng: &mut Rng) -> (Bytes, Class) {
-        self.load.ask(client, rng)
+    fn ask(&mut self, session: LoadSession, rng: &mut Rng) -> (Bytes, Class) {
+        self.load.ask(session, rng)
     }
 
-    fn answered(&mut self, client: usize, class: Class, response: &Response, now: Duration) -> bool {
+    fn answered(&mut self, session: LoadSession, class: Class, response: &Response, now: Duration) -> bool {
         let position = LogPosition::decoded(&response.0).expect("a relay answers with a position");
         self.positions.push(position.0);
-        self.load.answered(client, class, response, now)
+        self.load.answered(session, class, response, now)
     }
 }
 

@@ -3,6 +3,7 @@
 //! A figure that changes its answer means that a model was redefined.
 
 use consistency::history::{Draft, History};
+use consistency::litmus::{self, added_and_not_seen, new_old_inversion, two_services};
 use consistency::{Model, Process, Time, check};
 
 fn at(process: u64, invoke: u64, complete: u64) -> Draft {
@@ -28,177 +29,22 @@ fn expect(history: &History, allowed: &[Model], forbidden: &[Model]) {
     }
 }
 
-/// Alice adds two photos in turn at two web servers; a reader sees only the second.
 #[test]
-fn figure_9_causal_reverse() {
-    // CockroachDB allows it (the writes do not conflict); RSS orders all writes by real time.
-    let history = history([
-        at(1, 10, 20).write("x", 1),
-        at(2, 30, 40).write("y", 1),
-        at(3, 5, 50).read("x", 0).read("y", 1),
-    ]);
-    expect(
-        &history,
-        &[Model::ProcessOrderedSerializable, Model::Serializable],
-        &[Model::Rss, Model::StrictSerializable, Model::Regular, Model::OscU],
-    );
-}
-
-/// One write in flight, seen by one reader and missed by a later one.
-fn figure_10() -> History {
-    history([at(1, 0, 100).write("x", 1), at(2, 10, 20).read("x", 1), at(3, 30, 40).read("x", 0)])
-}
-
-#[test]
-fn figure_10_new_old_inversion() {
-    expect(
-        &figure_10(),
-        &[Model::Rss, Model::Rsc, Model::Regular, Model::OscU],
-        &[Model::StrictSerializable, Model::Linearizable],
-    );
-}
-
-#[test]
-fn figure_10_with_a_message_between_the_readers() {
-    // VV regularity still allows it: it knows no causality. RSS does not.
-    let mut history = figure_10();
-    history.send(Process(2), Time(22), "look");
-    history.receive(Process(3), Time(28), "look");
-    expect(
-        &history,
-        &[Model::Regular, Model::OscU],
-        &[Model::Rss, Model::Rsc, Model::CausalPlus, Model::Causal],
-    );
-}
-
-#[test]
-fn figure_11_write_skew() {
-    // Strong snapshot isolation allows it; nothing serializable does.
-    let history = history([
-        at(1, 0, 10).read("x", 0).read("y", 0).write("x", 1),
-        at(2, 0, 10).read("x", 0).read("y", 0).write("y", 1),
-    ]);
-    expect(&history, &[Model::CausalPlus], &[Model::Serializable, Model::Rss]);
-}
-
-#[test]
-fn figure_13_stale_read() {
-    let history = history([at(1, 0, 10).write("x", 1), at(2, 20, 30).read("x", 0)]);
-    expect(&history, &[Model::OscU, Model::Sequential], &[Model::Rsc, Model::Regular, Model::Linearizable]);
-}
-
-#[test]
-fn figure_14_read_before_an_earlier_write() {
-    // r1 sees w2, then w1 begins; P4 sees w1 and then w2.
-    let history = history([
-        at(1, 30, 40).write("x", 1),
-        at(2, 0, 100).write("x", 2),
-        at(3, 10, 20).read("x", 2),
-        at(4, 50, 60).read("x", 1),
-        at(4, 70, 80).read("x", 2),
-    ]);
-    expect(&history, &[Model::Rsc, Model::Regular, Model::Sequential], &[Model::OscU, Model::Linearizable]);
-}
-
-#[test]
-fn figure_15_independent_readers_disagree() {
-    // Allowed by MWR-WO and MWR-NI; no total order has it.
-    let history = history([
-        at(1, 0, 100).write("x", 1),
-        at(2, 0, 100).write("y", 1),
-        at(3, 10, 20).read("x", 1),
-        at(3, 30, 40).read("y", 0),
-        at(4, 10, 20).read("y", 1),
-        at(4, 30, 40).read("x", 0),
-    ]);
-    expect(
-        &history,
-        &[Model::Regular, Model::Causal, Model::CausalPlus],
-        &[Model::Rsc, Model::Sequential, Model::OscU],
-    );
-}
-
-#[test]
-fn figure_16_two_winners() {
-    // Allowed by MWR-RF and MWR-NI: each reader has a serialization of its own.
-    let history = history([
-        at(1, 0, 10).write("x", 1),
-        at(2, 0, 10).write("x", 2),
-        at(3, 20, 30).read("x", 1),
-        at(4, 20, 30).read("x", 2),
-    ]);
-    expect(&history, &[Model::Sequential, Model::Causal], &[Model::Rsc, Model::Regular, Model::Linearizable]);
-}
-
-#[test]
-fn anomaly_1_a_photo_is_lost() {
-    // Both transactions read the empty album; the second overwrites the first. Never under a serializable store.
-    let history = history([
-        at(1, 0, 10).read("album", 0).write("album", 1),
-        at(1, 20, 30).read("album", 0).write("album", 2),
-        at(1, 40, 50).read("album", 2),
-    ]);
-    expect(&history, &[], &[Model::Rss, Model::StrictSerializable, Model::Serializable]);
-}
-
-/// Alice adds a photo and calls Bob, who does not see it.
-fn anomaly_2(call: bool) -> History {
-    let mut history = history([at(1, 0, 10).write("photo", 1), at(2, 30, 40).read("photo", 0)]);
-    if call {
-        history.send(Process(1), Time(15), "call");
-        history.receive(Process(2), Time(20), "call");
+fn the_papers_executions_get_the_papers_answers() {
+    let executions = litmus::executions();
+    for execution in &executions {
+        for &(model, allowed) in execution.verdicts {
+            let (allows, forbids) = if allowed { (vec![model], vec![]) } else { (vec![], vec![model]) };
+            expect(&execution.history, &allows, &forbids);
+        }
     }
-    history
+    assert!(executions.len() >= 15, "{}", executions.len());
 }
 
 #[test]
-fn anomaly_2_never_under_rss_even_unrecorded() {
-    for call in [false, true] {
-        expect(
-            &anomaly_2(call),
-            &[Model::ProcessOrderedSerializable],
-            &[Model::Rss, Model::StrictSerializable, Model::Regular],
-        );
-    }
-    expect(&anomaly_2(false), &[Model::CausalPlus], &[]);
-    expect(&anomaly_2(true), &[], &[Model::CausalPlus, Model::Causal]);
-}
-
-/// Alice sees Charlie's photo, still being added, and calls Bob, who does not see it.
-fn anomaly_3(call: bool) -> History {
-    let mut history = history([
-        at(3, 0, 100).write("photo", 1),
-        at(1, 10, 20).read("photo", 1),
-        at(2, 40, 50).read("photo", 0),
-    ]);
-    if call {
-        history.send(Process(1), Time(25), "call");
-        history.receive(Process(2), Time(30), "call");
-    }
-    history
-}
-
-#[test]
-fn anomaly_3_only_while_the_call_is_not_recorded() {
-    expect(&anomaly_3(false), &[Model::Rss, Model::ProcessOrderedSerializable], &[Model::StrictSerializable]);
-    expect(&anomaly_3(true), &[Model::ProcessOrderedSerializable], &[Model::Rss, Model::StrictSerializable]);
-}
-
-/// Section 4.1: two readers cross two services in opposite directions.
-fn two_services(fences: bool, y_seen: i64, x_seen: i64) -> History {
-    let mut operations = vec![
-        at(1, 0, 200).write("x", 1).at_service("a"),
-        at(2, 0, 200).write("y", 1).at_service("b"),
-        at(3, 10, 20).read("x", 1).at_service("a"),
-        at(3, 50, 60).read("y", y_seen).at_service("b"),
-        at(4, 30, 40).read("y", 1).at_service("b"),
-        at(4, 70, 80).read("x", x_seen).at_service("a"),
-    ];
-    if fences {
-        operations.push(at(3, 22, 28).at_service("a").fence());
-        operations.push(at(4, 42, 48).at_service("b").fence());
-    }
-    history(operations)
+fn a_call_that_is_not_recorded_convicts_no_causal_store() {
+    expect(&added_and_not_seen(false), &[Model::CausalPlus], &[]);
+    expect(&added_and_not_seen(true), &[], &[Model::CausalPlus, Model::Causal]);
 }
 
 #[test]
@@ -226,7 +72,7 @@ fn two_services_with_fences() {
 fn a_broken_fence() {
     // New-old inversion is allowed without the fence, forbidden after it, and allowed again if it overlaps.
     for (complete, holds) in [(25, false), (35, true)] {
-        let mut history = figure_10();
+        let mut history = new_old_inversion();
         history.add(at(2, 21, complete).fence());
         let verdict = check(&history, Model::Rss).expect("well formed");
         assert_eq!(verdict.holds(), holds, "{verdict:?}");
@@ -250,7 +96,7 @@ fn pending_operations() {
 #[test]
 fn explanations_name_times_and_data() {
     // A verdict that nobody can follow is not believed.
-    let verdict = check(&anomaly_2(false), Model::Rss).expect("well formed");
+    let verdict = check(&added_and_not_seen(false), Model::Rss).expect("well formed");
     let consistency::Verdict::Violated(witness) = verdict else { panic!("must be violated") };
     assert_eq!(witness.cycle.len(), 2, "{witness:?}");
     let text = witness.sentences.join("\n");

@@ -36,6 +36,7 @@ impl<N: Node, F> Embedded<N, F> {
 
 impl<N: Node, F: Embeds<N::Family>> Embedded<N, F> {
     /// Calls the node and hands what it asks for to `outer`.
+    #[inline]
     fn call(&mut self, outer: &mut Effects<F>, call: impl FnOnce(&mut N, &mut Effects<N::Family>)) {
         self.effects.follow(outer);
         call(&mut self.node, &mut self.effects);
@@ -54,6 +55,7 @@ impl<N: Node, F: Embeds<N::Family>> Node for Embedded<N, F> {
         self.call(effects, |node, inner| node.on_start(situation, inner));
     }
 
+    #[inline]
     fn on_message(
         &mut self,
         from: NodeId,
@@ -69,6 +71,7 @@ impl<N: Node, F: Embeds<N::Family>> Node for Embedded<N, F> {
         }
     }
 
+    #[inline]
     fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<F>) {
         self.call(effects, |node, inner| node.on_timer(timer, situation, inner));
     }
@@ -90,6 +93,7 @@ impl<N: Node, F: Embeds<N::Family>> Node for Embedded<N, F> {
         self.call(effects, |node, inner| node.on_blob(notice, situation, inner));
     }
 
+    #[inline]
     fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<F>) {
         self.call(effects, |node, inner| node.on_burst_end(situation, inner));
     }

@@ -85,6 +85,7 @@ macro_rules! nodes {
                 }
             }
 
+            #[inline]
             fn on_message(
                 &mut self,
                 from: $crate::NodeId,
@@ -99,6 +100,7 @@ macro_rules! nodes {
                 }
             }
 
+            #[inline]
             fn on_timer(
                 &mut self,
                 timer: $crate::TimerIndex,
@@ -135,6 +137,7 @@ macro_rules! nodes {
                 }
             }
 
+            #[inline]
             fn on_burst_end(&mut self, situation: $crate::Situation<'_>, effects: &mut $crate::Effects<$Family>) {
                 match self {
                     $( Self::$Variant(held) => $crate::__held!($kind on_burst_end held situation effects), )+

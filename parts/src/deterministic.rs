@@ -10,6 +10,7 @@ pub struct FixedHasher(u64);
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl FixedHasher {
+    #[inline]
     fn mix(&mut self, word: u64) {
         self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(MULTIPLIER);
     }
@@ -23,23 +24,29 @@ pub fn digest(bytes: &[u8]) -> u64 {
 }
 
 impl Hasher for FixedHasher {
+    #[inline]
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 32)
     }
 
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks();
+        words.iter().for_each(|word| self.mix(u64::from_le_bytes(*word)));
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
+            word[..rest.len()].copy_from_slice(rest);
             self.mix(u64::from_le_bytes(word));
         }
         self.mix(bytes.len() as u64);
     }
 
+    #[inline]
     fn write_u64(&mut self, word: u64) {
         self.mix(word);
     }
 
+    #[inline]
     fn write_u32(&mut self, word: u32) {
         self.mix(u64::from(word));
     }

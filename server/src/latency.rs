@@ -26,13 +26,14 @@ struct Histogram {
 }
 
 impl Histogram {
-    fn record(&self, took: Duration) {
+    /// So many answers took as long.
+    fn record(&self, took: Duration, answers: u64) {
         let micros = took.as_micros() as u64;
         if let Some(bucket) = BOUNDS_US.iter().position(|bound| micros <= *bound) {
-            self.buckets[bucket].fetch_add(1, Relaxed);
+            self.buckets[bucket].fetch_add(answers, Relaxed);
         }
-        self.count.fetch_add(1, Relaxed);
-        self.sum_us.fetch_add(micros, Relaxed);
+        self.count.fetch_add(answers, Relaxed);
+        self.sum_us.fetch_add(micros.saturating_mul(answers), Relaxed);
     }
 
     fn at_most(&self) -> impl Iterator<Item = (f64, u64)> {
@@ -57,7 +58,7 @@ impl Latencies {
 
     /// Counts one answer.
     pub fn record(&self, operation: MeasuredOperation, took: Duration) {
-        self.of(operation).record(took);
+        self.of(operation).record(took, 1);
     }
 
     /// Adds the metrics of what was answered.
@@ -79,51 +80,136 @@ impl Latencies {
 
 /// Calls of one connection whose answers are waited for; of more, the time is not measured.
 const CALLS_MAX: usize = 4_096;
+/// Slots of a connection that has few calls in flight.
+const SLOTS_FIRST: usize = 16;
 
-/// What is not answered for so long is not measured, once there are too many.
+/// What is not answered for so long gives its slot to another call.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The calls of one connection, by what distinguishes them.
+/// What distinguishes the calls of a connection.
+pub trait TimedCall: Copy + Eq {
+    /// Grows by one from call to call, mostly: calls with neighbouring numbers never share a slot.
+    fn number(&self) -> u64;
+}
+
+impl TimedCall for i32 {
+    fn number(&self) -> u64 {
+        *self as u64
+    }
+}
+
+/// The calls of one connection. Two calls whose numbers differ by a multiple of the slots share one: then there become more, and of
+/// two that share one of [`CALLS_MAX`] only the first is measured.
 #[derive(Debug)]
 pub struct Stopwatch<K> {
     latencies: Latencies,
     /// The operations that this connection has asked for: a few.
     operations: Vec<(MeasuredOperation, Arc<Histogram>)>,
-    /// When each call came, and which of the operations it is.
-    in_flight: BTreeMap<K, (Instant, usize)>,
+    /// A power of two of them, or none.
+    slots: Vec<Option<Started<K>>>,
 }
 
-impl<K: Ord> Stopwatch<K> {
+/// A call in flight.
+#[derive(Clone, Copy, Debug)]
+struct Started<K> {
+    call: K,
+    at: Instant,
+    /// Which of the operations it is.
+    operation: u32,
+}
+
+/// Answers that took the same time, one behind the other: those of one message, mostly.
+struct Run {
+    operation: u32,
+    at: Instant,
+    count: u64,
+}
+
+impl<K: TimedCall> Stopwatch<K> {
     /// For a connection.
     pub fn new(latencies: Latencies) -> Self {
-        Self { latencies, operations: Vec::new(), in_flight: BTreeMap::new() }
+        Self { latencies, operations: Vec::new(), slots: Vec::new() }
     }
 
     /// A call has come. One that comes again is the same call.
     pub fn start(&mut self, call: K, operation: MeasuredOperation, now: Instant) {
-        if self.in_flight.len() >= CALLS_MAX {
-            self.in_flight.retain(|_, (since, _)| now.since(*since) < ANSWERED_WITHIN);
-        }
-        if self.in_flight.len() < CALLS_MAX {
-            let index = self.index_of(operation);
-            self.in_flight.entry(call).or_insert((now, index));
+        self.start_all(std::iter::once(call), operation, now);
+    }
+
+    /// Calls of one operation have come.
+    pub fn start_all(&mut self, calls: impl Iterator<Item = K>, operation: MeasuredOperation, now: Instant) {
+        let operation = self.index_of(operation);
+        for call in calls {
+            self.start_one(Started { call, at: now, operation });
         }
     }
 
-    fn index_of(&mut self, operation: MeasuredOperation) -> usize {
-        if let Some(index) = self.operations.iter().position(|(known, _)| *known == operation) {
-            return index;
+    fn start_one(&mut self, started: Started<K>) {
+        loop {
+            let slots = self.slots.len();
+            let at = slot_of(started.call, slots);
+            match self.slots.get_mut(at) {
+                Some(free @ None) => return *free = Some(started),
+                Some(Some(other)) if other.call == started.call => return,
+                Some(Some(other)) if started.at.since(other.at) >= ANSWERED_WITHIN => {
+                    return *other = started;
+                }
+                Some(Some(_)) if slots >= CALLS_MAX => return,
+                Some(Some(_)) | None => self.grow(),
+            }
         }
-        self.operations.push((operation, self.latencies.of(operation)));
-        self.operations.len() - 1
+    }
+
+    /// Calls that had a slot each have one of twice as many.
+    fn grow(&mut self) {
+        let slots = (2 * self.slots.len()).max(SLOTS_FIRST);
+        let before = std::mem::replace(&mut self.slots, vec![None; slots]);
+        for started in before.into_iter().flatten() {
+            self.slots[slot_of(started.call, slots)] = Some(started);
+        }
+    }
+
+    fn index_of(&mut self, operation: MeasuredOperation) -> u32 {
+        let known = self.operations.iter().position(|(known, _)| *known == operation);
+        let index = known.unwrap_or_else(|| {
+            self.operations.push((operation, self.latencies.of(operation)));
+            self.operations.len() - 1
+        });
+        index as u32
     }
 
     /// It is answered.
-    pub fn stop(&mut self, call: &K, now: Instant) {
-        if let Some((since, index)) = self.in_flight.remove(call) {
-            self.operations[index].1.record(now.since(since));
+    pub fn stop(&mut self, call: K, now: Instant) {
+        self.stop_all(std::iter::once(call), now);
+    }
+
+    /// They are answered.
+    pub fn stop_all(&mut self, calls: impl Iterator<Item = K>, now: Instant) {
+        let mut run = Run { operation: 0, at: now, count: 0 };
+        for call in calls {
+            let at = slot_of(call, self.slots.len());
+            let Some(slot) = self.slots.get_mut(at) else { continue };
+            let Some(Started { at, operation, .. }) = slot.take_if(|started| started.call == call) else {
+                continue;
+            };
+            if (operation, at) != (run.operation, run.at) {
+                self.record(&run, now);
+                run = Run { operation, at, count: 0 };
+            }
+            run.count += 1;
+        }
+        self.record(&run, now);
+    }
+
+    fn record(&self, run: &Run, now: Instant) {
+        if run.count > 0 {
+            self.operations[run.operation as usize].1.record(now.since(run.at), run.count);
         }
     }
+}
+
+fn slot_of<K: TimedCall>(call: K, slots: usize) -> usize {
+    call.number() as usize & slots.saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -140,23 +226,19 @@ mod tests {
         for call in 0..3 {
             watch.start(call, ("log", "append"), at(0));
         }
-        watch.stop(&0, at(100));
+        watch.stop(0, at(100));
         watch.start(1, ("log", "append"), at(500));
-        watch.stop(&1, at(1_500));
-        watch.stop(&1, at(9_000));
+        watch.stop(1, at(1_500));
+        watch.stop(1, at(9_000));
         // Calls that are never answered make room, in the end.
-        for call in 100..100 + CALLS_MAX {
-            watch.start(call, ("log", "lost"), at(0));
-        }
+        let lost = 100..100 + CALLS_MAX as i32;
+        watch.start_all(lost, ("log", "lost"), at(0));
         let much_later = at(0) + ANSWERED_WITHIN;
         watch.start(4, ("log", "late"), much_later);
-        watch.stop(&4, much_later);
-        watch.stop(&2, much_later);
-        watch.start(3, ("log", "read"), at(0));
-        watch.stop(&3, at(20_000_000));
-        let mut page = MetricsPage::default();
-        latencies.metrics(&mut page);
-        let text = page.written(Format::Text);
+        watch.stop(4, much_later);
+        watch.start(3, ("log", "read"), much_later);
+        watch.stop(3, much_later + Duration::from_secs(20));
+        let text = page_of(&latencies);
         let bucket = |operation: &str, bound: &str, count: u64| {
             let line = format!(
                 "ordinate_latency_seconds_bucket{{service=\"log\",operation=\"{operation}\",le=\"{bound}\"}} {count}\n"
@@ -172,5 +254,44 @@ mod tests {
         bucket("read", "10", 0);
         bucket("read", "+Inf", 1);
         assert!(text.contains("_sum{service=\"log\",operation=\"append\"} 0.0016\n"), "{text}");
+    }
+    fn page_of(latencies: &Latencies) -> String {
+        let mut page = MetricsPage::default();
+        latencies.metrics(&mut page);
+        page.written(Format::Text)
+    }
+
+    // A call that takes the slot of another one is measured from the other's beginning, or is not measured at all.
+    #[test]
+    fn calls_whose_numbers_meet_are_measured_each_for_itself() {
+        let latencies = Latencies::default();
+        let mut watch = Stopwatch::new(latencies.clone());
+        let at = |micros: u64| Instant(0) + Duration::from_micros(micros);
+        let strides = [0, SLOTS_FIRST as i32, 3 * SLOTS_FIRST as i32, 1, -1];
+        for (turn, call) in strides.into_iter().enumerate() {
+            watch.start(call, ("log", "append"), at(turn as u64));
+        }
+        watch.start_all([5, 6, 7].into_iter(), ("log", "read"), at(5));
+        assert!(watch.slots.len() <= 4 * SLOTS_FIRST, "{} slots", watch.slots.len());
+        for (turn, call) in strides.into_iter().enumerate() {
+            watch.stop(call, at(turn as u64 + 100));
+        }
+        watch.stop_all([7, 6, 8, 5].into_iter(), at(305));
+        // Two that meet whatever the slots: the first one is measured.
+        watch.start(9, ("log", "first"), at(0));
+        watch.start(9 + CALLS_MAX as i32, ("log", "second"), at(0));
+        watch.stop(9 + CALLS_MAX as i32, at(1));
+        watch.stop(9, at(2));
+        assert_eq!(watch.slots.len(), CALLS_MAX);
+        assert!(watch.slots.iter().all(Option::is_none), "a call that is answered gives its slot back");
+        let text = page_of(&latencies);
+        for (operation, count, sum) in
+            [("append", 5, "0.0005"), ("read", 3, "0.0009"), ("first", 1, "0.000002")]
+        {
+            let of = format!("{{service=\"log\",operation=\"{operation}\"}}");
+            assert!(text.contains(&format!("_count{of} {count}\n")), "{operation} in {text}");
+            assert!(text.contains(&format!("_sum{of} {sum}\n")), "{operation} in {text}");
+        }
+        assert!(!text.contains("operation=\"second\""), "{text}");
     }
 }

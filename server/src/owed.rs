@@ -1,7 +1,7 @@
 //! What clients of the native protocol are owed: reads go on their way as far as there is room for their answers.
 
 use crate::family::Ordinate;
-use crate::latency::{Latencies, Stopwatch};
+use crate::latency::{Latencies, Stopwatch, TimedCall};
 use parts::{Account, Pool, ReplyBounds, Sequence, SessionId};
 use runtime::SessionCx;
 use std::cell::RefCell;
@@ -33,6 +33,18 @@ pub enum OwedRead {
     Query(SessionId, Sequence),
     /// Of another one: the receiver's tag of its calls, and the call's number.
     Call(u8, u64),
+}
+
+/// 2^64 by the golden ratio: calls of different services get numbers that are far apart.
+const APART: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl TimedCall for OwedRead {
+    fn number(&self) -> u64 {
+        match self {
+            Self::Query(_, sequence) => sequence.0,
+            Self::Call(receiver, id) => id.wrapping_add(u64::from(*receiver).wrapping_mul(APART)),
+        }
+    }
 }
 
 /// What one connection is owed.

@@ -70,8 +70,6 @@ pub fn library(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files.iter().filter(|file| is_library(&file.path)) {
         for (number, line) in file.lines().filter(|(_, line)| !line.trim_start().starts_with("//")) {
-            // Fences and contexts between services are what libRSS is for.
-            let line = line.replace("consistency::rss::", "");
             let names = |name: &&&str| {
                 line.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
                     .any(|word| word.strip_prefix(**name).is_some_and(|rest| rest.starts_with("::")))

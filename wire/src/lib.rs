@@ -6,5 +6,6 @@ pub mod kv;
 pub mod log;
 pub mod native;
 pub mod planted;
+pub mod rss;
 pub mod sequence;
 pub mod txn;

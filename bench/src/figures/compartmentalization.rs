@@ -4,7 +4,7 @@ use super::Figure;
 use super::drawing::{
     AcceptedRange, Axis, ClaimKind, Drawing, LineStyle, Panel, PaperClaim, Point, Series, Unit,
 };
-use super::measure::{Given, Run, Watch, run_all};
+use super::measure::{Given, Run, RunWatch, run_all};
 use crate::multipaxos::{AcceptorLayout, Batching, Clients, MachineLayout, Model, StoreDeployment, Workload};
 use crate::profile::Profile;
 use paxos::Level;
@@ -86,7 +86,7 @@ fn curve(deployment: StoreDeployment, workload: Workload, clients: &[usize]) -> 
 }
 
 /// Runs several curves at once.
-fn curves(runs: Vec<Vec<Run>>, watch: &Watch<'_>) -> Result<Vec<Vec<Given>>, String> {
+fn curves(runs: Vec<Vec<Run>>, watch: &RunWatch<'_>) -> Result<Vec<Vec<Given>>, String> {
     let flat: Vec<Run> = runs.iter().flatten().cloned().collect();
     let mut given = run_all(&flat, &Profile::m5_xlarge(), watch)?.into_iter();
     Ok(runs.iter().map(|row| given.by_ref().take(row.len()).collect()).collect())
@@ -101,7 +101,7 @@ fn peak(name: &str, colour: usize, at: f64, height: f64) -> Series {
     Series::paper(name, colour, &[(at, 0.0), (at, height)])
 }
 
-fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn latency_throughput(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let workload = Workload::writes(16);
     let unbatched = [1, 4, 16, 32, 64, 100, 150, 200];
     let batched = [50, 200, 500, 1_000, 2_000, 4_000];
@@ -171,7 +171,7 @@ fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
 /// "Expectedly, throughput decreases", and the text has no numbers.
 const FALLS: f64 = 0.999;
 
-fn larger_values(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn larger_values(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let clients = [1, 4, 16, 32, 64, 100, 150, 200];
     let sizes = [16, 100, 1_000];
     let kinds =
@@ -244,7 +244,7 @@ fn bars(title: &str, bars: &[Bar], given: &[Given]) -> Panel {
     }
 }
 
-fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn ablation(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let workload = Workload::writes(16);
     let majority = AcceptorLayout::Majority(3);
     let one = |name, deployment, paper| Bar { name, run: Run::new(deployment, workload, 250), paper };
@@ -360,7 +360,7 @@ fn replica_panel(title: &str, given: &[Vec<Given>], paper: &[(usize, f64, &str)]
     Panel { title: title.to_owned(), x, y: THROUGHPUT, series, bars: Vec::new() }
 }
 
-fn linearizable_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn linearizable_reads(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let mut runs = by_replicas(Level::Linearizable, Batching::NONE);
     runs.extend(by_replicas(Level::Linearizable, Batching::of(50)));
     let given = curves(runs, watch)?;
@@ -405,7 +405,7 @@ fn sublinear(what: &str, ratio: f64) -> PaperClaim {
         .because("scales, but less than replicas are added")
 }
 
-fn analytical(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn analytical(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     const ALPHA: f64 = 100_000.0;
     let law = |n: f64, reads: f64| n * ALPHA / (n * (1.0 - reads) + reads);
     // Replicas that do alpha commands a second of either kind, and everything else without end.
@@ -454,7 +454,7 @@ fn analytical(watch: &Watch<'_>) -> Result<Drawing, String> {
     Ok(Drawing { title, subtitle: TESTBED.into(), panels: vec![panel], claims, tables: Vec::new() })
 }
 
-fn weaker_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn weaker_reads(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let mut runs = by_replicas(Level::Eventual, Batching::NONE);
     runs.extend(by_replicas(Level::Sequential, Batching::NONE));
     let acceptors = |runs: &[Vec<Run>]| {

@@ -57,6 +57,8 @@ pub enum Unit {
     Seconds,
     /// A count.
     Count,
+    /// A share of all, as 1, 0.1, 0.01.
+    Share,
 }
 
 /// How a series is drawn.
@@ -105,6 +107,10 @@ pub enum NumberFormat {
     Micros,
     /// Seconds.
     Seconds,
+    /// Milliseconds.
+    Millis,
+    /// Parts of a hundred.
+    Percent,
     /// A count.
     Count,
 }
@@ -148,6 +154,8 @@ pub enum AcceptedRange {
     AtMost(f64),
     /// Not below the first, nor above the second.
     Between(f64, f64),
+    /// No further from the paper's number than this.
+    Around(f64),
 }
 
 /// A claim of the paper beside ours.
@@ -224,6 +232,7 @@ impl AcceptedRange {
             Self::AtLeast(least) => ours >= least,
             Self::AtMost(most) => ours <= most,
             Self::Between(least, most) => (least..=most).contains(&ours),
+            Self::Around(span) => paper.is_some_and(|paper| (ours - paper).abs() <= span),
         }
     }
 }
@@ -266,6 +275,16 @@ impl PaperClaim {
         Self::new(what.into(), Some(paper), ours, NumberFormat::Seconds, AcceptedRange::Within(TOLERANCE))
     }
 
+    /// A share in percent, no further from the paper's than so many points.
+    pub fn percent(what: impl Into<String>, paper: f64, ours: f64, points: f64) -> Self {
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Percent, AcceptedRange::Around(points))
+    }
+
+    /// Milliseconds, and where they have to lie.
+    pub fn millis(what: impl Into<String>, paper: f64, ours: f64, accepted: AcceptedRange) -> Self {
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Millis, accepted)
+    }
+
     /// A count that is the paper's.
     pub fn count(what: impl Into<String>, paper: usize, ours: usize) -> Self {
         Self::new(
@@ -301,6 +320,8 @@ impl PaperClaim {
             NumberFormat::Ratio => format!("{number:.2}x"),
             NumberFormat::Micros => format!("{number:.0} us"),
             NumberFormat::Seconds => format!("{number:.2} s"),
+            NumberFormat::Millis => format!("{number:.0} ms"),
+            NumberFormat::Percent => format!("{number:.0} %"),
             NumberFormat::Count => format!("{number:.0}"),
         }
     }
@@ -315,6 +336,7 @@ impl PaperClaim {
         match self.accepted {
             AcceptedRange::Within(0.0) => "equal".to_owned(),
             AcceptedRange::Within(share) => format!("within {:.0} %", share * 100.0),
+            AcceptedRange::Around(span) => format!("at most {} off", self.write(span)),
             AcceptedRange::AtLeast(least) => format!("{} or more", self.write(least)),
             AcceptedRange::AtMost(most) => format!("{} or less", self.write(most)),
             AcceptedRange::Between(least, most) => format!("{} to {}", self.write(least), self.write(most)),
@@ -369,6 +391,7 @@ impl Unit {
             Self::PerSecond if number >= 1e6 => format!("{}M", short(number / 1e6)),
             Self::PerSecond if number >= 1e3 => format!("{}k", short(number / 1e3)),
             Self::PerSecond | Self::Millis | Self::Micros | Self::Seconds | Self::Count => short(number),
+            Self::Share => format!("{number}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Figure;
 use super::breakdown::{self, Met, Way};
 use super::drawing::{AcceptedRange, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
-use super::measure::Watch;
+use super::measure::RunWatch;
 use crate::ordering::{Asks, OrderingDeployment, Running};
 use crate::profile::Profile;
 use mason::{MasonParameters, Number, Placed, Space};
@@ -84,7 +84,7 @@ fn run(run: &Run) -> Result<Given, String> {
 const MACHINES: [usize; 3] = [12, 24, 48];
 const SPACE_COUNTS: [u16; 2] = [1, 8];
 
-fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn ordering(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let mut runs = Vec::new();
     for spaces in SPACE_COUNTS {
         for machines in MACHINES {
@@ -210,7 +210,7 @@ impl Contiguous {
     }
 }
 
-fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn failures(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let deployment = OrderingDeployment {
         by_followers: true,
         parameters: MasonParameters::default(),

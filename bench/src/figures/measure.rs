@@ -9,14 +9,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Who receives the progress of a figure.
-pub struct Watch<'a> {
+pub struct RunWatch<'a> {
     /// Called with how many runs are done, and how many there are.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
     /// Runs at one time.
     pub threads: usize,
 }
 
-impl Watch<'_> {
+impl RunWatch<'_> {
     /// Does all the work, several pieces at one time, and returns what came of them in their order.
     pub fn each<T: Sync, R: Send>(&self, work: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
         let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -109,6 +109,6 @@ impl Given {
 }
 
 /// Runs all.
-pub(super) fn run_all(runs: &[Run], profile: &Profile, watch: &Watch<'_>) -> Result<Vec<Given>, String> {
+pub(super) fn run_all(runs: &[Run], profile: &Profile, watch: &RunWatch<'_>) -> Result<Vec<Given>, String> {
     watch.each(runs, |run| run.run(profile)).into_iter().collect()
 }

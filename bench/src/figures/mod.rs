@@ -6,6 +6,8 @@ mod drawing;
 mod mason;
 mod measure;
 mod page;
+mod rss;
+mod rss_scripts;
 mod services;
 mod svg;
 
@@ -13,7 +15,7 @@ pub use drawing::{
     AcceptedRange, Axis, ClaimKind, Drawing, LATENCY_TOLERANCE, LineStyle, NumberFormat, Panel, PaperClaim,
     Point, Series, TOLERANCE, Table, Unit,
 };
-pub use measure::Watch;
+pub use measure::RunWatch;
 pub use page::{PLANS, Sections, page, rows, section, sections};
 
 use std::path::{Path, PathBuf};
@@ -29,7 +31,7 @@ pub struct Figure {
     pub title: &'static str,
     /// What is said below it: why numbers differ, and what else was tried.
     remarks: &'static str,
-    draw: fn(&Watch<'_>) -> Result<Drawing, String>,
+    draw: fn(&RunWatch<'_>) -> Result<Drawing, String>,
 }
 
 /// All figures, in the order of the papers.
@@ -37,6 +39,9 @@ pub fn all() -> Vec<Figure> {
     let mut figures = [mason::FIGURES, services::FIGURES].concat();
     figures.sort_by_key(|figure| figure.name);
     figures.extend(compartmentalization::FIGURES);
+    let mut rss = [rss::FIGURES, rss_scripts::FIGURES].concat();
+    rss.sort_by_key(|figure| figure.name);
+    figures.extend(rss);
     figures
 }
 
@@ -50,7 +55,7 @@ impl Figure {
     ///
     /// # Errors
     /// If a deployment does not come up.
-    pub fn draw(&self, watch: &Watch<'_>) -> Result<Drawing, String> {
+    pub fn draw(&self, watch: &RunWatch<'_>) -> Result<Drawing, String> {
         (self.draw)(watch)
     }
 }

@@ -15,7 +15,8 @@ pub const PLANS: &str = "plans";
 
 const HEAD: &str = include_str!("page/head.txt");
 /// Where the sections of the papers begin: what is said before them is in `HEAD`.
-const PAPERS: [(&str, &str); 2] = [("Compartmentalization", "compartmentalization-"), ("Mason", "mason-")];
+const PAPERS: [(&str, &str); 3] =
+    [("Compartmentalization", "compartmentalization-"), ("Mason", "mason-"), ("RSS", "rss-")];
 const PLANS_HEAD: &str = include_str!("page/plans.txt");
 
 fn begins(name: &str) -> String {

@@ -3,7 +3,7 @@
 use super::Figure;
 use super::breakdown::{self, Met, Way};
 use super::drawing::{AcceptedRange, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
-use super::measure::Watch;
+use super::measure::RunWatch;
 use crate::profile::Profile;
 use crate::services::{Appends, CorfuPrimeLog, Operations, OrderedService, RandomReads, ServiceDeployment};
 use kernel::Bytes;
@@ -148,7 +148,7 @@ fn run(run: &Run) -> Result<Given, String> {
 }
 
 /// Each curve's points.
-fn sweep(curves: &[Curve<'_>], watch: &Watch<'_>) -> Result<Vec<Vec<Given>>, String> {
+fn sweep(curves: &[Curve<'_>], watch: &RunWatch<'_>) -> Result<Vec<Vec<Given>>, String> {
     let of = |curve: &Curve<'_>| -> Vec<Run> {
         let Curve { system, calls, loads } = *curve;
         loads.iter().map(|&in_flight| Run { system, calls, in_flight }).collect()
@@ -221,7 +221,7 @@ fn over_chains(rows: &[Vec<Given>], name: &str, first_colour: usize) -> Vec<Seri
         .collect()
 }
 
-fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn logs(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let mason = |service, chains| System::Mason { service, leader_machines: LEADERS_PER_CHAIN * chains };
     let mut curves = Vec::new();
     curves.extend(CHAINS.map(|chains| Curve {
@@ -339,7 +339,7 @@ const SHARD_WAY: Way = Way {
 };
 const ALONE_WAY: Way = Way { trips: 4, stations: &[("proxy leader", 2), ("proxy follower", 1)] };
 
-fn shards(watch: &Watch<'_>) -> Result<Drawing, String> {
+fn shards(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let mut curves: Vec<Curve<'_>> = Vec::new();
     for calls in [Calls::Writes, Calls::Reads] {
         let system = System::Mason { service: OrderedService::Alone, leader_machines: 1 };

@@ -3,7 +3,7 @@
 use kernel::{Bytes, Rng};
 use kv::{Command, Query};
 use paxos::{Call, Level, Outcome, Parameters, Paxos};
-use sim::cost::{Class, Load};
+use sim::cost::{Class, Load, LoadSession};
 use std::time::Duration;
 
 /// Puts.
@@ -57,7 +57,7 @@ impl Workload {
 }
 
 impl Load<Paxos> for Workload {
-    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Call, Class) {
+    fn ask(&mut self, _session: LoadSession, rng: &mut Rng) -> (Call, Class) {
         let key = rng.below(self.keys);
         if rng.chance(self.reads) {
             (Call::Read { query: self.get(key), level: self.level }, READS)
@@ -66,7 +66,7 @@ impl Load<Paxos> for Workload {
         }
     }
 
-    fn answered(&mut self, _client: usize, _class: Class, outcome: &Outcome, _now: Duration) -> bool {
+    fn answered(&mut self, _session: LoadSession, _class: Class, outcome: &Outcome, _now: Duration) -> bool {
         matches!(outcome, Outcome::Done(_))
     }
 }

@@ -4,7 +4,7 @@ use kernel::client::Response;
 use kernel::{Bytes, Decode, DecodeError, Encode, Rng};
 use mason::{GroupTime, Mason, MasonMember, Order, ShardMap, Space, Stub, StubOut, Verdict};
 use sequence::{Ask, Gateway, Labels};
-use sim::cost::{Class, Load};
+use sim::cost::{Class, Load, LoadSession};
 use std::time::Duration;
 
 /// What a host runs.
@@ -61,11 +61,17 @@ impl Asks {
 }
 
 impl Load<Mason> for Asks {
-    fn ask(&mut self, _client: usize, _rng: &mut Rng) -> (Bytes, Class) {
+    fn ask(&mut self, _session: LoadSession, _rng: &mut Rng) -> (Bytes, Class) {
         (self.body.clone(), Class(0))
     }
 
-    fn answered(&mut self, _client: usize, _class: Class, response: &Response, _now: Duration) -> bool {
+    fn answered(
+        &mut self,
+        _session: LoadSession,
+        _class: Class,
+        response: &Response,
+        _now: Duration,
+    ) -> bool {
         let Ok(order) = Order::decoded(&response.0) else { return false };
         if let Some(answered) = &mut self.answered {
             for placed in &order.numbers {

@@ -1,7 +1,7 @@
 //! The questions that the page of figures answers, and its table of answers.
 
 use super::{FAULTS, Trial, WantedLoad, mason};
-use crate::figures::{Table, Unit, Watch, rows};
+use crate::figures::{RunWatch, Table, Unit, rows};
 use crate::multipaxos::{Clients, MachineLayout, StoreDeployment, Workload};
 use crate::profile::Profile;
 use paxos::Level;
@@ -47,7 +47,7 @@ pub fn questions() -> Vec<PlanQuestion> {
 ///
 /// # Errors
 /// If a question has no answer.
-pub fn answers(watch: &Watch<'_>) -> Result<String, String> {
+pub fn answers(watch: &RunWatch<'_>) -> Result<String, String> {
     let heads = ["`ordinate plan`", "machines", "more than a failure demands", "simulated", "one fewer"];
     let answers = watch.each(&questions(), PlanQuestion::answer);
     let table = Table {

@@ -8,7 +8,7 @@ use corfu::{
     Projection, Sequencer, StorageServer,
 };
 use kernel::{Bytes, HostId, HostSlot, NodeId, Position, Rng, Role};
-use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, TariffIndex, Testbed};
+use sim::cost::{Class, HostPlan, Load, LoadSession, MachineSpec, Tariff, TariffIndex, Testbed};
 use std::time::Duration;
 
 /// A log.
@@ -137,11 +137,11 @@ pub struct Appends {
 }
 
 impl Load<corfu::Corfu> for Appends {
-    fn ask(&mut self, _client: usize, _rng: &mut Rng) -> (CorfuRequest, Class) {
+    fn ask(&mut self, _session: LoadSession, _rng: &mut Rng) -> (CorfuRequest, Class) {
         (CorfuRequest::Append(self.body.clone()), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &CorfuResponse, _now: Duration) -> bool {
+    fn answered(&mut self, _: LoadSession, _: Class, response: &CorfuResponse, _now: Duration) -> bool {
         matches!(response, CorfuResponse::Appended(_))
     }
 }
@@ -158,11 +158,11 @@ impl RandomReads {
 }
 
 impl Load<corfu::Corfu> for RandomReads {
-    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (CorfuRequest, Class) {
+    fn ask(&mut self, _session: LoadSession, rng: &mut Rng) -> (CorfuRequest, Class) {
         (CorfuRequest::Read(self.position(rng)), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &CorfuResponse, _now: Duration) -> bool {
+    fn answered(&mut self, _: LoadSession, _: Class, response: &CorfuResponse, _now: Duration) -> bool {
         matches!(response, CorfuResponse::Entry(_))
     }
 }

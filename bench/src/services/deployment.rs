@@ -11,7 +11,7 @@ use kernel::{Bytes, Embedded, Encode, HostId, HostSlot, Node, NodeId, Rng};
 use mason::shard::ShardServer;
 use mason::{Group, MasonMember, MasonParameters, Space};
 use sequence::{Ask, Spaces};
-use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, Testbed};
+use sim::cost::{Class, HostPlan, Load, LoadSession, MachineSpec, Tariff, Testbed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -285,21 +285,33 @@ impl Operations {
 }
 
 impl Load<Services> for RandomReads {
-    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Bytes, Class) {
+    fn ask(&mut self, _session: LoadSession, rng: &mut Rng) -> (Bytes, Class) {
         (self.position(rng).encoded().into(), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &kernel::client::Response, _now: Duration) -> bool {
+    fn answered(
+        &mut self,
+        _: LoadSession,
+        _: Class,
+        response: &kernel::client::Response,
+        _now: Duration,
+    ) -> bool {
         !response.0.is_empty()
     }
 }
 
 impl Load<Services> for Operations {
-    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Bytes, Class) {
+    fn ask(&mut self, _session: LoadSession, rng: &mut Rng) -> (Bytes, Class) {
         (rng.pick(&self.bodies).cloned().unwrap_or_default(), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &kernel::client::Response, _now: Duration) -> bool {
+    fn answered(
+        &mut self,
+        _: LoadSession,
+        _: Class,
+        response: &kernel::client::Response,
+        _now: Duration,
+    ) -> bool {
         !response.0.is_empty()
     }
 }

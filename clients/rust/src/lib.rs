@@ -19,11 +19,11 @@ mod calls;
 mod connection;
 mod driver;
 mod log;
+mod process;
 mod sequence;
 mod tls;
 mod txn;
 
-use kernel::Bytes;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -32,12 +32,15 @@ use wire::kv::{Answer, Command, Query};
 
 pub use crate::log::{Log, LogEntries, LogError};
 pub use crate::sequence::{Sequence, SequencePosition};
+pub use kernel::Bytes;
+pub use process::{LinearizableKv, Process, ProcessError};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use txn::{OneShotCall, OneShotOutcome, ReadCall, ReadResult, Transaction, TxnClient, TxnError};
 pub use wire::commands::Level;
 pub use wire::kv::{Expect, Item, Versioned};
 pub use wire::log::{LogIdentity, LogStat, Rows};
 pub use wire::native as protocol;
+pub use wire::rss::ServiceName;
 pub use wire::txn::{
     CallFault, CallKey, KeyRange, KeyRow, KeyScan, ScannedRows, Timestamp, TxnFailure, TxnLevel,
 };

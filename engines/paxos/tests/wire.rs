@@ -130,6 +130,7 @@ fn messages() -> Vec<Message> {
         acceptor::Resume { from: slot }.into(),
         acceptor::Durable { voted_through: slot }.into(),
         acceptor::Hold { from: slot, bytes_max: 1 << 20 }.into(),
+        acceptor::Learned { slot, value: batch() }.into(),
         replica::Chosen { ballot, slot, value: None }.into(),
         replica::Voted { ballot, slot, value: batch() }.into(),
         replica::ReadBatch {
@@ -187,6 +188,7 @@ fn records() -> (Vec<AcceptorRecord>, Vec<LeaderRecord>, Vec<SnapshotRecord<Slot
             sealed: 1,
         }),
         AcceptorRecord::Executed { from: Slot(4), below: slot },
+        AcceptorRecord::Learned { slot, value: batch() },
     ];
     let replica = vec![
         SnapshotRecord::Begin { below: slot },

@@ -45,7 +45,7 @@ impl AcceptorDisk {
                 self.ballots.push((position, *ballot));
                 self.votes.insert(*slot, (*ballot, position));
             }
-            AcceptorRecord::Executed { .. } => {}
+            AcceptorRecord::Executed { .. } | AcceptorRecord::Learned { .. } => {}
             AcceptorRecord::Summary(summary) => {
                 self.incarnations.push((position, summary.incarnation));
                 self.ballots.push((position, summary.promised));

@@ -91,6 +91,14 @@ impl LogAudit {
                     self.check_proposal(*slot, *ballot, value);
                     self.propose(node, *slot, *ballot, value, true);
                 }
+                if let AcceptorRecord::Learned { slot, value } = &record {
+                    let chosen = self.chosen.get(slot);
+                    invariant!(
+                        AGREE,
+                        chosen.is_none_or(|chosen| chosen == value),
+                        "{node} wrote down {value:?} for slot {slot}, where {chosen:?} is chosen"
+                    );
+                }
                 if matches!(record, AcceptorRecord::Active { .. }) {
                     self.bootstrapped.insert(node);
                 }
@@ -397,11 +405,13 @@ impl LogAudit {
             _ => executed,
         };
         for slot in (new.start.max(below).0..new.end.0).map(Slot) {
-            let (Some(chosen), vote) = (self.chosen.get(&slot), acceptor.vote(slot)) else { continue };
+            let (Some(chosen), value) = (self.chosen.get(&slot), acceptor.executed_value(slot)) else {
+                continue;
+            };
             invariant!(
                 AGREE,
-                vote.is_some_and(|(_, value)| value == chosen),
-                "{id} calls its vote {vote:?} in slot {slot} chosen, which is {chosen:?}"
+                value == Some(chosen),
+                "{id} calls {value:?} in slot {slot} chosen, which is {chosen:?}"
             );
         }
     }

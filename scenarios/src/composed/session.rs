@@ -1,9 +1,9 @@
 //! Users that use libRSS: which service a session asks next, which fence must come before, and what a message to another session carries.
 
-use consistency::rss::{CausalContext, Composition, ServiceName, Token, extract, inject};
 use kernel::Rng;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use wire::rss::{CausalContext, Composition, ServiceName, Token, extract, inject};
 use wire::txn::Timestamp;
 
 /// The services, by number.

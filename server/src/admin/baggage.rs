@@ -9,12 +9,12 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use consistency::rss::{CausalContext, Composition, ServiceName, Token, extract, inject};
 use kernel::HostSlot;
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use wire::rss::{CausalContext, Composition, ServiceName, Token, extract, inject};
 
 const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 /// A fence waits for a span of the cluster file; nobody waits longer than this.

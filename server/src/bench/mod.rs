@@ -7,7 +7,6 @@ mod load;
 pub mod local;
 mod log;
 mod txn;
-mod workload;
 mod zk;
 
 pub use kv::Kv;

@@ -2,8 +2,9 @@
 
 use super::closed_loop::{self, Window, Wire};
 use super::local::LocalCluster;
-use super::workload::{Draws, Workload, Zipf, key};
 use crate::failure::Failure;
+use bench::transactions::{Draws, TxnWorkload, Zipf, key};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hdrhistogram::Histogram;
 use kernel::{Bytes, Encode as _, Rng};
 use mio::{Poll, Token};
@@ -12,6 +13,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::txn::{
     KeyWrite, OneShot, TO_CLIENT, Timestamp, TxnCall, TxnLevel, TxnReply, native_call, read_native_reply,
@@ -24,8 +26,8 @@ pub struct Txn {
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     endpoints: Vec<SocketAddr>,
     /// What the transactions are
-    #[arg(long, value_enum, default_value = "retwis")]
-    workload: Workload,
+    #[arg(long, default_value = "retwis", value_parser = workloads())]
+    workload: TxnWorkload,
     /// Level of read-only transactions
     #[arg(long, default_value = "strict", value_parser = ["strict", "rss", "process-ordered"])]
     level: String,
@@ -59,6 +61,14 @@ pub struct Txn {
     /// Output
     #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
     output: String,
+}
+
+fn workloads() -> impl TypedValueParser<Value = TxnWorkload> {
+    let all = TxnWorkload::ALL
+        .iter()
+        .map(|of| PossibleValue::new(of.name()).help(of.about().trim_end_matches('.')));
+    PossibleValuesParser::new(all)
+        .map(|name| TxnWorkload::named(&name).expect("the parser has taken one of these names"))
 }
 
 fn skew(text: &str) -> Result<f64, String> {
@@ -222,7 +232,7 @@ impl Txn {
         let draws = Draws {
             workload: self.workload,
             level,
-            zipf: Zipf::new(self.keys, self.zipf),
+            zipf: Arc::new(Zipf::new(self.keys, self.zipf)),
             keys: self.keys,
             value: vec![b'v'; self.value].into(),
         };
@@ -284,8 +294,7 @@ impl Txn {
         let per_second = done as f64 / shown.seconds;
         let cpu = shown.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / done.max(1) as f64);
         let [reads, writes] = &shown.latencies;
-        let workload = clap::ValueEnum::to_possible_value(&self.workload);
-        let workload = workload.map(|value| value.get_name().to_owned()).unwrap_or_default();
+        let workload = self.workload.name();
         let micros = |of: &Histogram<u64>, quantile: f64| of.value_at_quantile(quantile) as f64 / 1000.0;
         if self.output == "json" {
             let json = serde_json::json!({

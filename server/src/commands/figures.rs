@@ -1,7 +1,7 @@
 //! `ordinate figures`: the papers' figures from the cost simulator.
 
 use crate::failure::Failure;
-use bench::figures::{self, Drawing, Figure, PLANS, Sections, Watch};
+use bench::figures::{self, Drawing, Figure, PLANS, RunWatch, Sections};
 use bench::plan::questions;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -102,7 +102,7 @@ fn named(name: &str) -> Result<Figure, Failure> {
 fn watched<T>(
     name: &str,
     threads: usize,
-    run: impl FnOnce(&Watch<'_>) -> Result<T, String>,
+    run: impl FnOnce(&RunWatch<'_>) -> Result<T, String>,
 ) -> Result<T, Failure> {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("  {msg:26} [{bar:30}] {pos}/{len}  {elapsed}, {eta} left");
@@ -112,7 +112,7 @@ fn watched<T>(
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     };
-    let result = run(&Watch { progress: &progress, threads }).map_err(|fact| not_drawn(name, fact))?;
+    let result = run(&RunWatch { progress: &progress, threads }).map_err(|fact| not_drawn(name, fact))?;
     bar.finish_and_clear();
     Ok(result)
 }

@@ -20,7 +20,6 @@ mod serve;
 mod sim;
 mod tls;
 mod txn;
-mod verdict;
 mod zk;
 
 pub use admin::{fetch, parse};

@@ -170,17 +170,11 @@ fn vote_in_words(record: AcceptorRecord) -> String {
         AcceptorRecord::Active { members } => format!("active, began with {} acceptors", members.len()),
         AcceptorRecord::Promise { ballot } => format!("promise {ballot:?}"),
         AcceptorRecord::Vote { ballot, slot, value } => {
-            let value = match value {
-                Value::Noop => "nothing".to_owned(),
-                Value::Batch(payload) => format!("batch of {} bytes", payload.bytes().len()),
-                Value::Entry(payload) => format!("entry of {} bytes", payload.bytes().len()),
-                Value::Configure(configuration) => format!("membership version {}", configuration.version),
-            };
-            format!("vote {ballot:?} slot {slot} {value}")
+            format!("vote {ballot:?} slot {slot} {}", value_in_words(&value))
         }
         AcceptorRecord::Sealed { version } => format!("sealed below membership version {version}"),
         AcceptorRecord::Executed { from, below } => {
-            format!("slots {from} to {below} are chosen as voted for")
+            format!("slots {from} to {below} are chosen as learned or voted for")
         }
         AcceptorRecord::Summary(it) => format!(
             "summary: promised {:?}, voted through {}, truncated below {}, sealed below {}{}",
@@ -190,6 +184,18 @@ fn vote_in_words(record: AcceptorRecord) -> String {
             it.sealed,
             if it.active { "" } else { ", not active" }
         ),
+        AcceptorRecord::Learned { slot, value } => {
+            format!("learned that slot {slot} is {}", value_in_words(&value))
+        }
+    }
+}
+
+fn value_in_words(value: &Value) -> String {
+    match value {
+        Value::Noop => "nothing".to_owned(),
+        Value::Batch(payload) => format!("batch of {} bytes", payload.bytes().len()),
+        Value::Entry(payload) => format!("entry of {} bytes", payload.bytes().len()),
+        Value::Configure(configuration) => format!("membership version {}", configuration.version),
     }
 }
 

@@ -65,6 +65,18 @@ impl Demo {
         }
     }
 
+    /// All lines up to one that holds `last`; none if the demo ends before.
+    fn lines_until(&mut self, last: &str) -> Option<Vec<String>> {
+        let mut lines = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            lines.push(line);
+            if lines.last().is_some_and(|line| line.contains(last)) {
+                return Some(lines);
+            }
+        }
+        None
+    }
+
     fn say(&mut self, line: &str) {
         let input = self.input.as_mut().expect("the input is open until the end");
         writeln!(input, "{line}").expect("the demo reads its input");
@@ -189,4 +201,41 @@ fn a_wrong_line_of_a_script_fails() {
     let (code, trouble) = demo.end();
     assert_eq!(code, Some(1), "{trouble}");
     assert!(trouble.starts_with("error[O5002]: \"frobnicate\" failed\n"), "{trouble}");
+}
+
+/// A commit is caught half-way only if the machine is not too busy, and the shards have two leaders.
+const ATTEMPTS: usize = 5;
+
+// A table that shows what the levels promise to prevent, or never shows what they allow, teaches people the wrong level.
+#[test]
+fn photos_show_what_each_level_shows() {
+    let mut seen = Vec::new();
+    for _ in 0..ATTEMPTS {
+        let mut demo = Demo::start();
+        demo.until("Try:");
+        demo.say("photos");
+        let Some(lines) = demo.lines_until("  A1: Alice misses") else { continue };
+        let row = |name: &str| {
+            let found = lines.iter().find(|line| line.starts_with(&format!("  {name} ")));
+            found.unwrap_or_else(|| panic!("no row {name}: {lines:?}")).clone()
+        };
+        let (strict, rss) = (row("strict"), row("rss "));
+        let (unfenced, process_ordered) = (row("rss, no fence"), row("process-ordered"));
+        for row in [&strict, &rss, &unfenced, &process_ordered] {
+            assert!(row.contains("I1 holds") && row.contains("by-level: holds ("), "{row}");
+        }
+        for row in [&strict, &rss] {
+            assert!(row.contains("I2 holds   A1 never  A2 never"), "{row}");
+        }
+        assert!(strict.contains("A3 never"), "{strict}");
+        assert!(unfenced.contains("A1 never  A2 never"), "{unfenced}");
+        if rss.contains("A3 temporarily")
+            && unfenced.contains("I2 BREAKS")
+            && process_ordered.contains("I2 BREAKS  A1 never  A2 seen")
+        {
+            return;
+        }
+        seen.push(lines);
+    }
+    panic!("what the weaker levels allow was not shown in {ATTEMPTS} attempts: {seen:#?}");
 }

@@ -114,6 +114,11 @@ impl Table {
         entry.version
     }
 
+    /// Keys above a bound, in order.
+    pub(crate) fn keys_above<'t>(&'t self, lower: Bound<&[u8]>) -> impl Iterator<Item = &'t [u8]> + use<'t> {
+        self.order.range::<[u8], _>((lower, Bound::Unbounded)).map(|key| &key[..])
+    }
+
     /// Keys from `start` on and below `end`, in order.
     pub(crate) fn range<'a>(
         &'a self,

@@ -12,7 +12,7 @@ pub mod value;
 pub use calls::{Query, Reconfigure, Submit, ToBatcher};
 pub use client::{Call, ClientTimer, CommandClient, Outcome, Refusal};
 pub use configuration::{Configuration, HostEntry};
-pub use results::{Answered, ClientIn, Notice, Results, Row, Status};
+pub use results::{Answered, AnsweredView, ClientIn, Notice, Results, Row, Status};
 pub use value::{Command, Commands, GroupKind, Level};
 
 use kernel::Family;

@@ -45,6 +45,7 @@ pub enum Status {
 pub const OPENING: Sequence = Sequence(u64::MAX);
 
 impl Status {
+    #[inline]
     fn tag(self) -> u8 {
         match self {
             Self::Done => 0,
@@ -56,6 +57,7 @@ impl Status {
         }
     }
 
+    #[inline]
     fn from_tag(tag: u8) -> Option<Self> {
         [Self::Done, Self::Busy, Self::SessionLost, Self::Malformed, Self::Conflict, Self::DiskFull]
             .get(usize::from(tag))
@@ -79,8 +81,34 @@ pub struct Answered {
     pub bytes: Bytes,
 }
 
+/// One of a row of answers, where it stands in the row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AnsweredView<'a> {
+    /// Which call.
+    pub sequence: Sequence,
+    /// How it ended.
+    pub status: Status,
+    /// The service's answer.
+    pub bytes: &'a [u8],
+}
+
+/// What stands before an answer's bytes.
+const ANSWER_HEAD_BYTES: usize = 13;
+
+#[inline]
+fn split_answer(row: &[u8]) -> Option<(AnsweredView<'_>, &[u8])> {
+    let (head, rest) = row.split_first_chunk::<ANSWER_HEAD_BYTES>()?;
+    let (sequence, head) = head.split_first_chunk::<8>()?;
+    let (status, length) = head.split_first()?;
+    let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+    let bytes = rest.get(..length)?;
+    let sequence = Sequence(u64::from_le_bytes(*sequence));
+    Some((AnsweredView { sequence, status: Status::from_tag(*status)?, bytes }, &rest[length..]))
+}
+
 impl Row {
     /// Adds one answer.
+    #[inline]
     pub fn push(&mut self, sequence: Sequence, status: Status, bytes: &[u8]) {
         sequence.encode(&mut self.1);
         self.1.push(status.tag());
@@ -88,8 +116,19 @@ impl Row {
     }
 
     /// True if there is no answer in it.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty() && self.1.is_empty()
+    }
+
+    /// The answers in order, in the row's own memory; ends at malformed bytes.
+    pub fn views(&self) -> impl Iterator<Item = AnsweredView<'_>> {
+        let mut rest: &[u8] = if self.1.is_empty() { &self.0 } else { &self.1 };
+        std::iter::from_fn(move || {
+            let (answer, after) = split_answer(rest)?;
+            rest = after;
+            Some(answer)
+        })
     }
 
     /// The answers in order; ends at malformed bytes.

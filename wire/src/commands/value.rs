@@ -116,6 +116,7 @@ impl Commands {
     }
 
     /// True if the row is well formed to its last byte.
+    #[inline]
     pub fn is_sound(&self) -> bool {
         let mut rest = &self.0[..];
         while let Some((_, after)) = split_command(rest) {
@@ -125,11 +126,13 @@ impl Commands {
     }
 
     /// Bytes on the wire.
+    #[inline]
     pub fn size(&self) -> usize {
         self.0.len()
     }
 }
 
+#[inline]
 fn split_command(row: &[u8]) -> Option<(Command<'_>, &[u8])> {
     let (header, rest) = row.split_first_chunk::<COMMAND_HEAD_BYTES>()?;
     let (sequence, length) = header.split_first_chunk::<8>()?;

@@ -8,16 +8,19 @@ pub struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     /// The fields in `bytes`.
+    #[inline]
     pub fn of(bytes: &'a [u8]) -> Self {
         Self(bytes)
     }
 
     /// Bytes that are left.
+    #[inline]
     pub fn left(&self) -> usize {
         self.0.len()
     }
 
     /// The next `length` bytes.
+    #[inline]
     pub fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
         let (head, rest) = self.0.split_at_checked(length).ok_or(WireError("length"))?;
         self.0 = rest;
@@ -32,27 +35,32 @@ impl<'a> Fields<'a> {
     }
 
     /// The next byte.
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, WireError> {
         self.array::<1>().map(|[byte]| byte)
     }
 
     /// A number of four bytes, little-endian.
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, WireError> {
         self.array().map(u32::from_le_bytes)
     }
 
     /// A number of eight bytes, little-endian.
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, WireError> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// Bytes that follow their length.
+    #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8], WireError> {
         let length = self.u32()? as usize;
         self.take(length)
     }
 
     /// A key, within its bound.
+    #[inline]
     pub(super) fn key(&mut self) -> Result<&'a [u8], WireError> {
         let key = self.bytes()?;
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
@@ -63,6 +71,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A value, within its bound.
+    #[inline]
     pub(super) fn value(&mut self) -> Result<&'a [u8], WireError> {
         let value = self.bytes()?;
         if value.len() > VALUE_BYTES_MAX { Err(WireError("value: at most 1048576 bytes")) } else { Ok(value) }
@@ -81,12 +90,14 @@ impl<'a> Fields<'a> {
     }
 
     /// Nothing may be left over.
+    #[inline]
     pub(super) fn finish<T>(self, value: T) -> Result<T, WireError> {
         if self.0.is_empty() { Ok(value) } else { Err(WireError("operation: bytes left over")) }
     }
 }
 
 /// Appends bytes behind their length.
+#[inline]
 pub fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     out.extend_from_slice(bytes);

@@ -273,6 +273,7 @@ impl<'a> Command<'a> {
 }
 
 /// The key of an encoded command that has one, without a look at the rest.
+#[inline]
 pub fn key_of_single(command: &[u8]) -> Option<&[u8]> {
     match command.split_first() {
         Some((1..=4, rest)) => Fields::of(rest).key().ok(),

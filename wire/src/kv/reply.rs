@@ -8,16 +8,19 @@ pub struct Reply<'o>(pub &'o mut Vec<u8>);
 
 impl<'o> Reply<'o> {
     /// Appends to `out`.
+    #[inline]
     pub fn new(out: &'o mut Vec<u8>) -> Self {
         Self(out)
     }
 
+    #[inline]
     pub(super) fn numbers(&mut self, tag: u8, numbers: &[u64]) {
         self.0.push(tag);
         numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_le_bytes()));
     }
 
     /// The key was written at `version`; before, it was at `previous`.
+    #[inline]
     pub fn written(&mut self, version: u64, previous: u64) {
         self.numbers(1, &[version, previous]);
     }
@@ -44,12 +47,14 @@ impl<'o> Reply<'o> {
     }
 
     /// A get found this.
+    #[inline]
     pub fn found(&mut self, found: Option<(&[u8], u64)>) {
         self.0.push(7);
         self.versioned(found);
     }
 
     /// A value with its version, or none.
+    #[inline]
     pub fn versioned(&mut self, found: Option<(&[u8], u64)>) {
         match found {
             None => self.0.push(0),

@@ -6,6 +6,14 @@ use kernel::Bytes;
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Rows(Vec<u8>);
 
+impl<T: AsRef<[u8]>> FromIterator<T> for Rows {
+    fn from_iter<I: IntoIterator<Item = T>>(entries: I) -> Self {
+        let mut rows = Self::default();
+        entries.into_iter().for_each(|entry| rows.push(entry.as_ref()));
+        rows
+    }
+}
+
 /// What an entry costs beside its bytes: its length, and its position in the index.
 pub const ROW_OVERHEAD: usize = 8;
 

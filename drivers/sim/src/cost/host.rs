@@ -270,7 +270,7 @@ impl<N: Node> Host<N> {
         call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>),
     ) {
         let nanos = out.now / 1_000;
-        let wall = Wall::between(EPOCH + nanos, EPOCH + nanos);
+        let wall = Wall::between(EPOCH + nanos - out.clock_error, EPOCH + nanos + out.clock_error);
         let Seat { id, node, effects, rng, touched, .. } = &mut self.seats[index];
         *touched = true;
         call(node, Situation { node: *id, now: Instant(nanos), wall, rng, disk_full: false }, effects);

@@ -8,13 +8,26 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Class(pub u8);
 
+/// A user whose calls follow one another, and the client that makes them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct LoadSession {
+    /// The client's number.
+    pub client: usize,
+    /// The session's, among all of the load. Where calls are independent of each other, each is a session of its own.
+    pub number: u64,
+}
+
 /// What clients ask for.
 pub trait Load<F: Family> {
-    /// The next call of the client with this number.
-    fn ask(&mut self, client: usize, rng: &mut Rng) -> (F::Request, Class);
+    /// The next call of a session.
+    fn ask(&mut self, session: LoadSession, rng: &mut Rng) -> (F::Request, Class);
 
     /// It was answered at `now`; false if the answer is a refusal.
-    fn answered(&mut self, client: usize, class: Class, response: &F::Response, now: Duration) -> bool;
+    fn answered(&mut self, session: LoadSession, class: Class, response: &F::Response, now: Duration)
+    -> bool;
+
+    /// A session has made its last call.
+    fn left(&mut self, _session: LoadSession) {}
 }
 
 /// When clients ask.
@@ -30,6 +43,16 @@ pub enum Pace {
         /// Calls.
         per_second: f64,
     },
+    /// Sessions come at random moments, and each makes one call after the other without a pause (Schroeder et al., *Open Versus
+    /// Closed*).
+    PartlyOpen {
+        /// Sessions that come, all clients together.
+        sessions_per_second: f64,
+        /// How likely a session makes another call after each answer.
+        stay: f64,
+    },
+    /// Only by [`Testbed::ask_once`](super::Testbed::ask_once).
+    OnDemand,
 }
 
 /// What is measured: calls answered in the second of two spans.
@@ -134,9 +157,16 @@ pub(super) struct Client {
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     pub(super) client: u32,
+    pub(super) session: u64,
     pub(super) class: Class,
     /// In picoseconds.
     pub(super) begun: u64,
+}
+
+impl Call {
+    pub(super) fn asked_by(&self) -> LoadSession {
+        LoadSession { client: self.client as usize, number: self.session }
+    }
 }
 
 /// Calls in flight, and what is counted.
@@ -149,6 +179,7 @@ pub(super) struct Calls {
     asked: u64,
     classes: Vec<Served>,
     pub(super) next_arrival_at: usize,
+    next_session: u64,
 }
 
 impl Calls {
@@ -162,7 +193,14 @@ impl Calls {
             asked: 0,
             classes: Vec::new(),
             next_arrival_at: 0,
+            next_session: 0,
         }
+    }
+
+    /// The number of a session that begins.
+    pub(super) fn new_session(&mut self) -> u64 {
+        self.next_session += 1;
+        self.next_session
     }
 
     pub(super) fn measure_from(&mut self, at: u64) {

@@ -54,6 +54,10 @@ pub(super) struct Outside<F: Family, S> {
     pub(super) queue: Queue,
     pub(super) scale: S,
     pub(super) link: Link,
+    /// Between machines where it is not the link's, in picoseconds.
+    pub(super) latencies: HashMap<(usize, usize), u64, BuildHasherDefault<Mixer>>,
+    /// How far clocks may be off as far as hosts know, in nanoseconds.
+    pub(super) clock_error: u64,
     pub(super) tariffs: Vec<Tariff>,
     pub(super) machines: Vec<Machine>,
     /// When each core is free.
@@ -76,6 +80,8 @@ impl<F: Family, S: Scale<F>> Outside<F, S> {
             queue: Queue::default(),
             scale,
             link,
+            latencies: HashMap::default(),
+            clock_error: 0,
             tariffs: Vec::new(),
             machines: Vec::new(),
             cores: Vec::new(),
@@ -109,12 +115,16 @@ impl<F: Family, S: Scale<F>> Outside<F, S> {
     /// Puts a packet on its way at `at`.
     pub(super) fn depart(&mut self, from_machine: usize, at: u64, packet: Packet<F>) {
         let to_machine = self.machine_of[packet.host as usize];
-        let arrives = if from_machine == to_machine {
-            at + Cost::from(self.link.latency).0
-        } else {
-            let bytes = u64::from(packet.bytes) + self.link.overhead_bytes;
+        let of_pair = self.latencies.get(&(from_machine, to_machine)).copied();
+        let latency = of_pair.unwrap_or(Cost::from(self.link.latency).0);
+        let bytes = u64::from(packet.bytes) + self.link.overhead_bytes;
+        let (arrives, lands) = if from_machine == to_machine {
+            (at + latency, false)
+        } else if self.latencies.is_empty() {
             let sent = self.machines[from_machine].send(at, bytes);
-            self.machines[to_machine].receive(sent + Cost::from(self.link.latency).0, bytes)
+            (self.machines[to_machine].receive(sent + latency, bytes), false)
+        } else {
+            (self.machines[from_machine].send(at, bytes) + latency, true)
         };
         let slot = match self.free_packets.pop() {
             Some(slot) => {
@@ -126,6 +136,16 @@ impl<F: Family, S: Scale<F>> Outside<F, S> {
                 self.packets.len() as u32 - 1
             }
         };
+        let event = if lands { Event::Land { packet: slot } } else { Event::Deliver { packet: slot } };
+        self.queue.push(arrives, event);
+    }
+
+    /// A packet has come to its machine's card.
+    pub(super) fn land(&mut self, slot: u32) {
+        let packet =
+            self.packets[slot as usize].as_ref().expect("each packet lands once, before it is delivered");
+        let (machine, bytes) = (self.machine_of[packet.host as usize], u64::from(packet.bytes));
+        let arrives = self.machines[machine].receive(self.now, bytes + self.link.overhead_bytes);
         self.queue.push(arrives, Event::Deliver { packet: slot });
     }
 

@@ -6,6 +6,8 @@ use std::collections::BinaryHeap;
 /// Something that happens at a moment.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Event {
+    /// A packet comes to its machine's card. Only where links differ: else packets come in the order in which they leave.
+    Land { packet: u32 },
     /// A packet is in its host's memory.
     Deliver { packet: u32 },
     /// A core is free for a host that has work.
@@ -14,8 +16,8 @@ pub(super) enum Event {
     Timer { host: u32, seat: u32, timer: u8, setting: u32 },
     /// An fsync returns.
     Synced { host: u32 },
-    /// A client asks.
-    Ask { client: u32 },
+    /// A session of a client asks.
+    Ask { client: u32, session: u64 },
     /// The next of an open load's calls is due.
     Arrival,
     /// A host stops for good.

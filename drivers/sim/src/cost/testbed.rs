@@ -1,7 +1,7 @@
 //! The testbed: machines, hosts, clients, and the loop that lets time pass.
 
 use super::host::{Host, Input, Seat, Visits};
-use super::load::{Call, Calls, Client, Load, Measured, Pace, Window};
+use super::load::{Call, Calls, Client, Load, LoadSession, Measured, Pace, Window};
 use super::machine::{Link, Machine, MachineIndex, MachineSpec};
 use super::outside::{Address, Outside};
 use super::price::{Cost, Scale, Tariff, TariffIndex};
@@ -65,6 +65,18 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         self.out.machines.push(Machine::new(spec, self.out.cores.len()));
         self.out.cores.resize(self.out.cores.len() + spec.cores, 0);
         MachineIndex(self.out.machines.len() - 1)
+    }
+
+    /// Sets the latency between two machines, both ways, where it is not what it is between any two.
+    pub fn set_latency(&mut self, one: MachineIndex, other: MachineIndex, latency: Duration) {
+        for pair in [(one.0, other.0), (other.0, one.0)] {
+            self.out.latencies.insert(pair, Cost::from(latency).0);
+        }
+    }
+
+    /// Sets how far clocks may be off as far as their hosts know. They are right nevertheless.
+    pub fn set_clock_error(&mut self, error: Duration) {
+        self.out.clock_error = error.as_nanos() as u64;
     }
 
     /// Adds a host with its nodes; it runs from the next [`Testbed::run_for`] on.
@@ -181,13 +193,22 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
             if let Pace::Closed { outstanding } = pace {
                 for _ in 0..outstanding {
                     let offset = self.rng.below(Cost::from(CALLS_BEGIN_WITHIN).0);
-                    self.out.queue.push(self.out.now + offset, Event::Ask { client: number });
+                    let session = self.calls.new_session();
+                    self.out.queue.push(self.out.now + offset, Event::Ask { client: number, session });
                 }
             }
         }
-        if matches!(pace, Pace::Open { .. }) && !clients.is_empty() {
+        let arrive = matches!(pace, Pace::Open { .. } | Pace::PartlyOpen { .. });
+        if arrive && !clients.is_empty() {
             self.out.queue.push(self.out.now, Event::Arrival);
         }
+    }
+
+    /// Has a client of the load that was begun make one call now, in a session of its own; says which.
+    pub fn ask_once<L: Load<N::Family>>(&mut self, client: usize, load: &mut L) -> LoadSession {
+        let session = self.calls.new_session();
+        self.ask(client as u32, session, load);
+        LoadSession { client, number: session }
     }
 
     /// Changes the pace of the load that was begun, from one rate to another.
@@ -213,6 +234,7 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
 
     fn happen<L: Load<N::Family>>(&mut self, event: Event, load: &mut L) {
         match event {
+            Event::Land { packet } => self.out.land(packet),
             Event::Deliver { packet } => {
                 let packet = self.out.arrived(packet);
                 let (from_host, from, seat) = (packet.from_host, packet.from, packet.seat);
@@ -228,14 +250,19 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
                 self.arrive(host, Input::Timer { seat, timer: TimerIndex(timer), setting }, load);
             }
             Event::Synced { host } => self.arrive(host, Input::Synced, load),
-            Event::Ask { client } => self.ask(client, load),
+            Event::Ask { client, session } => self.ask(client, session, load),
             Event::Arrival => {
-                let Pace::Open { per_second } = self.calls.pace else { return };
+                let per_second = match self.calls.pace {
+                    Pace::Open { per_second } => per_second,
+                    Pace::PartlyOpen { sessions_per_second, .. } => sessions_per_second,
+                    Pace::Closed { .. } | Pace::OnDemand => return,
+                };
                 let client = self.calls.next_arrival_at % self.calls.clients.len();
                 self.calls.next_arrival_at = client + 1;
                 let wait = -(1.0 - self.rng.unit()).ln() / per_second * PICOS as f64;
                 self.out.queue.push(self.out.now + wait as u64, Event::Arrival);
-                self.ask(client as u32, load);
+                let session = self.calls.new_session();
+                self.ask(client as u32, session, load);
             }
             Event::Crash { host } => {
                 let host = &mut self.hosts[host as usize];
@@ -245,10 +272,11 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         }
     }
 
-    fn ask<L: Load<N::Family>>(&mut self, client: u32, load: &mut L) {
-        let (request, class) = load.ask(client as usize, &mut self.rng);
+    fn ask<L: Load<N::Family>>(&mut self, client: u32, session: u64, load: &mut L) {
+        let asks = LoadSession { client: client as usize, number: session };
+        let (request, class) = load.ask(asks, &mut self.rng);
         let Client { host, seat } = self.calls.clients[client as usize];
-        let id = RequestId(self.calls.begin(Call { client, class, begun: self.out.now }));
+        let id = RequestId(self.calls.begin(Call { client, session, class, begun: self.out.now }));
         self.arrive(host, Input::Request { seat, id, request }, load);
     }
 
@@ -286,10 +314,17 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         for (id, response, at) in responses.drain(..) {
             let Some(call) = self.calls.end(id.0) else { continue };
             let now = Duration::from_nanos(at / 1_000);
-            let served = load.answered(call.client as usize, call.class, &response, now);
+            let served = load.answered(call.asked_by(), call.class, &response, now);
             self.calls.count(call, served, at);
-            if matches!(self.calls.pace, Pace::Closed { .. }) {
-                self.out.queue.push(at, Event::Ask { client: call.client });
+            let goes_on = match self.calls.pace {
+                Pace::Closed { .. } => true,
+                Pace::Open { .. } | Pace::OnDemand => false,
+                Pace::PartlyOpen { stay, .. } => self.rng.unit() < stay,
+            };
+            if goes_on {
+                self.out.queue.push(at, Event::Ask { client: call.client, session: call.session });
+            } else {
+                load.left(call.asked_by());
             }
         }
         self.out.responses = responses;
@@ -300,11 +335,11 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
 struct Idle;
 
 impl<F: Family> Load<F> for Idle {
-    fn ask(&mut self, client: usize, _rng: &mut Rng) -> (F::Request, super::Class) {
-        unreachable!("client {client} asks, and no load was given")
+    fn ask(&mut self, session: LoadSession, _rng: &mut Rng) -> (F::Request, super::Class) {
+        unreachable!("{session:?} asks, and no load was given")
     }
 
-    fn answered(&mut self, _: usize, _: super::Class, _: &F::Response, _: Duration) -> bool {
+    fn answered(&mut self, _: LoadSession, _: super::Class, _: &F::Response, _: Duration) -> bool {
         true
     }
 }

@@ -69,7 +69,8 @@ fn a_replica_executes_in_order_and_once() {
     assert_eq!(bench.role.executed(), Slot(0));
     let did = bench.hear(node(1, PROXY), chosen(0, 1, Some(batch(0))));
     assert_eq!(bench.role.executed(), Slot(2));
-    assert_eq!(sends(&did).len(), 2, "the clients of this host are answered from here");
+    let answers = sends(&did).iter().filter(|(to, _)| *to == node(1, UNBATCHER)).count();
+    assert_eq!(answers, 2, "the clients of this host are answered from here");
     assert!(sends(&bench.hear(node(1, PROXY), chosen(0, 1, Some(batch(7))))).is_empty());
     assert_eq!(bench.role.executed(), Slot(2));
 }
@@ -178,7 +179,7 @@ fn a_read_waits_for_its_slot_and_has_idle_ones_filled() {
     assert_eq!(did.last(), now(node(1, LEADER), leader::Wanted { through: Slot(1) }).last());
     assert!(sends(&did).iter().all(|(to, _)| *to != node(1, UNBATCHER)));
     let did = bench.hear(node(1, PROXY), chosen(0, 1, Some(Value::Noop)));
-    assert_eq!(sends(&did).iter().map(|(to, _)| *to).collect::<Vec<_>>(), [node(1, UNBATCHER)]);
+    assert_eq!(sends(&did).iter().filter(|(to, _)| *to == node(1, UNBATCHER)).count(), 1);
 }
 
 // A peer that lags is helped with entries as long as they are retained, and sent nothing that was not executed.

@@ -17,9 +17,13 @@ fn executed(from: u64, below: u64) -> Message {
     acceptor::Executed { from: Slot(from), below: Slot(below) }.into()
 }
 
+fn learned(slot: u64, value: u64) -> Message {
+    acceptor::Learned { slot: Slot(slot), value: batch(value) }.into()
+}
+
 // What the acceptor did not vote for, it would give back as something else.
 #[test]
-fn a_replica_reports_to_its_acceptor_only_of_what_that_one_voted_for() {
+fn a_replica_hands_its_acceptor_what_that_one_did_not_vote_for() {
     let mut bench = replica();
     for slot in 0..20 {
         bench.hear(node(1, ACCEPTOR), voted(slot, 1));
@@ -28,16 +32,34 @@ fn a_replica_reports_to_its_acceptor_only_of_what_that_one_voted_for() {
     assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(0, 20))));
     assert!(tick(&mut bench).iter().all(|(to, _)| *to != node(1, ACCEPTOR)), "reported once");
     // The acceptor missed this one: it comes with its value.
-    bench.hear(node(2, PROXY), chosen(20, 1, Some(batch(20))));
+    let did = bench.hear(node(2, PROXY), chosen(20, 1, Some(batch(20))));
+    assert!(sends(&did).contains(&(node(1, ACCEPTOR), learned(20, 20))), "{did:?}");
     // And of this one it has a vote that lost.
     bench.hear(node(1, ACCEPTOR), voted(21, 1));
-    bench.hear(node(2, PROXY), chosen(21, 2, Some(batch(7))));
+    let did = bench.hear(node(2, PROXY), chosen(21, 2, Some(batch(7))));
+    assert!(sends(&did).contains(&(node(1, ACCEPTOR), learned(21, 7))), "{did:?}");
     for slot in 22..40 {
         bench.hear(node(2, PROXY), chosen(slot, 2, None));
         bench.hear(node(1, ACCEPTOR), voted(slot, 2));
     }
     assert_eq!(bench.role.executed(), Slot(40));
-    assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(22, 40))));
+    assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(0, 40))));
+}
+
+// Where acceptors are spared votes on purpose, their journals must not take the values after all.
+#[test]
+fn a_thrifty_replica_reports_to_its_acceptor_only_of_what_that_one_voted_for() {
+    let parameters = Parameters { thrifty: true, ..Parameters::default() };
+    let role = Replica::new(parameters, configurations(1), Counter::default());
+    let mut bench = Table::new(role, node(1, REPLICA));
+    bench.hear(node(1, ACCEPTOR), replica::Resumed { from: Slot(0), values: Vec::new() });
+    let did = bench.hear(node(2, PROXY), chosen(0, 1, Some(batch(0))));
+    assert!(sends(&did).iter().all(|(to, _)| *to != node(1, ACCEPTOR)), "{did:?}");
+    for slot in 1..20 {
+        bench.hear(node(1, ACCEPTOR), voted(slot, 1));
+        bench.hear(node(2, PROXY), chosen(slot, 1, None));
+    }
+    assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(1, 20))));
 }
 
 // An acceptor that gives more than was reported to it gives values that were never chosen.
@@ -78,6 +100,64 @@ fn an_acceptor_gives_back_what_was_executed_and_no_more() {
     let values = vec![batch(0), batch(1)];
     let page = replica::Resumed { from: Slot(0), values };
     assert_eq!(resume(&mut acceptor, 0), now(node(1, REPLICA), page));
+}
+
+// A vote that lost, given back for the value that was chosen: the replica would execute what nobody else does. A value that is not given
+// back costs a peer's whole snapshot.
+#[test]
+fn an_acceptor_gives_back_what_its_replica_learned_elsewhere() {
+    let mut acceptor = active_acceptor();
+    let hear = |acceptor: &mut Table<Acceptor>, from, message: Message| match message {
+        Message::Acceptor(message) => acceptor.hear(from, message),
+        other => panic!("{other:?}"),
+    };
+    let here = node(1, REPLICA);
+    for slot in [0, 1, 3] {
+        drop(acceptor.hear(node(1, PROXY), noop(slot, 1)));
+    }
+    let did = hear(&mut acceptor, node(2, REPLICA), learned(1, 7));
+    assert!(matches!(did[..], [Effect::Reject { .. }]), "{did:?}");
+    acceptor.journal();
+    hear(&mut acceptor, here, learned(1, 7));
+    hear(&mut acceptor, here, learned(2, 8));
+    hear(&mut acceptor, here, learned(2, 8));
+    hear(&mut acceptor, here, executed(0, 4));
+    let journal = acceptor.journal();
+    assert_eq!(journal.len(), 3, "each once");
+    let resumed = |values| now(here, replica::Resumed { from: Slot(0), values });
+    let all = vec![Value::Noop, batch(7), batch(8), Value::Noop];
+    let resume = || acceptor::Resume { from: Slot(0) };
+    assert_eq!(acceptor.hear(here, resume()), resumed(all.clone()));
+    // A vote that comes late, in a ballot that lost, is not what was chosen.
+    drop(acceptor.hear(node(1, PROXY), noop(2, 1)));
+    assert_eq!(acceptor.hear(here, resume()), resumed(all));
+
+    // What it cannot note, it does not vouch for.
+    acceptor
+        .hear(node(1, LEADER), acceptor::Heartbeat { pulse: Pulse { truncate_below: Slot(3), ..pulse(1) } });
+    hear(&mut acceptor, here, learned(2, 8));
+    hear(&mut acceptor, here, learned(3, 9));
+    hear(&mut acceptor, here, executed(0, 5));
+    assert_eq!(acceptor.role.executed(), Slot(3)..Slot(5));
+    assert_eq!(acceptor.role.executed_value(Slot(2)), None);
+    assert_eq!(acceptor.role.executed_value(Slot(3)), Some(&batch(9)));
+
+    // The same after a restart.
+    let mut role = Acceptor::new(Parameters::default(), configurations(1), Some(here));
+    let vote = |slot| AcceptorRecord::Vote { ballot: ballot(1), slot: Slot(slot), value: batch(slot) };
+    let records = [
+        AcceptorRecord::Blank { incarnation: 7 },
+        AcceptorRecord::Active { members: Vec::new() },
+        vote(0),
+        AcceptorRecord::Learned { slot: Slot(0), value: batch(5) },
+        AcceptorRecord::Learned { slot: Slot(1), value: batch(6) },
+        AcceptorRecord::Executed { from: Slot(0), below: Slot(2) },
+    ];
+    for (position, record) in records.into_iter().enumerate() {
+        role.restore(Position(position as u64), record);
+    }
+    let mut acceptor = Table::new(role, node(1, ACCEPTOR));
+    assert_eq!(acceptor.hear(here, resume()), resumed(vec![batch(5), batch(6)]));
 }
 
 // Two of three replicas have snapshots and the votes go: the third takes the whole state from a peer at its next start.

@@ -25,23 +25,32 @@ impl Frames {
         while !bytes.is_empty() {
             let skipped = self.skip.min(bytes.len());
             (self.skip, bytes) = (self.skip - skipped, &bytes[skipped..]);
+            if let (true, Some((head, rest))) = (self.begun.is_empty(), bytes.split_first_chunk()) {
+                bytes = rest;
+                self.begin(head, &mut each);
+                continue;
+            }
             let wanted = (HEAD_BYTES - self.begun.len()).min(bytes.len());
             if self.skip > 0 || wanted == 0 {
                 return;
             }
             self.begun.extend_from_slice(&bytes[..wanted]);
             bytes = &bytes[wanted..];
-            let word = |at: usize| {
-                self.begun.get(at..).and_then(|rest| rest.first_chunk()).map(|word| i32::from_be_bytes(*word))
-            };
-            let (Some(length), Some(first), Some(second)) = (word(0), word(4), word(8)) else { return };
-            self.skip = (length.max(0) as usize + 4).saturating_sub(HEAD_BYTES);
+            let Some(head) = self.begun.first_chunk().copied() else { return };
             self.begun.clear();
-            if self.opened {
-                each(first, second);
-            }
-            self.opened = true;
+            self.begin(&head, &mut each);
         }
+    }
+
+    /// A frame's head is there.
+    fn begin(&mut self, head: &[u8; HEAD_BYTES], each: &mut impl FnMut(i32, i32)) {
+        let [l0, l1, l2, l3, f0, f1, f2, f3, s0, s1, s2, s3] = *head;
+        let length = i32::from_be_bytes([l0, l1, l2, l3]);
+        self.skip = (length.max(0) as usize + 4).saturating_sub(HEAD_BYTES);
+        if self.opened {
+            each(i32::from_be_bytes([f0, f1, f2, f3]), i32::from_be_bytes([s0, s1, s2, s3]));
+        }
+        self.opened = true;
     }
 }
 
@@ -66,7 +75,7 @@ impl Timing {
 
     /// Answers go to the client; what is no answer has a number that no request has.
     pub(super) fn answered(&mut self, bytes: &[u8], now: Instant) {
-        self.answers.pass(bytes, |number, _| self.watch.stop(&number, now));
+        self.answers.pass(bytes, |number, _| self.watch.stop(number, now));
     }
 }
 

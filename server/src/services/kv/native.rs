@@ -39,10 +39,9 @@ impl NativeCalls for Calls {
                 if !reads.admits(SMALL_ANSWER_BYTES) {
                     return Ok(false);
                 }
-                for command in message.commands.iter() {
-                    let asked = OwedRead::Query(message.session, command.sequence);
-                    reads.watch.start(asked, WRITE, cx.now());
-                }
+                let session = message.session;
+                let asked = message.commands.iter().map(|it| OwedRead::Query(session, it.sequence));
+                reads.watch.start_all(asked, WRITE, cx.now());
                 cx.send(self.batcher, Message::from(message));
             }
             BatcherIn::Query(message) => {
@@ -54,8 +53,9 @@ impl NativeCalls for Calls {
                 for query in message.queries.iter() {
                     let asked = OwedRead::Query(message.session, query.sequence);
                     reads.ask(asked, expected, cx.now());
-                    reads.watch.start(asked, READ, cx.now());
                 }
+                let asked = message.queries.iter().map(|it| OwedRead::Query(message.session, it.sequence));
+                reads.watch.start_all(asked, READ, cx.now());
                 cx.send(self.batcher, Message::from(message));
             }
             BatcherIn::Reconfigure(message) => cx.send(self.batcher, Message::from(message)),
@@ -78,17 +78,17 @@ impl NativeCalls for Calls {
             return message;
         };
         let Results { session, executed, results } = results;
-        let bytes: usize = results.iter().map(|answer| answer.bytes.len()).sum();
+        let bytes: usize = results.views().map(|answer| answer.bytes.len()).sum();
         let fits = bytes <= SMALL_ANSWER_BYTES || reads.takes(bytes);
+        reads.watch.stop_all(results.views().map(|it| OwedRead::Query(session, it.sequence)), now);
         let mut row = Row::default();
-        for answer in results.iter() {
+        for answer in results.views() {
             let asked = OwedRead::Query(session, answer.sequence);
-            reads.watch.stop(&asked, now);
             let is_read = reads.answered(asked, answer.bytes.len());
             if is_read && !fits {
                 row.push(answer.sequence, Status::Busy, &[]);
             } else if !fits {
-                row.push(answer.sequence, answer.status, &answer.bytes);
+                row.push(answer.sequence, answer.status, answer.bytes);
             }
         }
         let results = if fits { results } else { row };

@@ -47,7 +47,7 @@ impl NativeCalls for Calls {
     fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
         let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
         let id = reply_id(&output.bytes);
-        id.iter().for_each(|&id| reads.watch.stop(&OwedRead::Call(TO_HOST, id), now));
+        id.iter().for_each(|&id| reads.watch.stop(OwedRead::Call(TO_HOST, id), now));
         let refused = id.filter(|&id| !reads.takes_call(TO_HOST, id, output.bytes.len()));
         let output = refused.map_or(output, |id| {
             let reply = Reply { id, answer: Answer::refused(Why::Busy) };

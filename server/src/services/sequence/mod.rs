@@ -165,7 +165,7 @@ impl NativeCalls for Calls {
             && output.bytes.first() == Some(&TO_CLIENT)
             && let Some(id) = id_of(&output.bytes)
         {
-            reads.watch.stop(&OwedRead::Call(TO_HOST, id), now);
+            reads.watch.stop(OwedRead::Call(TO_HOST, id), now);
         }
         message
     }

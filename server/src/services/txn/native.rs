@@ -42,7 +42,7 @@ impl NativeCalls for Calls {
     fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
         let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
         let answer = read_head(&output.bytes);
-        answer.iter().for_each(|(id, _)| reads.watch.stop(&OwedRead::Call(TO_HOST, *id), now));
+        answer.iter().for_each(|(id, _)| reads.watch.stop(OwedRead::Call(TO_HOST, *id), now));
         let takes = answer.is_none_or(|(id, is_read)| {
             // What a commit came to is always said.
             reads.takes_call(TO_HOST, id, output.bytes.len()) || !is_read

@@ -40,30 +40,39 @@ impl Snapshot {
             chunk.push(REVISION);
             chunk.extend_from_slice(&self.revision.to_le_bytes());
         }
+        let lower = self.written.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut in_table = table.keys_above(lower).peekable();
+        let mut aside = self.aside.range::<[u8], _>((lower, Bound::Unbounded)).peekable();
+        let (mut last, mut step): (Option<&[u8]>, _) = (None, SnapshotStep::More);
         while chunk.len() - started < budget {
-            let Some(key) = self.next_key(table) else { return SnapshotStep::Done };
-            let before = match self.aside.remove(&key) {
-                Some(before) => before,
-                None => table.get(&key).map(|(value, version)| (value.to_vec(), version)),
+            // The least key that is not yet out: a key that is aside may be in the table as well.
+            let set_aside = aside.next_if(|(key, _)| in_table.peek().is_none_or(|other| key[..] <= **other));
+            let (key, before) = match set_aside {
+                Some((key, before)) => {
+                    in_table.next_if(|other| key == other);
+                    (&key[..], before.as_ref().map(|(value, version)| (&value[..], *version)))
+                }
+                None => match in_table.next() {
+                    Some(key) => (key, table.get(key)),
+                    None => {
+                        step = SnapshotStep::Done;
+                        break;
+                    }
+                },
             };
-            if let Some((value, version)) = before {
+            if let Some(before) = before {
                 chunk.push(ENTRY);
-                put_bytes(&key, chunk);
-                Reply(chunk).versioned(Some((&value, version)));
+                put_bytes(key, chunk);
+                Reply(chunk).versioned(Some(before));
             }
-            self.written = Some(key);
+            last = Some(key);
         }
-        SnapshotStep::More
-    }
-
-    /// The least key, in the table or aside, that is not yet out.
-    fn next_key(&self, table: &Table) -> Option<Vec<u8>> {
-        let written = self.written.as_deref();
-        let start = written.unwrap_or(b"");
-        let in_table = table.range(start, None).map(|(key, ..)| key).find(|&key| Some(key) != written);
-        let lower = written.map_or(Bound::Unbounded, Bound::Excluded);
-        let aside = self.aside.range::<[u8], _>((lower, Bound::Unbounded)).next().map(|(key, _)| &key[..]);
-        in_table.into_iter().chain(aside).min().map(<[u8]>::to_vec)
+        if let Some(last) = last.map(<[u8]>::to_vec) {
+            self.aside = self.aside.split_off(&last);
+            self.aside.remove(&last);
+            self.written = Some(last);
+        }
+        step
     }
 }
 

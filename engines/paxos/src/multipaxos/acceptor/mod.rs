@@ -56,8 +56,10 @@ pub struct Acceptor {
     /// Who else is blank, with their incarnations.
     blank: BTreeMap<NodeId, u64>,
     votes: SlotRing<Vote>,
-    /// Slots that are chosen, with the values voted for here.
+    /// Slots that are chosen, with the values learned here, or else voted for here last.
     executed: Range<Slot>,
+    /// Values that this host's replica learned elsewhere, for its next start.
+    learned: resume::LearnedValues,
     /// Votes below are known to be durable.
     durable_through: Slot,
     /// There are newer ones.
@@ -81,6 +83,7 @@ impl Acceptor {
             blank: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
             executed: Slot(0)..Slot(0),
+            learned: resume::LearnedValues::default(),
             durable_through: Slot(0),
             voted: false,
             held: resume::Held::default(),
@@ -136,9 +139,14 @@ impl Acceptor {
         self.summary.as_ref().map_or(Slot(0), |summary| summary.truncated_below)
     }
 
-    /// The slots whose votes it takes for chosen, for invariants.
+    /// The slots of which it knows the chosen values, for invariants.
     pub fn executed(&self) -> Range<Slot> {
         self.executed.clone()
+    }
+
+    /// The chosen value of a slot in [`Acceptor::executed`], if it is retained.
+    pub fn executed_value(&self, slot: Slot) -> Option<&Value> {
+        self.learned.get(slot).or_else(|| self.votes.get(slot).map(|vote| &vote.value))
     }
 
     fn active(&mut self) -> Option<&mut Summary> {
@@ -159,6 +167,7 @@ impl Role for Acceptor {
             AcceptorRecord::Blank { incarnation } => self.summary = Some(Summary::blank(incarnation)),
             AcceptorRecord::Summary(summary) => {
                 self.votes.advance(summary.truncated_below);
+                self.learned.forget_below(summary.truncated_below);
                 self.summary = Some(summary);
             }
             AcceptorRecord::Active { members } => {
@@ -169,6 +178,11 @@ impl Role for Acceptor {
             AcceptorRecord::Promise { ballot } => self.restored().promised = ballot,
             AcceptorRecord::Sealed { version } => self.restored().sealed = version,
             AcceptorRecord::Executed { from, below } => self.executed = from..below,
+            AcceptorRecord::Learned { slot, value } => {
+                if self.votes.admits(slot) {
+                    self.learned.insert(slot, value, position);
+                }
+            }
             AcceptorRecord::Vote { ballot, slot, value } => {
                 let summary = self.restored();
                 if !planted!(restored_vote_makes_no_promise) {
@@ -216,12 +230,16 @@ impl Role for Acceptor {
             AcceptorIn::Durable(message) => {
                 self.durable_through = self.durable_through.max(message.voted_through);
             }
-            AcceptorIn::Executed(_) | AcceptorIn::Resume(_) | AcceptorIn::Hold(_)
+            AcceptorIn::Executed(_)
+            | AcceptorIn::Learned(_)
+            | AcceptorIn::Resume(_)
+            | AcceptorIn::Hold(_)
                 if Some(from) != self.replica =>
             {
                 cx.reject("word of a replica that is not this host's");
             }
             AcceptorIn::Executed(message) => self.on_executed(&message, cx),
+            AcceptorIn::Learned(message) => self.on_learned(message, cx),
             AcceptorIn::Resume(message) => self.on_resume(from, &message, cx),
             AcceptorIn::Hold(message) => self.on_hold(&message),
         }
@@ -414,7 +432,7 @@ impl Acceptor {
 
     /// Forgets votes for slots that enough replicas keep in durable snapshots.
     fn truncate(&mut self, below: Slot, cx: &mut Cx<'_, Self>) {
-        let below = self.held.truncation(below, &self.votes);
+        let below = self.held.truncation(below, &self.votes, &self.learned);
         let Some(summary) = self.active() else { return };
         if below <= summary.truncated_below {
             return;
@@ -429,10 +447,12 @@ impl Acceptor {
         }
         let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);
+        self.learned.forget_below(below);
         let start = self.votes.start();
         kernel::invariant!(DUR, start >= below, "votes from {start} on are retained, below {below} none");
         let summary = cx.append(&record);
-        let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(summary);
+        let votes = self.votes.iter().map(|(_, vote)| vote.position);
+        let oldest = votes.chain(self.learned.positions()).min().unwrap_or(summary);
         cx.trim(if planted!(needed_votes_trimmed) { summary } else { oldest.min(summary) });
         cx.mark("acceptor.truncated");
     }

@@ -36,7 +36,8 @@ pub enum AcceptorRecord {
         /// The first version it still answers.
         version: u64,
     },
-    /// These slots are chosen, with the values it voted for last. True when written; what is lost of it costs time and nothing else.
+    /// These slots are chosen, with the values that it learned, or else voted for last. True when written; what is lost of it costs time
+    /// and nothing else.
     Executed {
         /// The first of them.
         from: Slot,
@@ -45,6 +46,13 @@ pub enum AcceptorRecord {
     },
     /// All of the above but the votes and what is chosen, so that older records can go.
     Summary(Summary),
+    /// This slot is chosen, with this value. It is no vote.
+    Learned {
+        /// Which slot.
+        slot: Slot,
+        /// The value.
+        value: Value,
+    },
 }
 
 kernel::record! {
@@ -115,6 +123,11 @@ impl Encode for AcceptorRecord {
                 from.encode(out);
                 below.encode(out);
             }
+            Self::Learned { slot, value } => {
+                out.push(8);
+                slot.encode(out);
+                value.encode(out);
+            }
         }
     }
 }
@@ -129,6 +142,7 @@ impl Decode for AcceptorRecord {
             5 => Self::Sealed { version: input.field()? },
             6 => Self::Summary(input.field()?),
             7 => Self::Executed { from: input.field()?, below: input.field()? },
+            8 => Self::Learned { slot: input.field()?, value: input.field()? },
             tag => return Err(DecodeError::UnknownTag("acceptor record", tag)),
         })
     }

@@ -71,7 +71,7 @@ kernel::messages! {
             /// The configurations.
             configurations: Configurations,
         },
-        /// From this host's replica: these slots are chosen and executed, and their values are those voted for here.
+        /// From this host's replica: these slots are chosen and executed, and their values are those learned or voted for here.
         10 => Executed {
             /// The first of them.
             from: Slot,
@@ -95,6 +95,14 @@ kernel::messages! {
             from: Slot,
             /// What a peer's snapshot would cost instead: more than that is not worth it.
             bytes_max: u64,
+        },
+        /// From this host's replica: this slot is chosen with this value, which the acceptor did not vote for, or not as it was chosen.
+        /// Comes before the word that the slot was executed.
+        14 => Learned {
+            /// Which slot.
+            slot: Slot,
+            /// Its value.
+            value: Value,
         },
     }
 }

@@ -74,9 +74,9 @@ impl<S: StateMachine> Replica<S> {
             self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
             self.send_notices(cx);
+            self.hand_to_acceptor(slot, own, &value, cx);
             self.retain(slot, value);
             self.state.executed = slot.next();
-            self.resume.executed(slot, own);
             self.checkpoints.passed(self.state.executed, self.state.digest);
             self.log.advance(self.state.executed);
         }

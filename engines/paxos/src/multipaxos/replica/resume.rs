@@ -4,8 +4,9 @@
 
 use super::{Entry, Replica, Resumed};
 use crate::multipaxos::messages::acceptor;
+use crate::value::Value;
 use kernel::{Cx, NodeId, StateMachine, planted};
-use parts::Slot;
+use parts::{Shape, Slot};
 
 /// It is reported to the acceptor when so many slots were executed since the last report.
 const REPORT_AFTER_SLOTS: u64 = 16;
@@ -14,7 +15,7 @@ const LOOKS_MAX: u32 = 10;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resume {
-    /// From here on everything executed was voted for by this host's acceptor.
+    /// From here on this host's acceptor has everything executed: it voted for it, or was handed it.
     own_from: Slot,
     /// The acceptor knows of what was executed below.
     reported: Slot,
@@ -25,12 +26,6 @@ pub(super) struct Resume {
 }
 
 impl Resume {
-    pub(super) fn executed(&mut self, slot: Slot, own: bool) {
-        if !own && !planted!(learned_value_recorded_as_own_vote) {
-            self.own_from = slot.next();
-        }
-    }
-
     /// A snapshot was installed.
     pub(super) fn begin_at(&mut self, slot: Slot) {
         self.reported = slot;
@@ -50,6 +45,24 @@ impl<S: StateMachine> Replica<S> {
     fn acceptor_here(&self, cx: &Cx<'_, Self>) -> Option<NodeId> {
         let configuration = self.state.configurations.latest();
         configuration.acceptors.nodes().find(|acceptor| acceptor.host() == cx.node().host())
+    }
+
+    /// A slot is executed. Of what the acceptor did not vote for, as it was chosen, it needs the value.
+    pub(super) fn hand_to_acceptor(&mut self, slot: Slot, own: bool, value: &Value, cx: &mut Cx<'_, Self>) {
+        if own || planted!(learned_value_recorded_as_own_vote) {
+            return;
+        }
+        match self.acceptor_here(cx).filter(|acceptor| self.is_asked(*acceptor, slot)) {
+            Some(acceptor) => cx.send(acceptor, acceptor::Learned { slot, value: value.clone() }),
+            None => self.resume.own_from = slot.next(),
+        }
+    }
+
+    /// Whether an acceptor is asked for its vote in a slot whenever it can be reached. Others would journal what they are spared.
+    fn is_asked(&self, acceptor: NodeId, slot: Slot) -> bool {
+        let group = self.state.configurations.governing(slot).group(slot);
+        let asks_all = group.shape() == Shape::Majority && !self.parameters.thrifty;
+        asks_all && group.index_of(acceptor).is_some()
     }
 
     pub(super) fn begin_to_resume(&mut self, cx: &mut Cx<'_, Self>) {

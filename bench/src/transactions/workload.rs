@@ -1,17 +1,19 @@
 //! What transactions a load consists of: Retwis and YCSB as the papers have them, and the smallest ones.
 
 use kernel::{Bytes, Rng};
+use std::sync::Arc;
 use wire::txn::{CallKey, KeyRange, KeyScan, KeyWrite, OneShot, ReadOnly, Timestamp, TxnCall, TxnLevel};
 
 /// Numbers from 0 on, the smaller ones more often: the k-th with a weight of 1/k^theta.
-pub(super) struct Zipf {
+#[derive(Debug)]
+pub struct Zipf {
     /// The sum of the weights up to each number, over the sum of all.
     up_to: Vec<f64>,
 }
 
 impl Zipf {
     /// Of so many numbers; theta 0: all alike.
-    pub(super) fn new(count: u64, theta: f64) -> Self {
+    pub fn new(count: u64, theta: f64) -> Self {
         let mut sum = 0.0;
         let mut up_to: Vec<f64> = (1..=count.max(1))
             .map(|rank| {
@@ -29,42 +31,76 @@ impl Zipf {
     }
 }
 
-/// A kind of load.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Workload {
-    /// One put of one key
-    Put,
-    /// A read of one key
-    Read,
-    /// 5 % add-user (1 get, 3 puts), 15 % follow (2, 2), 30 % post-tweet (3, 5), 50 % load-timeline (1 to 10 gets)
-    Retwis,
-    /// Half reads, half puts
-    YcsbA,
-    /// 95 % reads, 5 % puts
-    YcsbB,
-    /// Reads
-    YcsbC,
-    /// 95 % reads of what was written last, 5 % puts of new keys
-    YcsbD,
-    /// 95 % scans of up to 100 rows, 5 % puts of new keys
-    YcsbE,
-    /// Half reads, half reads and writes of a key
-    YcsbF,
-    /// Reads and writes of four keys
-    YcsbT,
+macro_rules! workloads {
+    ($($(#[doc = $about:literal])+ $TxnWorkload:ident => $name:literal,)+) => {
+        /// A kind of load.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum TxnWorkload { $( $(#[doc = $about])+ $TxnWorkload ),+ }
+
+        impl TxnWorkload {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[ $( Self::$TxnWorkload ),+ ];
+
+            /// Its name on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $( Self::$TxnWorkload => $name ),+ }
+            }
+
+            /// What it consists of.
+            pub fn about(self) -> &'static str {
+                match self { $( Self::$TxnWorkload => concat!($($about),+).trim_ascii_start() ),+ }
+            }
+        }
+    };
+}
+
+workloads! {
+    /// One put of one key.
+    Put => "put",
+    /// A read of one key.
+    Read => "read",
+    /// 5 % add-user (1 get, 3 puts), 15 % follow (2, 2), 30 % post-tweet (3, 5), 50 % load-timeline (1 to 10 gets).
+    Retwis => "retwis",
+    /// Half reads, half puts.
+    YcsbA => "ycsb-a",
+    /// 95 % reads, 5 % puts.
+    YcsbB => "ycsb-b",
+    /// Reads.
+    YcsbC => "ycsb-c",
+    /// 95 % reads of what was written last, 5 % puts of new keys.
+    YcsbD => "ycsb-d",
+    /// 95 % scans of up to 100 rows, 5 % puts of new keys.
+    YcsbE => "ycsb-e",
+    /// Half reads, half reads and writes of a key.
+    YcsbF => "ycsb-f",
+    /// Reads and writes of four keys.
+    YcsbT => "ycsb-t",
+}
+
+impl TxnWorkload {
+    /// The workload of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|workload| workload.name() == name)
+    }
 }
 
 /// Draws transactions.
-pub(super) struct Draws {
-    pub(super) workload: Workload,
-    pub(super) level: TxnLevel,
-    pub(super) zipf: Zipf,
-    pub(super) keys: u64,
-    pub(super) value: Bytes,
+#[derive(Clone, Debug)]
+pub struct Draws {
+    /// What they are.
+    pub workload: TxnWorkload,
+    /// Of those that write nothing.
+    pub level: TxnLevel,
+    /// Which keys.
+    pub zipf: Arc<Zipf>,
+    /// How many there are.
+    pub keys: u64,
+    /// What is written.
+    pub value: Bytes,
 }
 
 /// The key of a number.
-pub(super) fn key(number: u64) -> Bytes {
+pub fn key(number: u64) -> Bytes {
     // Ranks are distributed over the shards, and neighbours by rank are no neighbours by key.
     format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15)).into_bytes().into()
 }
@@ -99,16 +135,16 @@ impl Draws {
     }
 
     /// The next transaction of a session with this token. `inserted`: keys that were added so far.
-    pub(super) fn call(&self, token: Timestamp, inserted: &mut u64, rng: &mut Rng) -> TxnCall {
+    pub fn call(&self, token: Timestamp, inserted: &mut u64, rng: &mut Rng) -> TxnCall {
         let percent = rng.below(100);
         let insert = |inserted: &mut u64| {
             *inserted += 1;
             self.write(Vec::new(), &[key(self.keys + *inserted)], token)
         };
         match self.workload {
-            Workload::Put => self.write(Vec::new(), &self.several(1, rng), token),
-            Workload::Read | Workload::YcsbC => self.read(self.several(1, rng), token),
-            Workload::Retwis => {
+            TxnWorkload::Put => self.write(Vec::new(), &self.several(1, rng), token),
+            TxnWorkload::Read | TxnWorkload::YcsbC => self.read(self.several(1, rng), token),
+            TxnWorkload::Retwis => {
                 let (gets, puts) = match percent {
                     0..=4 => (1, 3),
                     5..=19 => (2, 2),
@@ -121,27 +157,27 @@ impl Draws {
                 let keys = self.several(gets.max(puts), rng);
                 self.write(keys[..gets as usize].to_vec(), &keys[..puts as usize], token)
             }
-            Workload::YcsbA | Workload::YcsbB => {
-                let reads = if self.workload == Workload::YcsbA { 50 } else { 95 };
+            TxnWorkload::YcsbA | TxnWorkload::YcsbB => {
+                let reads = if self.workload == TxnWorkload::YcsbA { 50 } else { 95 };
                 let keys = self.several(1, rng);
                 if percent < reads { self.read(keys, token) } else { self.write(Vec::new(), &keys, token) }
             }
-            Workload::YcsbD if percent < 95 => {
+            TxnWorkload::YcsbD if percent < 95 => {
                 let back = self.zipf.draw(rng);
                 self.read(vec![key((self.keys + *inserted).saturating_sub(back))], token)
             }
-            Workload::YcsbE if percent < 95 => {
+            TxnWorkload::YcsbE if percent < 95 => {
                 let limit = 1 + rng.below(100) as u32;
                 let range = KeyRange { start: self.any(rng), end: None };
                 let scans = vec![KeyScan { range, limit }];
                 ReadOnly { id: 0, token, level: self.level, keys: Vec::new(), scans }.into()
             }
-            Workload::YcsbD | Workload::YcsbE => insert(inserted),
-            Workload::YcsbF => {
+            TxnWorkload::YcsbD | TxnWorkload::YcsbE => insert(inserted),
+            TxnWorkload::YcsbF => {
                 let keys = self.several(1, rng);
                 if percent < 50 { self.read(keys, token) } else { self.write(keys.clone(), &keys, token) }
             }
-            Workload::YcsbT => {
+            TxnWorkload::YcsbT => {
                 let keys = self.several(4, rng);
                 self.write(keys.clone(), &keys, token)
             }
@@ -175,9 +211,9 @@ mod tests {
     #[test]
     fn retwis_is_mixed_as_the_paper_has_it() {
         let draws = Draws {
-            workload: Workload::Retwis,
+            workload: TxnWorkload::Retwis,
             level: TxnLevel::Rss,
-            zipf: Zipf::new(1_000, 0.7),
+            zipf: Arc::new(Zipf::new(1_000, 0.7)),
             keys: 1_000,
             value: Bytes::new(),
         };

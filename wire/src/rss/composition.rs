@@ -69,7 +69,7 @@ impl Composition {
 /// The paper's interface (Figure 3): services with their fences, and the call before each transaction.
 ///
 /// ```
-/// use consistency::rss::{LibRss, ServiceName};
+/// use wire::rss::{LibRss, ServiceName};
 /// use std::{cell::RefCell, rc::Rc};
 ///
 /// let fenced = Rc::new(RefCell::new(Vec::new()));
@@ -87,7 +87,7 @@ impl Composition {
 /// library.start_transaction(&kv)?;
 /// library.start_transaction(&queue)?;
 /// assert_eq!(*fenced.borrow(), ["kv"]);
-/// # Ok::<(), consistency::rss::CompositionError<std::convert::Infallible>>(())
+/// # Ok::<(), wire::rss::CompositionError<std::convert::Infallible>>(())
 /// ```
 pub struct LibRss<F> {
     fences: BTreeMap<ServiceName, F>,

@@ -1,7 +1,10 @@
 //! `ordinate demo`: a three-host cluster in this process, and a prompt that breaks it and judges what happened.
 
+mod photos;
+mod stage;
+mod verdict;
+
 use super::kv::end_of_prefix;
-use super::verdict::{Verdict, Watch};
 use crate::failure::Failure;
 use ordinate_client::{CallError, Client, Level};
 use runtime::{Descriptors, Direction, Host, LinkFault};
@@ -22,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use verdict::{Verdict, Watch};
 
 /// Start a three-host cluster in this process, with a prompt to break it.
 #[derive(clap::Args)]
@@ -40,6 +44,8 @@ pub struct Demo {
     kafka: u16,
 }
 
+const TXN_SHARDS: u16 = 4;
+const TXN_SPREAD_LEVELS: u32 = 2;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const LEADER_WITHIN: Duration = Duration::from_secs(15);
 const RECOVERY_WITHIN: Duration = Duration::from_secs(20);
@@ -54,6 +60,7 @@ const HELP: &str = "\
   kill HOST|all    stop as a crash does       restart HOST|all
   pause HOST       as a hanging process       resume HOST
   partition HOST   no link to the others      heal
+  photos [strict|rss|process-ordered] [--no-fence]   what each level shows of a commit half-way
   help             quit";
 
 struct Member {
@@ -131,7 +138,7 @@ impl Demo {
         let brokers: Vec<String> =
             NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
         let mut text = format!(
-            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 4\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = {TXN_SHARDS}\nspread_levels = {TXN_SPREAD_LEVELS}\nfence_bound = \"2s\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
              [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
             self.durability,
             kafka[0],
@@ -406,6 +413,7 @@ impl Cluster {
             [fault @ ("kill" | "restart" | "pause" | "resume" | "partition"), host] => {
                 return self.judge(fault, host).await.map(Some);
             }
+            ["photos", options @ ..] => return self.photos(options).await.map(|()| None),
             ["heal"] => return self.judge("heal", "all").await.map(Some),
             _ => return Err(format!("no such command: {}; try help", words.join(" "))),
         }

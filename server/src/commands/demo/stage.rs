@@ -1,0 +1,66 @@
+//! The demo's hosts as the stage of `photos`.
+
+use super::photos::{self, StageHost};
+use super::{Cluster, LEADER_WITHIN, TXN_SHARDS, TXN_SPREAD_LEVELS};
+use ordinate_client::TxnLevel;
+use runtime::LinkFault;
+use server::services::txn::TxnStatus;
+use std::time::{Duration, Instant};
+
+impl Cluster {
+    /// The hosts with the shards that they lead, once all shards are led.
+    async fn stage_hosts(&self) -> Result<Vec<StageHost>, String> {
+        let deadline = Instant::now() + LEADER_WITHIN;
+        loop {
+            let mut hosts = Vec::new();
+            for (name, status) in self.statuses().await {
+                let status =
+                    status.ok_or_else(|| format!("{name} does not run: photos needs all three hosts"))?;
+                let shards = status.services.get::<TxnStatus>().map(|txn| &txn.shards);
+                let led = shards.into_iter().flatten().filter(|(_, shard)| shard.leads);
+                let leads = led.map(|(&shard, _)| shard).collect();
+                let endpoint = format!("127.0.0.1:{}", self.members[name].native);
+                hosts.push(StageHost { name, endpoint, leads });
+            }
+            let led: usize = hosts.iter().map(|host| host.leads.len()).sum();
+            if led >= usize::from(TXN_SHARDS) {
+                return Ok(hosts);
+            }
+            if Instant::now() >= deadline {
+                return Err(format!("{led} of {TXN_SHARDS} shards are led: try again"));
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// Plays the photo-sharing application at the levels asked for, or at all.
+    pub(super) async fn photos(&mut self, options: &[&str]) -> Result<(), String> {
+        self.rounds += 1;
+        let levels = [TxnLevel::Strict, TxnLevel::Rss, TxnLevel::ProcessOrdered];
+        let unknown =
+            |word: &&&str| **word != "--no-fence" && !levels.iter().any(|level| level.name() == **word);
+        if let Some(word) = options.iter().find(unknown) {
+            return Err(format!("no such level: {word}; wanted: strict, rss or process-ordered"));
+        }
+        let named = |level: &TxnLevel| options.contains(&level.name());
+        let any = levels.iter().any(named);
+        let wanted = levels.into_iter().filter(|level| !any || named(level));
+        let without = options.contains(&"--no-fence");
+        let mut rows: Vec<(TxnLevel, bool)> = wanted.map(|level| (level, !without)).collect();
+        if options.is_empty() {
+            rows.insert(2, (TxnLevel::Rss, false));
+        }
+        let hosts = self.stage_hosts().await?;
+        let delay = |from: &str, to: &str, by: Duration| {
+            let sender = self.members.get(from).and_then(|member| member.running.as_ref());
+            if let Some(running) = sender {
+                running.host.handle().fault(kernel::HostId::named(to), LinkFault::Delay(by));
+            }
+        };
+        let shard_of = |key: &str| spanner::shard_of(key.as_bytes(), TXN_SPREAD_LEVELS, TXN_SHARDS).0;
+        match photos::show(&hosts, shard_of, delay, &rows, self.rounds).await? {
+            true => Ok(()),
+            false => Err("a history is not what its levels promise: report it with the output".to_owned()),
+        }
+    }
+}
