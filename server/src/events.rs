@@ -23,6 +23,12 @@ impl EventLog {
         write(repeated.take(event, Instant::now()));
     }
 
+    /// Writes a line.
+    pub fn say(&self, line: &str) {
+        let _whole_lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        write(Some(line.to_owned()));
+    }
+
     /// Writes the summaries that are due.
     pub fn tick(&self) {
         let mut repeated = self.0.lock().unwrap_or_else(PoisonError::into_inner);

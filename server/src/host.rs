@@ -1,5 +1,6 @@
 //! One host of a cluster: its roles, its journal, its ports.
 
+use crate::cluster::file::TlsPaths;
 use crate::cluster::{ClusterFile, Durability};
 use crate::family::{HostedNode, Ordinate};
 use crate::latency::Latencies;
@@ -73,11 +74,7 @@ pub fn start(
             Storage::Directory { path: file.data.join(name), journal: JournalOptions::default() }
         }
     };
-    let tls = file.tls.as_ref().map(|files| runtime::TlsFiles {
-        certificates: files.cert.clone(),
-        key: files.key.clone(),
-        authorities: files.ca.clone(),
-    });
+    let tls = file.tls.as_ref().map(TlsPaths::files);
     let mut archive: Option<Arc<dyn runtime::blobs::Archive>> = None;
     for service in file.services() {
         archive = archive.or(service.archive()?);

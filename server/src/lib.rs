@@ -6,6 +6,7 @@ pub mod admin;
 pub mod cluster;
 pub mod events;
 pub mod family;
+pub mod health;
 pub mod host;
 pub mod latency;
 pub mod members;

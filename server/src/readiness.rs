@@ -2,11 +2,16 @@
 
 use runtime::Shortage;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Why a host cannot serve.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub enum Unready {
+    /// It has just begun.
+    Begins,
+    /// Its reactor does not answer.
+    Hangs,
     /// It lost its votes and must be replaced.
     VotesLost,
     /// Its disk is full.
@@ -23,12 +28,24 @@ pub enum Unready {
         /// What it says.
         why: String,
     },
-    /// No leader is known.
+    /// It does not hear enough of the other hosts.
+    NoQuorum {
+        /// The members that it does not hear.
+        unheard: Vec<String>,
+    },
+    /// No leader is heard.
     NoLeader,
     /// Its acceptor does not vote yet.
     NoVotes,
     /// Its replica has no state yet.
     NoState,
+    /// Users of services would wait.
+    Services {
+        /// Why, by the services' names.
+        services: BTreeMap<&'static str, String>,
+        /// The members that this host does not hear.
+        unheard: Vec<String>,
+    },
 }
 
 /// A shortage, as status pages name it.
@@ -52,6 +69,8 @@ impl Unready {
     pub fn words(&self, host: &str) -> String {
         let not_begun = "a cluster begins when all its hosts have been started once";
         match self {
+            Self::Begins => "the host has just begun".to_owned(),
+            Self::Hangs => "the reactor does not answer".to_owned(),
             Self::VotesLost => format!(
                 "this host lost its votes; replace it: ordinate cluster members replace {host} NEW=ADDRESS"
             ),
@@ -63,9 +82,24 @@ impl Unready {
                 let remedy = "if its disk was lost, replace it: ordinate cluster members replace";
                 format!("{by} refuses this host: {why}; {remedy} {host} NEW=ADDRESS")
             }
-            Self::NoLeader => format!("no leader is known; {not_begun}"),
+            Self::NoQuorum { unheard } => {
+                format!("no quorum: this host does not hear {}", unheard.join(", "))
+            }
+            Self::NoLeader => format!("no leader is heard; {not_begun}"),
             Self::NoVotes => format!("the acceptor does not vote yet; {not_begun}"),
-            Self::NoState => "the replica has no state yet".to_owned(),
+            Self::NoState => {
+                let remedy = "a host that joins waits to be made a member: ordinate cluster members add";
+                format!("the replica has no state yet; {remedy} {host}=ADDRESS")
+            }
+            Self::Services { services, unheard } => {
+                let reasons: Vec<String> =
+                    services.iter().map(|(service, why)| format!("{service}: {why}")).collect();
+                let unheard = match unheard.as_slice() {
+                    [] => String::new(),
+                    some => format!("; this host does not hear {}", some.join(", ")),
+                };
+                format!("{}{unheard}", reasons.join("; "))
+            }
         }
     }
 }

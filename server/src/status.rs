@@ -2,14 +2,15 @@
 
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember};
+use crate::health::Health;
 use crate::readiness::{Unready, name_of};
 use crate::services::{Statuses, kv};
-use kernel::{ClockTrouble, HostId, NodeId};
-use parts::Shape;
+use kernel::{ClockTrouble, HostId, Instant, NodeId};
+use parts::{Shape, Tally};
 use paxos::{Configuration, Member};
-use runtime::{ClockState, HostHandle, LinkStatus, Metrics, PeerConfig, Shortage};
+use runtime::{ClockState, HostHandle, HostView, LinkStatus, Metrics, PeerConfig, Shortage};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A host's view.
@@ -25,10 +26,14 @@ pub struct HostStatus {
     pub durability: String,
     /// The roles that run here.
     pub roles: Vec<&'static str>,
-    /// The leader, as far as this host knows.
+    /// The leader, while this host hears him.
     pub leader: Option<String>,
-    /// Its ballot's round.
+    /// The highest round of elections that this host knows of.
     pub round: u64,
+    /// This host hears a quorum of the acceptors, its own among them.
+    pub quorum: bool,
+    /// Members that it does not hear.
+    pub unheard: Vec<String>,
     /// Whether this host's acceptor votes: `votes`, `waits` (for its cluster's bootstrap or for being made a member), or
     /// `refused` (it lost its votes and must be replaced).
     pub acceptor: Option<&'static str>,
@@ -60,6 +65,10 @@ pub struct HostStatus {
     pub short_of: Option<&'static str>,
     /// Why this host cannot serve; none if it can.
     pub waits_for: Option<Unready>,
+    /// The same in words.
+    pub not_serving: Option<String>,
+    /// Whether users of each service are served here.
+    pub serves: BTreeMap<&'static str, bool>,
     /// What each service knows.
     #[serde(flatten)]
     pub services: Statuses,
@@ -70,6 +79,10 @@ pub struct HostStatus {
 pub struct PeerLinkStatus {
     /// Messages can leave for it.
     pub up: bool,
+    /// It was heard within the last second.
+    pub heard: bool,
+    /// How long ago it was heard last, in milliseconds; none while it has no connection to this host.
+    pub silent_for_ms: Option<u64>,
     /// Where it is dialled.
     pub address: String,
 }
@@ -77,7 +90,8 @@ pub struct PeerLinkStatus {
 impl PeerLinkStatus {
     fn of(link: &LinkStatus) -> (String, Self) {
         let PeerConfig { name, address } = link.config.clone();
-        (name, Self { up: link.partner.is_some(), address })
+        let silent_for_ms = link.silent_for.map(|it| it.as_millis() as u64);
+        (name, Self { up: link.partner.is_some(), heard: is_heard(link), silent_for_ms, address })
     }
 }
 
@@ -190,6 +204,13 @@ pub struct MembershipStatus {
     pub hosts: BTreeMap<String, String>,
 }
 
+/// Hosts report to each other four times a second, and leaders to everybody more often: one that is silent for longer is not heard.
+pub const HEARD_WITHIN: Duration = Duration::from_secs(1);
+
+fn is_heard(link: &LinkStatus) -> bool {
+    link.silent_for.is_some_and(|it| it <= HEARD_WITHIN)
+}
+
 /// How long a reactor may take to answer before it counts as hanging.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
@@ -203,8 +224,12 @@ impl HostStatus {
         let (file, host) = (file.clone(), host.to_owned());
         let view = handle.inspect(move |view| {
             let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| kv::member_of(node)).collect();
-            let mut status = Self::from_nodes(&nodes, view.metrics(), &file, &host);
-            status.links = view.links().iter().map(PeerLinkStatus::of).collect();
+            let links = view.links();
+            let mut heard: BTreeSet<HostId> =
+                links.iter().filter(|link| is_heard(link)).map(|it| it.host).collect();
+            heard.insert(HostId::named(&host));
+            let mut status = Self::from_nodes(&nodes, view, &heard, &file, &host);
+            status.links = links.iter().map(PeerLinkStatus::of).collect();
             status.refused_by = view.links().iter().filter_map(refusal).collect();
             status.waits_for = status.not_ready();
             status.services = file.services().iter().map(|service| service.status(&file, view)).collect();
@@ -215,7 +240,24 @@ impl HostStatus {
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
     }
 
-    fn from_nodes(nodes: &[&KvMember], metrics: &Metrics, file: &ClusterFile, host: &str) -> Self {
+    /// With what is known of the services.
+    pub fn with(mut self, health: &Health) -> Self {
+        let whole = self.waits_for.is_none();
+        self.serves =
+            health.services.keys().map(|service| (*service, whole && health.serves(service))).collect();
+        self.waits_for = self.waits_for.or_else(|| health.unready());
+        self.not_serving = self.waits_for.as_ref().map(|why| why.words(&self.host));
+        self
+    }
+
+    fn from_nodes(
+        nodes: &[&KvMember],
+        view: &HostView<'_, HostedNode>,
+        heard: &BTreeSet<HostId>,
+        file: &ClusterFile,
+        host: &str,
+    ) -> Self {
+        let metrics = view.metrics();
         let mut status = Self {
             version: env!("CARGO_PKG_VERSION"),
             cluster: file.cluster.clone(),
@@ -224,6 +266,8 @@ impl HostStatus {
             roles: Vec::new(),
             leader: None,
             round: 0,
+            quorum: false,
+            unheard: Vec::new(),
             acceptor: None,
             executed: None,
             snapshot: None,
@@ -239,41 +283,44 @@ impl HostStatus {
             disk_full: metrics.disk_full,
             short_of: metrics.shortage.filter(|it| *it != Shortage::Space).map(name_of),
             waits_for: None,
+            not_serving: None,
+            serves: BTreeMap::new(),
             services: Statuses::default(),
         };
-        let mut newest = 0;
+        let mut newest = file.placement.configuration();
         for node in nodes {
-            status.add(node, file, &mut newest);
+            status.add(node, &mut newest);
         }
+        status.membership = MembershipStatus::of(newest, file);
+        status.quorum = has_quorum(newest, heard);
+        let unheard = newest.hosts.iter().map(|host| &host.name);
+        status.unheard = unheard.filter(|name| !heard.contains(&HostId::named(name))).cloned().collect();
+        let leader = leader_of(nodes, view.now()).filter(|host| heard.contains(host));
+        status.leader = leader.map(|host| status.name_of(host));
         status
     }
 
-    fn add(&mut self, node: &KvMember, file: &ClusterFile, newest: &mut u64) {
-        let mut learn = |status: &mut Self, configuration: &Configuration| {
-            if configuration.version >= *newest {
-                *newest = configuration.version;
-                status.membership = MembershipStatus::of(configuration, file);
+    fn add<'a>(&mut self, node: &'a KvMember, newest: &mut &'a Configuration) {
+        let mut learn = |configuration: &'a Configuration| {
+            if configuration.version >= newest.version {
+                *newest = configuration;
             }
         };
         match node {
             Member::Batcher(batcher) => {
                 self.roles.push("batcher");
                 self.batcher_bytes = batcher.waiting_bytes();
-                learn(self, batcher.configurations().latest());
-                self.leader =
-                    self.leader.take().or(batcher.leader().map(|leader| self.name_of(leader.host())));
+                learn(batcher.configurations().latest());
             }
             Member::Leader(leader) => {
                 self.roles.push("leader");
-                learn(self, leader.configurations().latest());
-                if let Some(ballot) = leader.leader() {
-                    self.round = ballot.round;
-                    self.leader = Some(self.name_of(ballot.leader.host()));
-                }
+                self.round = self.round.max(leader.highest_round());
+                learn(leader.configurations().latest());
             }
             Member::ProxyLeader(_) => self.roles.push("proxy_leader"),
             Member::Acceptor(acceptor) => {
                 self.roles.push("acceptor");
+                self.round = self.round.max(acceptor.promised().round);
                 self.acceptor = Some(match (acceptor.is_active(), acceptor.is_refused()) {
                     (_, true) => "refused",
                     (true, false) => "votes",
@@ -282,7 +329,7 @@ impl HostStatus {
             }
             Member::Replica(replica) => {
                 self.roles.push("replica");
-                learn(self, replica.configurations().latest());
+                learn(replica.configurations().latest());
                 self.executed = Some(replica.executed().0);
                 self.snapshot = Some(replica.snapshot_through().0);
                 self.joining = replica.is_joining();
@@ -311,6 +358,12 @@ impl HostStatus {
         if let (None, Some((by, why))) = (&self.leader, self.refused_by.first_key_value()) {
             return Some(Unready::Refused { by: by.clone(), why: why.clone() });
         }
+        if self.joining {
+            return Some(Unready::NoState);
+        }
+        if !self.quorum {
+            return Some(Unready::NoQuorum { unheard: self.unheard.clone() });
+        }
         // Only these roles learn who leads.
         let hears = |role: &&str| ["batcher", "leader"].contains(role);
         if self.leader.is_none() && self.roles.iter().any(hears) {
@@ -319,11 +372,30 @@ impl HostStatus {
         if self.acceptor == Some("waits") {
             return Some(Unready::NoVotes);
         }
-        if self.joining {
-            return Some(Unready::NoState);
-        }
         None
     }
+}
+
+/// The leader that is heard. A host without this role knows one by what its batcher has learned.
+fn leader_of(nodes: &[&KvMember], now: Instant) -> Option<HostId> {
+    let role =
+        nodes.iter().find_map(|node| if let Member::Leader(leader) = node { Some(leader) } else { None });
+    if let Some(role) = role {
+        return role.heard_leader(now, HEARD_WITHIN).map(|ballot| ballot.leader.host());
+    }
+    let batcher =
+        nodes.iter().find_map(|node| if let Member::Batcher(batcher) = node { Some(batcher) } else { None });
+    batcher.and_then(|batcher| batcher.leader()).map(NodeId::host)
+}
+
+/// Whether those that are heard include a quorum, to read and to write, of every group of acceptors.
+fn has_quorum(configuration: &Configuration, heard: &BTreeSet<HostId>) -> bool {
+    configuration.acceptors.groups().iter().all(|group| {
+        let mut tally = Tally::default();
+        let of_heard = group.members().iter().filter(|member| heard.contains(&member.host()));
+        of_heard.filter_map(|member| group.index_of(*member)).for_each(|index| tally.insert(index));
+        group.is_read_quorum(tally) && group.is_write_quorum(tally)
+    })
 }
 
 /// The host that refuses us, and why.

@@ -439,3 +439,74 @@ fn a_closed_pipe_is_no_panic() {
     assert!(matches!(output.status.code(), Some(0 | 141)), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
 }
+
+// A message that names another trouble than the one at hand has its reader look for that.
+#[test]
+fn failures_to_reach_a_cluster_name_what_was_found() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let deaf = listener.local_addr().expect("it is bound").to_string();
+    let nobody = "127.0.0.1:9";
+    let read = |endpoint: &str| run(&["kv", "get", "k", "--timeout", "0.5", "--endpoints", endpoint]);
+    let write = |endpoint: &str| run(&["kv", "put", "k", "v", "--timeout", "0.5", "--endpoints", endpoint]);
+    // Where nobody listens, and where somebody does and no answer comes; a read executes nothing.
+    let refused = read(nobody);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.err.starts_with("error[O4001]: no host answers at 127.0.0.1:9"), "{refused:?}");
+    assert!(!refused.err.contains("may have been executed"), "a read: {refused:?}");
+    let refused = write(nobody);
+    assert!(
+        refused.err.starts_with("error[O4001]") && refused.err.contains("may have been executed"),
+        "{refused:?}"
+    );
+    let refused = read(&deaf);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(refused.err.starts_with("error[O4003]: hosts listen at"), "{refused:?}");
+    assert!(refused.err.contains("ordinate status"), "{refused:?}");
+    // What is no address is refused before anybody waits.
+    let began = Instant::now();
+    for wrong in ["127.0.0.1", "localhost", "http://127.0.0.1:7071", "a:b", ":7071"] {
+        let refused = run(&["kv", "get", "k", "--endpoints", wrong]);
+        assert_eq!(refused.code, Some(2), "{wrong}: {refused:?}");
+        assert!(refused.err.contains("wanted: an address with a port"), "{wrong}: {refused:?}");
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+}
+
+// The admin port's address is copied from a browser's bar as often as from a file.
+#[test]
+fn the_admin_port_is_found_by_its_url_too() {
+    for given in ["http://127.0.0.1:9", "http://127.0.0.1:9/", "127.0.0.1:9"] {
+        let refused = run(&["status", "--admin", given]);
+        assert_eq!(refused.code, Some(4), "{refused:?}");
+        assert!(refused.err.starts_with("error[O4001]: no host answers at 127.0.0.1:9\n"), "{refused:?}");
+    }
+    let refused = run(&["status", "--admin", "https://127.0.0.1:9"]);
+    assert!(refused.code == Some(2) && refused.err.contains("without TLS"), "{refused:?}");
+}
+
+// A port that is not ZooKeeper's must be called so, and not have its user look for a broken network.
+#[test]
+fn zk_says_that_a_port_is_not_zookeepers() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let refused = run(&["zk", "--servers", &server, "ls", "/"]);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(
+        refused.err.starts_with("error[O4102]") && refused.err.contains("ZooKeeper's port"),
+        "{refused:?}"
+    );
+    assert!(!refused.err.contains("whole buffer") && !refused.err.contains("may have been"), "{refused:?}");
+    let refused = run(&["zk", "--servers", "127.0.0.1:9", "ls", "/"]);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+}
+
+// TLS that is asked for and cannot be had must not become a port without it.
+#[test]
+fn a_secure_port_for_http_needs_certificates() {
+    let folder = Folder::new("http-secure");
+    folder.write("x.toml", &format!("{SOUND}[listen]\nhttp_secure = \"127.0.0.1:7443\"\n"));
+    let refused = folder.run(&["config", "check", "x.toml"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.err.contains("listen.http_secure is set without [tls]"), "{refused:?}");
+}

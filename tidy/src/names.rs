@@ -6,9 +6,11 @@ const EMPTY: [&str; 9] =
     ["util", "utils", "common", "misc", "helper", "helpers", "manager", "managers", "stuff"];
 
 /// What a new reader sees first.
-const ROOT: [&str; 10] = [
+const ROOT: [&str; 12] = [
     ".gitignore",
+    "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE-APACHE",

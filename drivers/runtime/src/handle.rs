@@ -4,7 +4,7 @@ use crate::answer::{Answer, Promise, promise};
 use crate::link::{LinkStatus, PeerConfig};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
-use kernel::{Family, HostId, HostSlot, Node, NodeId};
+use kernel::{Family, HostId, HostSlot, Instant, Node, NodeId};
 use mio::Waker;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -112,6 +112,11 @@ impl<N: Node> HostView<'_, N> {
     /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
         self.nodes.slots.iter().map(|slot| (slot.id, &slot.node))
+    }
+
+    /// When it was looked at.
+    pub fn now(&self) -> Instant {
+        self.nodes.now
     }
 
     /// The links to the other hosts.

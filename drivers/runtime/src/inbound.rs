@@ -46,6 +46,8 @@ struct Inbound {
     /// It was no peer when it called.
     joining: bool,
     deadline: Instant,
+    /// When something was read from it last.
+    heard_at: Instant,
     listed: bool,
 }
 
@@ -155,6 +157,7 @@ impl Inbounds {
                 host: None,
                 joining: false,
                 deadline: outside.now + GREET_WITHIN,
+                heard_at: outside.now,
                 listed: true,
             };
             if index == self.table.len() {
@@ -196,6 +199,12 @@ impl Inbounds {
         }
     }
 
+    /// When a host was heard last; none while it has no connection to this one.
+    pub(crate) fn heard_at(&self, host: HostId) -> Option<Instant> {
+        let of_host = self.table.iter().flatten().filter(|inbound| inbound.host == Some(host));
+        of_host.map(|inbound| inbound.heard_at).max()
+    }
+
     pub(crate) fn ready_count(&self) -> usize {
         self.readable.len()
     }
@@ -215,6 +224,9 @@ impl Inbounds {
             Ok((bytes, After::Closed)) => (bytes, Some("closed by the other side".to_owned())),
             Err(error) => (0, Some(error.to_string())),
         };
+        if bytes > 0 {
+            inbound.heard_at = outside.now;
+        }
         outside.metrics.bytes_in += bytes as u64;
         Some(Read { index, end })
     }

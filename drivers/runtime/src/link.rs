@@ -80,6 +80,8 @@ pub struct LinkStatus {
     pub partner: Option<Partner>,
     /// Why it went down last; none if it has been up since.
     pub complaint: Option<String>,
+    /// How long ago the other host was heard last; none while it has no connection to this one.
+    pub silent_for: Option<Duration>,
 }
 
 /// What a link wants its host to do.
@@ -155,8 +157,9 @@ impl Link {
         matches!(self.state, State::Up { .. })
     }
 
-    pub(crate) fn status(&self) -> LinkStatus {
+    pub(crate) fn status(&self, silent_for: Option<Duration>) -> LinkStatus {
         LinkStatus {
+            silent_for,
             host: self.host,
             config: self.config.clone(),
             partner: self.partner(),

@@ -323,7 +323,7 @@ impl<N: Node + 'static> Reactor<N> {
                 }
                 Command::Inject { from, to, message } => self.router.route(from, to, message, self.nodes.now),
                 Command::Visit(visit) => {
-                    let links = self.router.links.iter().map(Link::status).collect();
+                    let links = self.link_statuses();
                     visit(&HostView { metrics: self.metrics(), nodes: &self.nodes, links });
                 }
                 Command::SetPeers(peers) => self.set_peers(peers),

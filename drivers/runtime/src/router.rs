@@ -23,7 +23,7 @@ pub(crate) struct Router<M> {
     /// By host.
     pub(crate) links: Vec<Link>,
     pub(crate) settings: LinkSettings,
-    severed_to: BTreeSet<HostId>,
+    pub(crate) severed_to: BTreeSet<HostId>,
     severed_from: BTreeSet<HostId>,
     delayed: BTreeMap<HostId, Delayed<M>>,
     pub(crate) metrics: Metrics,

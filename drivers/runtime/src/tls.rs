@@ -100,6 +100,11 @@ impl ServerTls {
         Ok(Self(Arc::new(config)))
     }
 
+    /// For ports that are served by others.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0)
+    }
+
     pub(crate) fn accept(&self) -> Result<Connection, String> {
         Ok(ServerConnection::new(Arc::clone(&self.0)).map_err(|error| error.to_string())?.into())
     }

@@ -14,6 +14,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     let Some((status, metrics)) = HostStatus::of(&admin.handle, &admin.file, &admin.host).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response();
     };
+    let status = status.with(&*admin.health.latest().await);
     let mut page = MetricsPage::default();
     let names = ["version", "cluster", "host", "durability"];
     let texts = [status.version, &status.cluster, &status.host, &status.durability];
@@ -34,6 +35,14 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     for (host, link) in &status.links {
         let (name, help) = ("link_up", "1 while messages can leave for the other host");
         page.gauge_of(name, help, &[("peer", host)], f64::from(u8::from(link.up)));
+    }
+    for (host, link) in &status.links {
+        let (name, help) = ("peer_heard", "1 while the other host is heard");
+        page.gauge_of(name, help, &[("peer", host)], f64::from(u8::from(link.heard)));
+    }
+    for (service, serves) in &status.serves {
+        let (name, help) = ("service_ready", "1 while users of the service are served here");
+        page.gauge_of(name, help, &[("service", service)], f64::from(u8::from(*serves)));
     }
     status.services.iter().for_each(|service| service.metrics(&mut page));
     admin.latencies.metrics(&mut page);
@@ -119,7 +128,14 @@ fn gauges(page: &mut MetricsPage, admin: &Admin, status: &HostStatus, metrics: &
         ("snapshot_slot", "A durable snapshot holds everything below", status.snapshot.unwrap_or(0) as f64),
         ("membership_version", "Version of the configuration", status.membership.version as f64),
         ("leads", "1 if this host leads", f64::from(u8::from(status.leader.as_ref() == Some(&status.host)))),
-        ("ready", "1 if this host can serve", f64::from(u8::from(status.not_ready().is_none()))),
+        ("quorum", "1 while this host hears a quorum", f64::from(u8::from(status.quorum))),
+        ("members_unheard", "Members that this host does not hear", status.unheard.len() as f64),
+        ("election_round", "The highest round of elections that this host knows of", status.round as f64),
+        (
+            "ready",
+            "1 while users of all services are served here",
+            f64::from(u8::from(status.waits_for.is_none())),
+        ),
         ("uptime_seconds", "Since the host started", admin.started.elapsed().as_secs_f64()),
     ];
     for (name, help, value) in gauges {

@@ -3,16 +3,20 @@
 pub mod baggage;
 pub mod exposition;
 mod metrics;
+mod origin;
 mod page;
 mod port;
 mod ready;
 
+use origin::OwnNames;
 pub use port::CONNECTIONS_MAX;
 
 use crate::cluster::ClusterFile;
+use crate::cluster::file::Listen;
 use crate::family::HostedNode;
+use crate::health::HealthWatch;
 use crate::latency::Latencies;
-use crate::services::SERVICES;
+use crate::services::{Listed, SERVICES};
 use crate::status::HostStatus;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -20,8 +24,7 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use runtime::Descriptors;
-use runtime::HostHandle;
+use runtime::{Descriptors, HostHandle, ServerTls};
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -39,7 +42,10 @@ pub struct Admin {
     pub latencies: Latencies,
     /// What became of connections.
     counts: Arc<port::Counts>,
-    probes: ready::Probes,
+    /// How it may be called.
+    names: OwnNames,
+    /// Whether its users are served.
+    pub health: HealthWatch,
 }
 
 impl Admin {
@@ -50,51 +56,129 @@ impl Admin {
         host: &str,
         started: std::time::Instant,
         latencies: Latencies,
+        health: HealthWatch,
     ) -> Self {
         let counts = Arc::default();
-        let probes = ready::Probes::of(&file, host);
-        Self { handle, file, host: host.to_owned(), started, latencies, counts, probes }
+        let hosts = file.hosts.iter().map(|host| host.address.as_str());
+        let listen = &file.listen;
+        let ports = [Some(&listen.admin), listen.http.as_ref(), listen.http_secure.as_ref()];
+        let addresses = hosts.chain(ports.into_iter().flatten().map(String::as_str));
+        let named = file.hosts.iter().map(|host| &host.name).chain(&listen.names);
+        let names = OwnNames::of(addresses, named.map(String::as_str));
+        Self { handle, file, host: host.to_owned(), started, latencies, counts, names, health }
     }
 }
 
-/// Serves on a thread of its own until the process ends or `stop` is dropped. Connections take their descriptors from `descriptors`.
-pub fn serve(
-    listener: TcpListener,
-    admin: Admin,
+/// A port for HTTP.
+pub struct HttpPort {
+    /// Where it listens.
+    pub listener: TcpListener,
+    /// With TLS, if so.
+    pub tls: Option<ServerTls>,
+}
+
+/// Serves the admin port on a thread of its own until the process ends or what is returned is dropped. Connections take their descriptors
+/// from `descriptors`.
+pub fn serve(listener: TcpListener, admin: &Arc<Admin>, descriptors: Descriptors) -> std::io::Result<Stop> {
+    let ports = vec![HttpPort { listener, tls: None }];
+    serve_on("admin", ports, routes(admin), admin, descriptors)
+}
+
+/// The same for applications' HTTP, at its own ports.
+pub fn serve_applications(
+    ports: Vec<HttpPort>,
+    admin: &Arc<Admin>,
     descriptors: Descriptors,
-) -> std::io::Result<tokio::sync::oneshot::Sender<()>> {
-    listener.set_nonblocking(true)?;
+) -> std::io::Result<Stop> {
+    let routes = guarded(of_services(Router::new(), admin, |service| (service.routes)()), admin);
+    serve_on("http", ports, routes, admin, descriptors)
+}
+
+/// Dropping it stops a port.
+pub type Stop = tokio::sync::oneshot::Sender<()>;
+
+fn serve_on(
+    thread: &str,
+    ports: Vec<HttpPort>,
+    routes: Router,
+    admin: &Arc<Admin>,
+    descriptors: Descriptors,
+) -> std::io::Result<Stop> {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for port in &ports {
+        port.listener.set_nonblocking(true)?;
+    }
     let counts = Arc::clone(&admin.counts);
-    let routes = routes(Arc::new(admin));
-    std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+    std::thread::Builder::new().name(thread.to_owned()).spawn(move || {
         runtime.block_on(async move {
-            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            port::serve(listener, routes, descriptors, counts, stopped).await;
+            for HttpPort { listener, tls } in ports {
+                let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+                let tls = tls.map(|tls| tls.config().into());
+                let (descriptors, counts) = (descriptors.clone(), Arc::clone(&counts));
+                tokio::spawn(port::serve(listener, tls, routes.clone(), descriptors, counts));
+            }
+            // Either way the host is going.
+            let _ = stopped.await;
         });
     })?;
     Ok(stop)
 }
 
-fn routes(admin: Arc<Admin>) -> Router {
+/// The admin port's. Applications' are there as long as they have no port of their own.
+fn routes(admin: &Arc<Admin>) -> Router {
     let own = Router::new()
         .route("/", get(page::page))
-        .route("/healthz", get(healthz))
+        .route("/livez", get(ready::livez))
+        .route("/healthz", get(ready::livez))
         .route("/readyz", get(ready::readyz))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/status", get(status));
-    SERVICES
-        .iter()
-        .fold(own, |routes, service| {
-            let state = (Arc::clone(&admin), service.name);
-            let timed = axum::middleware::from_fn_with_state(state, timed);
-            let of = (Arc::clone(&admin), *service);
-            let carried = axum::middleware::from_fn_with_state(of, baggage::carried);
-            routes.merge((service.routes)().layer(carried).layer(timed))
-        })
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), port::bounded))
-        .with_state(admin)
+    let Listen { http, http_secure, .. } = &admin.file.listen;
+    let all = of_services(own, admin, |service| (service.admin_routes)());
+    guarded(
+        match http.as_ref().or(http_secure.as_ref()) {
+            None => of_services(all, admin, |service| (service.routes)()),
+            Some(_) => all.fallback(moved),
+        },
+        admin,
+    )
+}
+
+/// What is not here, and may be at another port.
+async fn moved(State(admin): State<Arc<Admin>>, request: Request) -> Response {
+    let path = request.uri().path();
+    let of_services = SERVICES.iter().any(|service| path.starts_with(&format!("/v1/{}", service.name)));
+    if !of_services {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let Listen { http, http_secure, .. } = &admin.file.listen;
+    let ports: Vec<&str> = [http, http_secure].into_iter().flatten().map(String::as_str).collect();
+    let text = format!("applications' HTTP has a port of its own here: {}\n", ports.join(", "));
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
+type Routes = Router<Arc<Admin>>;
+
+fn of_services(own: Routes, admin: &Arc<Admin>, of: fn(&Listed) -> Routes) -> Routes {
+    SERVICES.iter().fold(own, |routes, service| {
+        let found = of(service);
+        if !found.has_routes() {
+            return routes;
+        }
+        let state = (Arc::clone(admin), service.name);
+        let timed = axum::middleware::from_fn_with_state(state, timed);
+        let of = (Arc::clone(admin), *service);
+        let carried = axum::middleware::from_fn_with_state(of, baggage::carried);
+        routes.merge(found.layer(carried).layer(timed))
+    })
+}
+
+fn guarded(routes: Routes, admin: &Arc<Admin>) -> Router {
+    routes
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(admin), port::bounded))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(admin), origin::guarded))
+        .with_state(Arc::clone(admin))
 }
 
 /// Measures a call of a service. What waits for entries, or sends them as they come, is left out.
@@ -119,16 +203,9 @@ async fn timed(
     response
 }
 
-async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
-    match HostStatus::of(&admin.handle, &admin.file, &admin.host).await {
-        Some(_) => "ok\n".into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
-    }
-}
-
 async fn status(State(admin): State<Arc<Admin>>) -> Response {
     match HostStatus::of(&admin.handle, &admin.file, &admin.host).await {
-        Some((status, _)) => axum::Json(status).into_response(),
+        Some((status, _)) => axum::Json(status.with(&*admin.health.latest().await)).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
     }
 }

@@ -22,8 +22,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
+use tokio_rustls::TlsAcceptor;
 
 /// Connections at a time, unless the system allows fewer descriptors.
 pub const CONNECTIONS_MAX: usize = 512;
@@ -79,33 +80,29 @@ impl Counts {
         self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn note(&self, reason: &'static str) {
+    pub(super) fn note(&self, reason: &'static str) {
         *self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_insert(0) += 1;
     }
 }
 
-/// Takes connections until `stopped`.
+/// Takes connections for as long as its thread runs.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<TlsAcceptor>,
     routes: Router,
     descriptors: Descriptors,
     counts: Arc<Counts>,
-    mut stopped: oneshot::Receiver<()>,
 ) {
     loop {
-        let accepted = tokio::select! {
-            // Either way the host is going.
-            _ = &mut stopped => return,
-            accepted = listener.accept() => accepted,
-        };
-        match accepted {
+        match listener.accept().await {
             Ok((stream, _)) => match descriptors.take() {
                 Some(descriptor) => {
-                    tokio::spawn(converse(stream, routes.clone(), descriptor, Arc::clone(&counts)));
+                    let (tls, routes) = (tls.clone(), routes.clone());
+                    tokio::spawn(greet(stream, tls, routes, descriptor, Arc::clone(&counts)));
                 }
                 None => {
                     counts.note("too many connections");
-                    refuse(&stream);
+                    refuse(&stream, "503 Service Unavailable", "too many connections at this port\n");
                 }
             },
             Err(error) => {
@@ -123,19 +120,47 @@ pub async fn serve(
 }
 
 /// An empty socket takes so little at once; if it does not, the client sees the end.
-fn refuse(stream: &TcpStream) {
-    let text = "too many connections at this port\n";
-    let answer = format!(
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
-        text.len()
-    );
+fn refuse(stream: &TcpStream, status: &str, text: &str) {
+    let answer =
+        format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}", text.len());
     let _ = stream.try_write(answer.as_bytes());
 }
 
-async fn converse(stream: TcpStream, routes: Router, _descriptor: Descriptor, counts: Arc<Counts>) {
-    counts.open.fetch_add(1, Ordering::Relaxed);
+/// The first byte of a client that speaks TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Has the client show its certificate where the port is with TLS, and serves it.
+async fn greet(
+    stream: TcpStream,
+    tls: Option<TlsAcceptor>,
+    routes: Router,
+    _descriptor: Descriptor,
+    counts: Arc<Counts>,
+) {
     // Answers are written whole: waiting for more to send would only delay them.
     let _ = stream.set_nodelay(true);
+    let Some(tls) = tls else { return converse(stream, routes, &counts).await };
+    let greeted = tokio::time::timeout(HEAD_WITHIN, async {
+        let mut first = [0];
+        if stream.peek(&mut first).await.is_ok_and(|bytes| bytes == 1 && first[0] != TLS_HANDSHAKE) {
+            let text = "this port speaks TLS: https://, and a certificate of the cluster's authority\n";
+            refuse(&stream, "400 Bad Request", text);
+            return None;
+        }
+        tls.accept(stream).await.ok()
+    });
+    match greeted.await {
+        Ok(Some(stream)) => converse(stream, routes, &counts).await,
+        Ok(None) | Err(_) => counts.note("no TLS, or no certificate of the authority"),
+    }
+}
+
+async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    routes: Router,
+    counts: &Counts,
+) {
+    counts.open.fetch_add(1, Ordering::Relaxed);
     let stream = Impatient { stream, stalled: None };
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -156,13 +181,13 @@ async fn converse(stream: TcpStream, routes: Router, _descriptor: Descriptor, co
 }
 
 /// A stream whose other side has to take something now and then of what it is sent.
-struct Impatient {
-    stream: TcpStream,
+struct Impatient<S> {
+    stream: S,
     /// Since something waits: when that has been too long.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Impatient {
+impl<S> Impatient<S> {
     fn judge<T>(&mut self, taken: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if taken.is_ready() {
             self.stalled = None;
@@ -174,7 +199,7 @@ impl Impatient {
     }
 }
 
-impl AsyncRead for Impatient {
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -184,7 +209,7 @@ impl AsyncRead for Impatient {
     }
 }
 
-impl AsyncWrite for Impatient {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let taken = Pin::new(&mut self.stream).poll_write(cx, bytes);
         self.judge(taken, cx)

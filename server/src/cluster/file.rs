@@ -7,9 +7,11 @@ use super::placement::{BootstrapPlacement, PlacedRole};
 use crate::services::{Engine, Listed, SERVICES, Service};
 use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Encode as _, Misfit};
+use runtime::{ClientCertificates, ServerTls, TlsError, TlsFiles};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,8 +66,35 @@ impl fmt::Display for Durability {
 pub struct Listen {
     /// The native protocol.
     pub native: String,
-    /// HTTP.
+    /// The admin port.
     pub admin: String,
+    /// Applications' HTTP, if it has a port of its own.
+    pub http: Option<String>,
+    /// The same with TLS, beside the other.
+    pub http_secure: Option<String>,
+    /// Names by which HTTP clients call the host.
+    pub names: Vec<String>,
+}
+
+impl Listen {
+    /// The admin port is reached from other machines: no name or address of this one's loopback.
+    pub fn is_admin_exposed(&self) -> bool {
+        let host = self.admin.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        !host.parse::<IpAddr>().map_or(host == "localhost", |address| address.is_loopback())
+    }
+}
+
+impl TlsPaths {
+    /// As the runtime takes them.
+    pub fn files(&self) -> TlsFiles {
+        TlsFiles { certificates: self.cert.clone(), key: self.key.clone(), authorities: self.ca.clone() }
+    }
+
+    /// TLS for a port of users, who show a certificate of the authority.
+    pub fn for_ports(&self) -> Result<ServerTls, TlsError> {
+        ServerTls::load(&self.files(), ClientCertificates::Required)
+    }
 }
 
 /// Certificates.
@@ -283,6 +312,7 @@ impl ClusterFile {
             return Err(FileError::new(None, "the cluster has no hosts", help));
         }
         values.check_bounds()?;
+        values.check_http()?;
         let placement = BootstrapPlacement::new(&raw.hosts, &raw.placement, values.number("paxos.faults"))?;
         let configuration = placement.configuration().encoded().len();
         if let Some(misfit) = Misfit::of("a configuration", configuration, CONFIGURATION_BYTES_MAX) {
@@ -300,6 +330,9 @@ impl ClusterFile {
             listen: Listen {
                 native: values.text("listen.native").unwrap_or_default(),
                 admin: values.text("listen.admin").unwrap_or_default(),
+                http: values.text("listen.http"),
+                http_secure: values.text("listen.http_secure"),
+                names: values.text("listen.names").and_then(|names| names_of(&names)).unwrap_or_default(),
             },
             durability: match values.text("durability.ack").as_deref() {
                 Some("memory") => Durability::Memory,
@@ -406,6 +439,14 @@ impl Values<'_> {
             snapshot_every_bytes: self.size("paxos.snapshot_every_bytes") as u64,
             ..paxos::Parameters::default()
         }
+    }
+
+    fn check_http(&self) -> Result<(), FileError> {
+        if self.tls()?.is_none() && self.text("listen.http_secure").is_some() {
+            let help = "add [tls] with ca, cert and key; `ordinate tls init` makes them";
+            return Err(FileError::new(None, "listen.http_secure is set without [tls]", help));
+        }
+        Ok(())
     }
 
     /// The certificates.

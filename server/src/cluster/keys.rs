@@ -101,8 +101,30 @@ const OF_THE_CLUSTER: &[Key] = &[
         "listen.admin",
         KeyKind::Address,
         "127.0.0.1:7070",
-        "web page, HTTP API, metrics and health",
+        "web page, metrics, health, what changes the cluster, and applications' HTTP where it has no port of its own",
         "it answers without a password: keep it on a private address",
+    ),
+    key(
+        "listen.http",
+        KeyKind::Address,
+        "",
+        "a port of its own for applications' HTTP (/v1/kv, /v1/log, /v1/txn, /v1/sequence), which the admin port then has no more; \
+         with TLS where [tls] is set and listen.http_secure is not",
+        "without TLS it answers everybody who reaches it",
+    ),
+    key(
+        "listen.http_secure",
+        KeyKind::Address,
+        "",
+        "a second port for applications' HTTP, with TLS; listen.http is then without it, so that clients can move one by one",
+        "it needs [tls]; as long as listen.http stays open, clients without a certificate are served there",
+    ),
+    key(
+        "listen.names",
+        KeyKind::Names,
+        "",
+        "names by which HTTP clients call this host, beside those in [hosts], the machine's own, localhost and addresses in numbers",
+        "a request for another name is refused, because it may be a web page's whose name was made to point here",
     ),
 ];
 

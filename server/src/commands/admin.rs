@@ -6,6 +6,26 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
+/// An address as people give it: `host:port`, perhaps as the URL that a browser has.
+pub fn address(text: &str) -> Result<String, String> {
+    let address = text.strip_prefix("http://").unwrap_or(text);
+    let address = address.strip_suffix('/').unwrap_or(address);
+    if address.starts_with("https://") {
+        return Err("the admin port speaks HTTP without TLS".to_owned());
+    }
+    native_address(address)
+}
+
+/// `host:port`, and nothing else.
+pub fn native_address(address: &str) -> Result<String, String> {
+    match address.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
+            Ok(address.to_owned())
+        }
+        Some(_) | None => Err("wanted: an address with a port, like 127.0.0.1:7071".to_owned()),
+    }
+}
+
 /// Asks a host's admin port; returns the status and the answer's body.
 pub fn call(admin: &str, verb: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
     let address =

@@ -14,7 +14,7 @@ const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 struct How {
     /// The admin address of a host
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
     /// Give up waiting after so many seconds; the change goes on
     #[arg(long, default_value_t = 60)]

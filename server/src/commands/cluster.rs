@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 #[derive(clap::Args)]
 pub struct ShowStatus {
     /// The admin address of a host
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
     /// Output
     #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
@@ -71,7 +71,7 @@ pub enum Members {
 #[derive(clap::Args)]
 pub struct Change {
     /// The admin address of a host that stays, to learn the present members and whether all have followed
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
     /// Make it although the services have not followed the last change: where they wait for a host that is lost for good
     #[arg(long)]
@@ -99,7 +99,21 @@ impl ShowStatus {
             text("cluster"),
             text("version")
         );
-        println!("leader      {}   round {}", text("leader"), status["round"]);
+        match status["not_serving"].as_str() {
+            Some(why) => println!("serving     NO: {why}"),
+            None => println!("serving     yes"),
+        }
+        let unserved =
+            status["serves"].as_object().into_iter().flatten().filter(|(_, serves)| **serves == false);
+        let unserved: Vec<&str> = unserved.map(|(service, _)| service.as_str()).collect();
+        if !unserved.is_empty() {
+            println!("  not served: {}", unserved.join(", "));
+        }
+        println!(
+            "leader      {}   round {}",
+            status["leader"].as_str().unwrap_or("none heard"),
+            status["round"]
+        );
         println!("durability  {}", text("durability"));
         println!("acceptor    {}", text("acceptor"));
         println!("executed    {}   snapshot through {}", status["executed"], status["snapshot"]);
@@ -256,7 +270,10 @@ fn print_members(status: &Value) {
         };
         let roles: Vec<String> =
             status["membership"]["roles"].as_object().into_iter().flatten().filter_map(plays).collect();
-        println!("  {name:<12} {:<24} {}", address.as_str().unwrap_or(""), roles.join(" "));
+        let is_unheard =
+            status["unheard"].as_array().is_some_and(|hosts| hosts.iter().any(|host| host == name));
+        let unheard = if is_unheard { "   NOT HEARD" } else { "" };
+        println!("  {name:<12} {:<24} {}{unheard}", address.as_str().unwrap_or(""), roles.join(" "));
     }
 }
 

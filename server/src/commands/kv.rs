@@ -6,8 +6,12 @@ use ordinate_client::{
     CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, TxnClient, Versioned,
 };
 use std::future::Future;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// How long it is tried to learn whether a host is there at all.
+const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Where and how to ask.
 #[derive(clap::Args, Clone)]
@@ -18,6 +22,7 @@ pub struct Endpoint {
         env = "ORDINATE_ENDPOINTS",
         default_value = "127.0.0.1:7071",
         value_delimiter = ',',
+        value_parser = super::admin::native_address,
         global = true
     )]
     endpoints: Vec<String>,
@@ -133,8 +138,7 @@ impl Endpoint {
     pub fn explain_unexecuted(&self, error: &CallError) -> Failure {
         match error {
             CallError::TimedOut(after) => {
-                let fact = format!("no answer within {after:?}; nothing was executed");
-                Failure::unreachable(&self.endpoints.join(","), fact)
+                self.unanswered(format!("no answer within {after:?}; nothing was executed"))
             }
             CallError::TurnedAway { .. }
             | CallError::MaybeExecuted
@@ -148,10 +152,26 @@ impl Endpoint {
         }
     }
 
+    /// No answer came: because no host is there, or because those that are do not hear enough of the others.
+    fn unanswered(&self, fact: String) -> Failure {
+        let is_there = |endpoint: &&String| {
+            let addresses = endpoint.to_socket_addrs().into_iter().flatten();
+            let mut connected = addresses.map(|it| TcpStream::connect_timeout(&it, CONNECTED_WITHIN));
+            connected.any(|connection| connection.is_ok())
+        };
+        let there: Vec<&str> = self.endpoints.iter().filter(is_there).map(String::as_str).collect();
+        if there.is_empty() {
+            return Failure::unreachable(&self.endpoints.join(","), fact);
+        }
+        let what = format!("hosts listen at {}, and the cluster does not answer", there.join(","));
+        let remedy = "ordinate status --admin ADDRESS  (it says whether a majority is heard)";
+        Failure { exit: Exit::Unreachable, ..Failure::input("O4003", what, fact, remedy) }
+    }
+
     /// A failed call in the user's terms.
     pub fn explain(&self, error: &CallError) -> Failure {
         match error {
-            CallError::TimedOut(_) => Failure::unreachable(&self.endpoints.join(","), error.to_string()),
+            CallError::TimedOut(_) => self.unanswered(error.to_string()),
             CallError::TurnedAway { .. } => Failure {
                 exit: Exit::Unreachable,
                 ..Failure::input(
@@ -337,7 +357,7 @@ impl Kv {
 
 fn get(key: &str, level: Level, output: Output, endpoint: &Endpoint) -> Result<(), Failure> {
     let ask = |client: Client| async move {
-        client.get(key, level).await.map_err(|error| endpoint.explain(&error))
+        client.get(key, level).await.map_err(|error| endpoint.explain_unexecuted(&error))
     };
     let Some(found) = endpoint.with_client(ask)? else {
         return Err(Failure::failed(
@@ -399,7 +419,7 @@ fn scan(prefix: &str, limit: u32, level: Level, output: Output, endpoint: &Endpo
             let page = client
                 .scan(&start, end.as_deref(), wanted, level)
                 .await
-                .map_err(|error| endpoint.explain(&error))?;
+                .map_err(|error| endpoint.explain_unexecuted(&error))?;
             items.extend(page.items);
             match page.next {
                 Some(next) if (items.len() as u32) < limit => start = next,

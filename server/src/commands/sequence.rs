@@ -3,6 +3,7 @@
 use super::kv::{Endpoint, Output};
 use crate::failure::Failure;
 use clap::Subcommand;
+use ordinate_client::CallError;
 use serde_json::{Map, Value, json};
 
 /// The sequence: contiguous numbers, in one order over all spaces
@@ -42,7 +43,7 @@ impl Sequence {
                 left -= now;
                 let calls: Vec<_> = (0..now).map(|_| sequence.next(spaces, label)).collect();
                 for call in calls {
-                    let position = call.await.map_err(|error| endpoint_of.explain(&error))?;
+                    let position = call.await.map_err(|error| explain(endpoint_of, spaces, &error))?;
                     let numbers = spaces.iter().zip(&position.numbers);
                     match output {
                         Output::Table => {
@@ -60,5 +61,25 @@ impl Sequence {
             }
             Ok(())
         })
+    }
+}
+
+/// A failed call in the user's terms.
+fn explain(endpoint: &Endpoint, spaces: &[String], error: &CallError) -> Failure {
+    match error {
+        CallError::Refused | CallError::Invalid(_) => Failure::input(
+            "O1002",
+            format!("no number was taken of {}", spaces.join(", ")),
+            error.to_string(),
+            "ordinate config explain sequence.spaces  (a space must be in that list, and be given once)",
+        ),
+        CallError::TimedOut(_)
+        | CallError::TurnedAway { .. }
+        | CallError::MaybeExecuted
+        | CallError::Conflict
+        | CallError::DiskFull
+        | CallError::Busy
+        | CallError::Unreadable(_)
+        | CallError::Closed => endpoint.explain(error),
     }
 }

@@ -2,12 +2,13 @@
 
 use crate::commands::files::Files;
 use crate::failure::Failure;
-use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage};
-use server::admin::{self, Admin};
+use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage, TlsError};
+use server::admin::{self, Admin, HttpPort};
 use server::cluster::file::Overrides;
 use server::cluster::{ClusterFile, Durability, keys};
 use server::events::EventLog;
 use server::family::HostedNode;
+use server::health::HealthWatch;
 use server::host::{self, Sockets, StartError};
 use server::latency::Latencies;
 use server::members;
@@ -16,6 +17,7 @@ use server::services::CannotJoin;
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Run one host of a cluster.
@@ -65,6 +67,9 @@ impl Serve {
                 .collect::<Result<_, _>>()?,
         };
         let admin = bind(&file.listen.admin, "listen.admin")?;
+        let bind_if = |address: &Option<String>, key| address.as_ref().map(|at| bind(at, key)).transpose();
+        let http = bind_if(&file.listen.http, "listen.http")?;
+        let http_secure = bind_if(&file.listen.http_secure, "listen.http_secure")?;
         let files = Files::fit(&mut file)?;
         // The reader of the log may go; the host stays.
         let log = EventLog::default();
@@ -81,24 +86,24 @@ impl Serve {
             gate.clone(),
             &latencies,
             Some(events),
-            files.clients,
+            files.clients.clone(),
         )
         .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
-        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started, latencies);
-        let stop_admin = admin::serve(admin, shared, files.admin).map_err(|error| {
-            Failure::failed(
-                "O2003",
-                "the admin port cannot be served",
-                error.to_string(),
-                "ordinate serve ... again",
-            )
-        })?;
+        let health = watch_health(&handle, &file, &self.host, started, &log)?;
+        let shared =
+            Arc::new(Admin::new(handle.clone(), file.clone(), &self.host, started, latencies, health));
+        let stop_admin = admin::serve(admin, &shared, files.admin).map_err(not_served)?;
+        let ports = http_ports(&file, http, http_secure)
+            .map_err(|error| explain(&StartError::Tls(error), &file, &self.host))?;
+        let has_http = !ports.is_empty();
+        let applications = || admin::serve_applications(ports, &shared, files.clients);
+        let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
         members::watch(handle, file.clone(), self.host.clone(), gate, log);
         let ended = host.join();
-        drop(stop_admin);
+        drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
     }
 
@@ -120,12 +125,57 @@ impl Serve {
         for (name, text) in file.services().iter().flat_map(|service| service.banner(file)) {
             eprintln!("  {name:<12}{text}");
         }
-        eprintln!("  web page    http://{}", file.listen.admin);
+        let tls = |is: bool| if is { "   (TLS)" } else { "" };
+        let listen = &file.listen;
+        if let Some(address) = &listen.http {
+            let is_secure = file.tls.is_some() && listen.http_secure.is_none();
+            eprintln!("  http        {address}{}", tls(is_secure));
+        }
+        if let Some(address) = &listen.http_secure {
+            eprintln!("  {:<12}{address}{}", if listen.http.is_none() { "http" } else { "" }, tls(true));
+        }
+        let exposed = if listen.is_admin_exposed() {
+            "   WARNING: it has no password, and is reached from other machines"
+        } else {
+            ""
+        };
+        eprintln!("  web page    http://{}{exposed}", listen.admin);
         if std::io::stderr().is_terminal() {
             eprintln!("  try         ordinate kv put greeting hello --endpoints {}", file.listen.native);
         }
-        eprintln!("  serving after {:.2} s", started.elapsed().as_secs_f64());
+        eprintln!("  listening after {:.2} s", started.elapsed().as_secs_f64());
     }
+}
+
+fn watch_health(
+    handle: &HostHandle<HostedNode>,
+    file: &ClusterFile,
+    host: &str,
+    started: Instant,
+    log: &EventLog,
+) -> Result<HealthWatch, Failure> {
+    let (handle, file, host) = (handle.clone(), file.clone(), host.to_owned());
+    HealthWatch::start(handle, file, host, started, Some(log.clone())).map_err(|error| {
+        let remedy = "ordinate serve ... again";
+        Failure::failed("O2100", "the host cannot be watched", error.to_string(), remedy)
+    })
+}
+
+fn not_served(error: std::io::Error) -> Failure {
+    let remedy = "ordinate serve ... again";
+    Failure::failed("O2003", "a port for HTTP cannot be served", error.to_string(), remedy)
+}
+
+/// The ports of applications' HTTP. With TLS set and one port, that one has it; of two, the second.
+fn http_ports(
+    file: &ClusterFile,
+    http: Option<TcpListener>,
+    secure: Option<TcpListener>,
+) -> Result<Vec<HttpPort>, TlsError> {
+    let tls = file.tls.as_ref().map(|files| files.for_ports()).transpose()?;
+    let is_first_plain = secure.is_some();
+    let first = http.map(|listener| HttpPort { listener, tls: tls.clone().filter(|_| !is_first_plain) });
+    Ok(first.into_iter().chain(secure.map(|listener| HttpPort { listener, tls })).collect())
 }
 
 /// Reads and checks a cluster file with what the environment and `--set` say.

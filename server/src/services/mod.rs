@@ -134,8 +134,10 @@ pub struct Listed {
     pub off: &'static str,
     /// Reads its part of a cluster file; none if it is off.
     pub read: fn(&Values<'_>) -> Result<IfOn, FileError>,
-    /// Its routes at the admin port, which say so where it is off.
+    /// What its users call over HTTP; it says so where the service is off.
     pub routes: fn() -> Router<Arc<Admin>>,
+    /// What operators call, at the admin port alone.
+    pub admin_routes: fn() -> Router<Arc<Admin>>,
     /// Those of its requests whose answers are large.
     pub reads: Option<LargeReads>,
     /// The role at one of its slots.

@@ -197,7 +197,7 @@ fn full_disks_refuse_writes_at_once_and_answer_reads() {
                 steady += 1;
                 std::thread::sleep(Duration::from_millis(40));
             }
-            let said = |host: usize| cluster.log(host).matches("the disk is full").count();
+            let said = |host: usize| cluster.log(host).matches("the disk is full: writes").count();
             let lines = (said(0), said(1));
             for filler in &fillers {
                 std::fs::remove_file(filler).expect("it was written");

@@ -5,12 +5,14 @@
 //! `ORDINATE_PACKETS` and `ORDINATE_SUBSCRIBERS` what ZooKeeper's port is fed with.
 #![forbid(unsafe_code)]
 
+mod access;
 mod archive;
 mod arranging;
 mod disk_full;
 mod earlier;
 mod ensemble;
 mod failover;
+mod health;
 mod input;
 mod inspect;
 mod kafka;

@@ -5,7 +5,7 @@ use crate::error::HostError;
 use crate::event::HostEvent;
 use crate::inbound;
 use crate::journal::Journal;
-use crate::link::{self, Link, PeerConfig, Wish};
+use crate::link::{self, Link, LinkStatus, PeerConfig, Wish};
 use crate::marks::Mark;
 use crate::socket::Readiness;
 use kernel::{HostId, Instant, Node};
@@ -63,9 +63,18 @@ impl<N: Node + 'static> Reactor<N> {
             return;
         }
         self.clock_report_at = now + CLOCK_REPORT_EVERY;
-        for link in &mut self.router.links {
+        for link in self.router.links.iter_mut().filter(|link| !self.router.severed_to.contains(&link.host)) {
             link.report(self.me, self.clock.report(link.host), &self.router.settings);
         }
+    }
+
+    pub(super) fn link_statuses(&self) -> Vec<LinkStatus> {
+        let silent_for = |link: &Link| {
+            let heard_at =
+                self.inbounds.heard_at(link.host).filter(|_| !self.router.is_severed_from(link.host));
+            heard_at.map(|at| self.nodes.now.since(at))
+        };
+        self.router.links.iter().map(|link| link.status(silent_for(link))).collect()
     }
 
     /// When `report_clock` is wanted: never while nobody hears it.

@@ -12,6 +12,7 @@ use server::admin::{self, Admin};
 use server::cluster::ClusterFile;
 use server::cluster::file::Overrides;
 use server::family::HostedNode;
+use server::health::HealthWatch;
 use server::host::{self, Sockets};
 use server::latency::Latencies;
 use server::native::Gate;
@@ -21,6 +22,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use verdict::{Verdict, Watch};
@@ -50,6 +52,7 @@ const RECOVERY_WITHIN: Duration = Duration::from_secs(20);
 /// The load runs this long before a fault strikes, and after service is back.
 const BEFORE: Duration = Duration::from_millis(300);
 const AFTER: Duration = Duration::from_millis(500);
+const QUORUM_KNOWN_AFTER: Duration = Duration::from_millis(1_500);
 
 const HELP: &str = "\
   put KEY VALUE    get KEY    del KEY    incr KEY [BY]    scan [PREFIX]
@@ -72,6 +75,7 @@ struct Member {
 
 struct Running {
     host: Host<HostedNode>,
+    health: HealthWatch,
     /// Dropping it stops the admin port.
     _admin: oneshot::Sender<()>,
 }
@@ -208,10 +212,20 @@ impl Cluster {
             Descriptors::default(),
         )
         .map_err(|error| failed("a host did not start", error))?;
-        let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now(), latencies);
-        let _admin = admin::serve(admin, shared, Descriptors::new(admin::CONNECTIONS_MAX))
+        let health =
+            HealthWatch::start(host.handle(), self.file.clone(), name.to_owned(), Instant::now(), None)
+                .map_err(|error| failed("a host cannot be watched", error))?;
+        let shared = Arc::new(Admin::new(
+            host.handle(),
+            self.file.clone(),
+            name,
+            Instant::now(),
+            latencies,
+            health.clone(),
+        ));
+        let _admin = admin::serve(admin, &shared, Descriptors::new(admin::CONNECTIONS_MAX))
             .map_err(|error| failed("the admin port cannot be served", error))?;
-        member.running = Some(Running { host, _admin });
+        member.running = Some(Running { host, health, _admin });
         member.paused = false;
         Ok(())
     }
@@ -221,7 +235,9 @@ impl Cluster {
         for (&name, member) in &self.members {
             let status = match &member.running {
                 Some(running) if !member.paused => {
-                    HostStatus::of(&running.host.handle(), &self.file, name).await.map(|(status, _)| status)
+                    let health = running.health.latest().await;
+                    let status = HostStatus::of(&running.host.handle(), &self.file, name).await;
+                    status.map(|(status, _)| status.with(&*health))
                 }
                 Some(_) | None => None,
             };
@@ -408,11 +424,12 @@ impl Cluster {
         for (name, status) in self.statuses().await {
             match status {
                 Some(status) => println!(
-                    "  {name}  leader {}  executed {}  keys {}  links {}",
-                    status.leader.as_deref().unwrap_or("unknown"),
+                    "  {name}  leader {}  executed {}  keys {}  links {}{}",
+                    status.leader.as_deref().unwrap_or("none heard"),
                     status.executed.unwrap_or(0),
                     status.services.get::<KvStatus>().and_then(|kv| kv.keys).unwrap_or(0),
-                    status.links_up
+                    status.links_up,
+                    status.not_serving.map_or(String::new(), |why| format!("  NOT SERVING: {why}"))
                 ),
                 None if self.members[name].paused => println!("  {name}  paused"),
                 None => println!("  {name}  stopped"),
@@ -434,8 +451,7 @@ impl Cluster {
         for name in hosts {
             self.strike(fault, name)?;
         }
-        let majority = self.members.values().filter(|it| it.running.is_some() && !it.paused).count() >= 2;
-        let served = majority && watch.next_acknowledgement(RECOVERY_WITHIN).await;
+        let (served, quorum) = self.until_served(&watch).await;
         if served {
             tokio::time::sleep(AFTER).await;
         }
@@ -450,10 +466,10 @@ impl Cluster {
         if served {
             let gap = verdict.longest_gap.as_secs_f64() * 1e3;
             println!("  longest time without an acknowledged write: {gap:.0} ms");
-        } else if majority {
+        } else if quorum {
             println!("  no write was acknowledged within {} s", RECOVERY_WITHIN.as_secs());
         } else {
-            println!("  fewer than two hosts run: nothing is acknowledged until one is back");
+            println!("  no host hears a majority: nothing is acknowledged until one does");
         }
         match &verdict.violation {
             None => println!(
@@ -465,6 +481,22 @@ impl Cluster {
             }
         }
         Ok(verdict)
+    }
+
+    /// Whether a write is acknowledged now that something was struck, and whether some host hears a quorum.
+    async fn until_served(&self, watch: &Watch) -> (bool, bool) {
+        let struck = Instant::now();
+        while struck.elapsed() < RECOVERY_WITHIN {
+            if watch.next_acknowledgement(BEFORE).await {
+                return (true, true);
+            }
+            // Who hears whom is known a second later.
+            let hears = |(_, status): &(_, Option<HostStatus>)| status.as_ref().is_some_and(|it| it.quorum);
+            if struck.elapsed() > QUORUM_KNOWN_AFTER && !self.statuses().await.iter().any(hears) {
+                return (false, false);
+            }
+        }
+        (false, true)
     }
 
     fn strike(&mut self, fault: &str, name: &'static str) -> Result<(), String> {

@@ -9,7 +9,13 @@ use serde_json::Value;
 #[derive(clap::Args)]
 pub struct Show {
     /// Admin addresses of hosts, separated by commas: a shard's transactions are known where it is led
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_delimiter = ',')]
+    #[arg(
+        long,
+        env = "ORDINATE_ADMIN",
+        default_value = "127.0.0.1:7070",
+        value_delimiter = ',',
+        value_parser = crate::commands::admin::address
+    )]
     admin: Vec<String>,
     /// Output
     #[arg(short, long, value_enum, default_value = "table")]

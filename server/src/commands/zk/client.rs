@@ -52,6 +52,9 @@ pub enum ZkError {
     /// What was given cannot be sent.
     #[error("{0}")]
     Input(String),
+    /// Something listens there, and does not answer as ZooKeeper does.
+    #[error("{0} did not answer as ZooKeeper's port does, and closed the connection; nothing was changed")]
+    NotGreeted(String),
     /// The server said what this client does not understand.
     #[error("the server's reply is not ZooKeeper's protocol")]
     Strange,
@@ -140,8 +143,11 @@ impl ZkClient {
             out.put_buffer(Some(&[0; 16]));
             out.push(0);
         });
-        client.stream.write_all(&hello)?;
-        let answer = client.receive()?;
+        let greeted = client.stream.write_all(&hello).map_err(ZkError::from).and_then(|()| client.receive());
+        let answer = greeted.map_err(|error| match error {
+            ZkError::Broken(_) | ZkError::Strange => ZkError::NotGreeted(server.to_owned()),
+            other => other,
+        })?;
         let mut answer = JuteInput(&answer);
         answer.i32()?;
         answer.i32()?;

@@ -11,7 +11,7 @@ mod target;
 mod words;
 
 use crate::commands::kv::Certificates;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use client::{ZkClient, ZkError};
 use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, Stat, op, write_acls};
@@ -137,7 +137,7 @@ enum Verb {
     /// List the sessions of all clients: timeout, when each expires unless it is heard from, ephemeral nodes, where it is connected
     Sessions {
         /// The admin address of a host
-        #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+        #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
         admin: String,
     },
     /// Bring the nodes of a ZooKeeper 3.5 to 3.9 from its snapshots and logs
@@ -188,6 +188,12 @@ impl Zk {
 
 fn explain(error: &ZkError, servers: &str) -> Failure {
     match error {
+        ZkError::Refused(-101) => Failure::failed(
+            "O4101",
+            "the request was refused",
+            error.to_string(),
+            "ordinate zk create -p PATH  makes missing parents; ordinate zk stat PATH shows a node",
+        ),
         ZkError::Refused(_) => {
             Failure::failed("O4101", "the request was refused", error.to_string(), "ordinate zk stat PATH")
         }
@@ -216,12 +222,24 @@ fn explain(error: &ZkError, servers: &str) -> Failure {
         ZkError::Input(_) => {
             Failure::input("O4104", "the input cannot be used", error.to_string(), "ordinate zk --help")
         }
-        ZkError::Unreachable(..) => Failure::failed(
-            "O4102",
-            "no server can be reached",
-            error.to_string(),
-            "ordinate demo, or give --servers HOST:PORT",
-        ),
+        ZkError::Unreachable(..) => Failure {
+            exit: Exit::Unreachable,
+            ..Failure::input(
+                "O4102",
+                "no server can be reached",
+                error.to_string(),
+                "ordinate demo, or give --servers HOST:PORT",
+            )
+        },
+        ZkError::NotGreeted(_) => Failure {
+            exit: Exit::Unreachable,
+            ..Failure::input(
+                "O4102",
+                "no ZooKeeper server answers",
+                error.to_string(),
+                "ordinate config explain listen.zookeeper  (with TLS: --tls-ca, --tls-cert, --tls-key)",
+            )
+        },
         ZkError::Broken(_) | ZkError::Strange => Failure::failed(
             "O4103",
             "the conversation failed",
@@ -246,6 +264,9 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
             if json { print_stat(&path, &stat, true) } else { println!("version {}", stat.version) }
         }
         Verb::Create { path, data, sequential, container, parents } => {
+            if !path.starts_with('/') {
+                return Err(ZkError::Input(format!("{path} is no path: a path begins with /, like /{path}")));
+            }
             if parents {
                 make_parents(session, &path)?;
             }

@@ -48,7 +48,8 @@ pub const LISTED: Listed = Listed {
     receivers: &[],
     off: "call of the coordination service, which is off",
     read: settings::read,
-    routes,
+    routes: Router::new,
+    admin_routes,
     reads: None,
     owner: |host_slot| records::mason_owner(LISTED.name, slots::COORDINATION, 0, host_slot),
 };
@@ -61,7 +62,7 @@ const PARTS: usize = 2;
 /// Bytes before a request that say how long it is.
 const LENGTH_BYTES: usize = 4;
 
-fn routes() -> Router<Arc<Admin>> {
+fn admin_routes() -> Router<Arc<Admin>> {
     Router::new()
         .route("/commands", get(commands::list))
         .route("/commands/{name}", get(commands::command))

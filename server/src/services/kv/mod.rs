@@ -13,6 +13,7 @@ use crate::cluster::keys::{Key, KeyKind, OrNone, key};
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember, LocalRequest, LocalResponse};
 use ::kv::{Query, Store};
+use axum::Router;
 use axum::http::Method;
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::multipaxos::acceptor::Acceptor;
@@ -44,6 +45,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the key-value service, which is off",
     read,
     routes: http::routes,
+    admin_routes: Router::new,
     reads: Some(LargeReads {
         max: READS_MAX,
         includes: |method, path| *method == Method::GET && path.starts_with("/v1/kv"),

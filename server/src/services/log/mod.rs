@@ -50,6 +50,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the log, which is off",
     read: settings::read,
     routes,
+    admin_routes: Router::new,
     reads: Some(LargeReads {
         max: READS_MAX,
         includes: |method, path| {

@@ -17,6 +17,7 @@ use crate::family::{HostedNode, LocalRequest, LocalResponse, Ordinate, OrdinateM
 use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use ::sequence::native::{TO_CLIENT, TO_HOST};
+use axum::Router;
 use kernel::client::{ConnectionIn, Input};
 use kernel::{Bytes, HostSlot, Instant, NodeId};
 use runtime::{Agreement, CloseReason, HostView, SessionCx};
@@ -32,6 +33,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the sequence, which is off",
     read,
     routes: http::routes,
+    admin_routes: Router::new,
     reads: None,
     owner: |host_slot| -> Option<RecordOwner> {
         records::mason_owner(LISTED.name, slots::SEQUENCE, slots::SEQUENCE.first, host_slot)

@@ -42,6 +42,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the transaction service, which is off",
     read,
     routes,
+    admin_routes: || Router::new().route("/v1/txn/transactions", get(http::transactions)),
     reads: Some(LargeReads { max: CALLS_MAX, includes: |_, path| path.starts_with("/v1/txn") }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },
 };
@@ -58,7 +59,6 @@ fn routes() -> Router<Arc<Admin>> {
         .route("/v1/txn/begin", post(http::begin))
         .route("/v1/txn/fence", post(http::fence))
         .route("/v1/txn/status/{commit}", get(http::status))
-        .route("/v1/txn/transactions", get(http::transactions))
         .route("/v1/txn/{txn}/read", post(http::read_within))
         .route("/v1/txn/{txn}/commit", post(http::commit))
         .route("/v1/txn/{txn}/abort", post(http::abort))

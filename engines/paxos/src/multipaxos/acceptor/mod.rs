@@ -115,6 +115,11 @@ impl Acceptor {
         self.summary.as_ref().is_some_and(|summary| summary.active)
     }
 
+    /// The highest ballot that it has promised.
+    pub fn promised(&self) -> Ballot {
+        self.summary.as_ref().map_or(Ballot::ZERO, |summary| summary.promised)
+    }
+
     /// Where it stands, in words.
     pub fn describe(&self) -> String {
         let Some(summary) = &self.summary else { return "has not started".to_owned() };

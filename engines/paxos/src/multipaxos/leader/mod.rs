@@ -15,6 +15,7 @@ pub use crate::multipaxos::messages::leader::*;
 use crate::parameters::Parameters;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use parts::{Ballot, Map, Slot};
+use std::time::Duration;
 
 kernel::timers! {
     /// The leader's timers.
@@ -109,6 +110,21 @@ impl Leader {
                 self.heard.map(|(ballot, _)| ballot)
             }
         }
+    }
+
+    /// The leader, this node included, while it is heard: a leader hears a write quorum, the others hear him.
+    pub fn heard_leader(&self, now: Instant, within: Duration) -> Option<Ballot> {
+        match &self.state {
+            State::Leading(pipeline) => (pipeline.unheard_since(now) <= within).then(|| pipeline.ballot()),
+            State::Following | State::PreVoting(_) | State::Recovering(_) => {
+                self.heard.filter(|(_, at)| now.since(*at) <= within).map(|(ballot, _)| ballot)
+            }
+        }
+    }
+
+    /// The highest round that it knows of. It does not sink while the node runs.
+    pub fn highest_round(&self) -> u64 {
+        self.highest.round.max(self.round)
     }
 
     /// The configurations it knows.
