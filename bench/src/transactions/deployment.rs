@@ -11,12 +11,9 @@ use spanner::{Directory, ShardId, ShardMachine, SpannerMember, SpannerParameters
 use std::sync::Arc;
 use std::time::Duration;
 
-const GATEWAY: HostSlot = HostSlot(1);
-/// Each shard has so many slots on a host: those of its log, and its role's.
-const SLOTS_PER_SHARD: u32 = 0x10;
-const ROLE: u32 = 7;
-/// Nobody fails, so a log that is silent is no sign of anything.
-const SILENT_AFTER: Duration = Duration::from_secs(60);
+const LOG_FROM: HostSlot = HostSlot(0);
+const SHARD: HostSlot = HostSlot(7);
+const GATEWAY: HostSlot = HostSlot(9);
 const SHARDS_FROM: u32 = 0x1_0000;
 const GATEWAYS_FROM: u32 = 0x100;
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -107,76 +104,37 @@ impl TxnDeployment {
         (0..count).map(|step| self.host_of(shard, (self.leads(shard) + step) % count)).collect()
     }
 
-    fn all_hosts(&self) -> impl Iterator<Item = HostId> + use<> {
-        let sites = self.sites.names.len();
-        let gateways =
-            (0..(sites * self.gateways_per_site) as u32).map(|number| HostId(GATEWAYS_FROM + number));
-        let replicas =
-            (0..(sites * usize::from(self.shards)) as u32).map(|number| HostId(SHARDS_FROM + number));
-        gateways.chain(replicas)
-    }
-
     fn directory(&self) -> Directory {
-        Directory { shards: (0..self.shards).map(|shard| log_of(shard).proposer).collect(), spread_levels: 0 }
-    }
-
-    /// A shard's role on a host.
-    fn role(&self, shard: u16, host: HostId, directory: &Arc<Directory>) -> SpannerShard {
-        let log = log_of(shard);
-        let nodes = LogNodes {
-            leader: log.node(host, LogRole::Leader),
-            replica: log.node(host, LogRole::Replica),
-            silent_after: SILENT_AFTER,
-        };
-        let (directory, parameters) = (directory.clone(), self.parameters.clone());
-        SpannerShard::new(ShardId(shard), directory, parameters, nodes, log, NodeId::new(host, GATEWAY))
+        let roles = |shard| self.hosts_of(shard).into_iter().map(|host| NodeId::new(host, SHARD)).collect();
+        Directory { shards: (0..self.shards).map(roles).collect(), spread_levels: 0 }
     }
 
     /// The nodes of a shard's replica.
     fn replica(&self, shard: u16, site: usize, directory: &Arc<Directory>) -> Vec<(HostSlot, SpannerMember)> {
-        let (host, log) = (self.host_of(shard, site), log_of(shard));
-        let mut configuration = log
+        let host = self.host_of(shard, site);
+        // Number 0, so that the hosts stay in the order in which they are given.
+        let log = EmbeddedLog { first: LOG_FROM, number: 0, proposer: SHARD };
+        let configuration = log
             .configuration_on(0, self.hosts_of(shard), Vec::new())
             .expect("sites are at least one and different");
-        // The roles of other hosts hand on what is for the leader, so they hear it.
-        let others = self.all_hosts().filter(|other| !self.hosts_of(shard).contains(other));
-        configuration.batchers.extend(others.map(|other| NodeId::new(other, log.proposer)));
         // The patience of the one that is to lead is shorter.
         let shorter = if site == self.leads(shard) { 4 } else { 1 };
         let parameters =
             paxos::Parameters { election_timeout: self.log.election_timeout / shorter, ..self.log.clone() };
-        let leads = self.role(shard, host, directory);
+        let role = NodeId::new(host, SHARD);
+        let nodes = LogNodes {
+            leader: log.node(host, LogRole::Leader),
+            replica: log.node(host, LogRole::Replica),
+            silent_after: 8 * self.log.heartbeat_every.max(std::time::Duration::from_millis(125)),
+        };
+        let shard = ShardId(shard);
+        let gateway = NodeId::new(host, GATEWAY);
+        let leads = SpannerShard::new(shard, directory.clone(), self.parameters.clone(), nodes, log, gateway);
         let beginning = Beginning { configuration, joins: false, waits: false };
-        let machine = ShardMachine::new(ShardId(shard), NodeId::new(host, log.proposer));
-        let roles = log.build(host, &parameters, beginning, machine);
-        let mut nodes = vec![(log.proposer, SpannerMember::Shard(Box::new(leads)))];
-        nodes.extend(self.roles_beside(Some(shard), host, directory));
-        nodes.extend(roles.into_iter().map(|(slot, role)| (slot, SpannerMember::Log(Box::new(role)))));
+        let log = log.build(host, &parameters, beginning, ShardMachine::new(shard, role));
+        let mut nodes = vec![(SHARD, SpannerMember::Shard(Box::new(leads)))];
+        nodes.extend(log.into_iter().map(|(slot, role)| (slot, SpannerMember::Log(Box::new(role)))));
         nodes
-    }
-
-    /// A gateway, and the roles that it turns to.
-    fn gateway(&self, host: HostId, directory: &Arc<Directory>) -> Vec<(HostSlot, SpannerMember)> {
-        let gateway = TxnGateway::new(directory.clone(), self.parameters.clone());
-        let mut nodes = vec![(GATEWAY, SpannerMember::Gateway(Box::new(gateway)))];
-        nodes.extend(self.roles_beside(None, host, directory));
-        nodes
-    }
-
-    /// The roles of shards of which a host has no replica: what it says to them goes through these.
-    fn roles_beside(
-        &self,
-        own: Option<u16>,
-        host: HostId,
-        directory: &Arc<Directory>,
-    ) -> Vec<(HostSlot, SpannerMember)> {
-        let others = (0..self.shards).filter(|shard| Some(*shard) != own);
-        others
-            .map(|shard| {
-                let role = self.role(shard, host, directory);
-                (log_of(shard).proposer, SpannerMember::Shard(Box::new(role)))
-            })
-            .collect()
     }
 
     /// Builds the deployment and waits for its leaders.
@@ -204,8 +162,9 @@ impl TxnDeployment {
             for number in 0..self.gateways_per_site {
                 let machine = testbed.machine(MachineSpec { cores: 1, bytes_per_second: None });
                 let id = HostId(GATEWAYS_FROM + (site * self.gateways_per_site + number) as u32);
+                let gateway = TxnGateway::new(directory.clone(), self.parameters.clone());
                 let plan = HostPlan { id, machine, core: 0, tariff: free };
-                testbed.host(plan, self.gateway(id, &directory));
+                testbed.host(plan, [(GATEWAY, SpannerMember::Gateway(Box::new(gateway)))]);
                 machines.push(machine);
                 gateways.push(NodeId::new(id, GATEWAY));
             }
@@ -228,13 +187,11 @@ impl TxnDeployment {
         loop {
             testbed.run_for(STEP);
             let leads = |shard: &u16| {
-                let role = NodeId::new(self.host_of(*shard, self.leads(*shard)), log_of(*shard).proposer);
+                let role = NodeId::new(self.host_of(*shard, self.leads(*shard)), SHARD);
                 matches!(testbed.node(role), Some(SpannerMember::Shard(role)) if role.is_leading())
             };
             let leading = (0..self.shards).filter(leads).count();
             if leading == usize::from(self.shards) {
-                // Gateways hear of their leaders by the next heartbeats.
-                testbed.run_for(2 * self.log.heartbeat_every + STEP);
                 return Ok(());
             }
             if testbed.now() > READY_WITHIN {
@@ -243,10 +200,4 @@ impl TxnDeployment {
             }
         }
     }
-}
-
-/// A shard's log. All have the number 0, so that their hosts stay in the order in which they are given.
-fn log_of(shard: u16) -> EmbeddedLog {
-    let first = SLOTS_PER_SHARD * (u32::from(shard) + 1);
-    EmbeddedLog { first: HostSlot(first), number: 0, proposer: HostSlot(first + ROLE) }
 }
