@@ -281,12 +281,12 @@ impl Watcher {
         let reads = host.is_none() && (changed || due || !before.health.is_ready() || self.is_asked(began));
         if !reads {
             let services = before.health.services.clone();
-            let health = Arc::new(Health { host, services, unheard, ..Health::default() });
+            let health = Arc::new(Health { host, services, unheard });
             return Look { began, health, with_reads: before.with_reads };
         }
         let looks = self.reads.iter().map(|read| async { (read.service, read.look(&self.handle).await) });
         let services = futures_util::future::join_all(looks).await.into_iter().collect();
-        let health = Arc::new(Health { host, services, unheard, ..Health::default() });
+        let health = Arc::new(Health { host, services, unheard });
         Look { began, health, with_reads: Some(began) }
     }
 }

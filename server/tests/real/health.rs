@@ -32,8 +32,8 @@ async fn signals(cluster: &Cluster, host: usize) -> BTreeMap<&'static str, Optio
     let said = cluster.ordinate(&["status", "--admin", &admin.to_string()]).await;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let log = cluster.log(host);
-    let lines = log.lines().filter(|line| line.starts_with("serving") || line.starts_with("not serving"));
-    let leads = log.lines().filter(|line| line.contains("leads (round") || *line == "no leader is heard");
+    let mut lines = log.lines().filter(|line| line.starts_with("serving") || line.starts_with("not serving"));
+    let mut leads = log.lines().filter(|line| line.contains("leads (round") || *line == "no leader is heard");
     BTreeMap::from([
         ("/readyz", http::get(admin, "/readyz").map(|answer| answer.code == 200)),
         ("metrics, in total", is_one("ordinate_ready ")),
@@ -42,8 +42,8 @@ async fn signals(cluster: &Cluster, host: usize) -> BTreeMap<&'static str, Optio
         ("status", status.as_ref().map(|status| status["not_serving"].is_null())),
         ("status, leader", status.as_ref().map(|status| status["leader"].is_string())),
         ("command line", (!said.is_empty()).then(|| said.contains("serving     yes"))),
-        ("log", lines.last().map(|line| line.starts_with("serving"))),
-        ("log, leader", leads.last().map(|line| line.contains("leads"))),
+        ("log", lines.next_back().map(|line| line.starts_with("serving"))),
+        ("log, leader", leads.next_back().map(|line| line.contains("leads"))),
     ])
 }
 

@@ -237,7 +237,7 @@ impl Cluster {
                 Some(running) if !member.paused => {
                     let health = running.health.latest().await;
                     let status = HostStatus::of(&running.host.handle(), &self.file, name).await;
-                    status.map(|(status, _)| status.with(&*health))
+                    status.map(|(status, _)| status.with(&health))
                 }
                 Some(_) | None => None,
             };
