@@ -1,5 +1,6 @@
 //! `ordinate demo`: a three-host cluster in this process, and a prompt that breaks it and judges what happened.
 
+mod faults;
 mod photos;
 mod stage;
 mod verdict;
@@ -7,7 +8,7 @@ mod verdict;
 use super::kv::end_of_prefix;
 use crate::failure::Failure;
 use ordinate_client::{CallError, Client, Level};
-use runtime::{Descriptors, Direction, Host, LinkFault};
+use runtime::{Descriptors, Host};
 use server::admin::{self, Admin};
 use server::cluster::ClusterFile;
 use server::cluster::file::Overrides;
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use verdict::{Verdict, Watch};
+use verdict::Verdict;
 
 /// Start a three-host cluster in this process, with a prompt to break it.
 #[derive(clap::Args)]
@@ -48,11 +49,6 @@ const TXN_SHARDS: u16 = 4;
 const TXN_SPREAD_LEVELS: u32 = 2;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const LEADER_WITHIN: Duration = Duration::from_secs(15);
-const RECOVERY_WITHIN: Duration = Duration::from_secs(20);
-/// The load runs this long before a fault strikes, and after service is back.
-const BEFORE: Duration = Duration::from_millis(300);
-const AFTER: Duration = Duration::from_millis(500);
-const QUORUM_KNOWN_AFTER: Duration = Duration::from_millis(1_500);
 
 const HELP: &str = "\
   put KEY VALUE    get KEY    del KEY    incr KEY [BY]    scan [PREFIX]
@@ -435,116 +431,5 @@ impl Cluster {
                 None => println!("  {name}  stopped"),
             }
         }
-    }
-
-    /// Runs a load, strikes in the middle of it, waits until writes are acknowledged again, and judges.
-    async fn judge(&mut self, fault: &str, host: &str) -> Result<Verdict, String> {
-        let hosts: Vec<&'static str> =
-            NAMES.into_iter().filter(|name| host == "all" || host == *name).collect();
-        if hosts.is_empty() {
-            return Err(format!("no host {host}; there are: a b c"));
-        }
-        self.rounds += 1;
-        let leader = self.leader().await;
-        let watch = Watch::start(&self.endpoints(), self.rounds);
-        tokio::time::sleep(BEFORE).await;
-        for name in hosts {
-            self.strike(fault, name)?;
-        }
-        let (served, quorum) = self.until_served(&watch).await;
-        if served {
-            tokio::time::sleep(AFTER).await;
-        }
-        let verdict = watch.finish().await;
-        let now = self.leader().await;
-        let leads = match (leader == now, &now) {
-            (true, Some(now)) => format!("{now} leads as before"),
-            (false, Some(now)) => format!("{now} leads now"),
-            (_, None) => "nobody leads".to_owned(),
-        };
-        println!("  {fault} {host}: {leads}");
-        if served {
-            let gap = verdict.longest_gap.as_secs_f64() * 1e3;
-            println!("  longest time without an acknowledged write: {gap:.0} ms");
-        } else if quorum {
-            println!("  no write was acknowledged within {} s", RECOVERY_WITHIN.as_secs());
-        } else {
-            println!("  no host hears a majority: nothing is acknowledged until one does");
-        }
-        match &verdict.violation {
-            None => println!(
-                "  acknowledged writes lost: 0; history linearizable (checked: {} operations)",
-                verdict.operations
-            ),
-            Some(violation) => {
-                println!("  NOT LINEARIZABLE (checked: {} operations)\n  {violation}", verdict.operations)
-            }
-        }
-        Ok(verdict)
-    }
-
-    /// Whether a write is acknowledged now that something was struck, and whether some host hears a quorum.
-    async fn until_served(&self, watch: &Watch) -> (bool, bool) {
-        let struck = Instant::now();
-        while struck.elapsed() < RECOVERY_WITHIN {
-            if watch.next_acknowledgement(BEFORE).await {
-                return (true, true);
-            }
-            // Who hears whom is known a second later.
-            let hears = |(_, status): &(_, Option<HostStatus>)| status.as_ref().is_some_and(|it| it.quorum);
-            if struck.elapsed() > QUORUM_KNOWN_AFTER && !self.statuses().await.iter().any(hears) {
-                return (false, false);
-            }
-        }
-        (false, true)
-    }
-
-    fn strike(&mut self, fault: &str, name: &'static str) -> Result<(), String> {
-        let Some(member) = self.members.get_mut(name) else { return Ok(()) };
-        match (fault, &member.running) {
-            ("restart", None) => return self.start_host(name).map_err(|failure| failure.to_string()),
-            ("restart", Some(_)) if member.paused => return Err(format!("{name} is paused; resume it")),
-            ("restart", Some(_)) => return Ok(()),
-            ("kill", _) => {
-                if let Some(running) = member.running.take() {
-                    running.host.kill().map_err(|error| error.to_string())?;
-                }
-                return Ok(());
-            }
-            ("heal", _) => {
-                for member in self.members.values().filter_map(|member| member.running.as_ref()) {
-                    for other in NAMES {
-                        for direction in [Direction::To, Direction::From] {
-                            member
-                                .host
-                                .handle()
-                                .fault(kernel::HostId::named(other), LinkFault::Heal(direction));
-                        }
-                    }
-                }
-                return Ok(());
-            }
-            (_, None) => return Err(format!("{name} does not run; restart it")),
-            ("pause", Some(running)) => {
-                running.host.handle().pause();
-                member.paused = true;
-            }
-            ("resume", Some(running)) => {
-                running.host.handle().resume();
-                member.paused = false;
-            }
-            ("partition", Some(running)) => {
-                for other in NAMES.into_iter().filter(|other| *other != name) {
-                    for direction in [Direction::To, Direction::From] {
-                        running
-                            .host
-                            .handle()
-                            .fault(kernel::HostId::named(other), LinkFault::Sever(direction));
-                    }
-                }
-            }
-            (other, Some(_)) => return Err(format!("no such fault: {other}")),
-        }
-        Ok(())
     }
 }
