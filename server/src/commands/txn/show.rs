@@ -115,7 +115,17 @@ impl Show {
             shards.sort_by_key(|(number, _)| number.parse::<u16>().unwrap_or(u16::MAX));
             for (number, shard) in shards {
                 println!(
-                    "  shard {number}: leads {}, {} keys, {} versions, {} bytes, {} in progress, {} prepared, readable up to {}",
+                    "  shard {number}: on {}, led by {} ({} preferred){}",
+                    text(&shard["replicas"]),
+                    text(&shard["leader"]),
+                    text(&shard["preferred"]),
+                    if shard["settled"] == true { "" } else { ", moving" },
+                );
+                if shard["holds"] == false {
+                    continue;
+                }
+                println!(
+                    "    leads {}, {} keys, {} versions, {} bytes, {} in progress, {} prepared, readable up to {}",
                     text(&shard["leads"]),
                     text(&shard["keys"]),
                     text(&shard["versions"]),
