@@ -12,7 +12,7 @@ use ordinate_client::{Log, LogError, Process, ProcessError, TxnClient, TxnError,
 use std::time::Duration;
 
 const WEB_SERVERS: usize = 3;
-const PHOTOS: usize = 10;
+const PHOTOS: usize = 4;
 /// The log of photos to be processed.
 const QUEUE: &str = "photo-queue";
 
