@@ -33,6 +33,13 @@ impl Activation {
         cx.multicast(self.previous.acceptors.nodes(), seal);
     }
 
+    /// True if acceptors of the next configuration have forgotten slots that it governs: another leader has had them chosen, and what is
+    /// not voted for there any more must not be taken for open.
+    pub(super) fn is_overtaken(&self, message: &Phase1b, known: Slot) -> bool {
+        let asked = self.phase1.as_ref().and_then(|phase1| phase1.asked_from(message.inquiry));
+        asked.is_some_and(|from| message.truncated_below > from.max(known))
+    }
+
     /// Takes one page; the votes when Phase 1 is through.
     pub(super) fn on_phase1b(
         &mut self,

@@ -59,6 +59,11 @@ impl Phase1 {
         format!("{ballot:?} from {from} of {versions:?}, heard {done:?}, truncated {truncated_below}")
     }
 
+    /// Where the inquiry of this number begins; none if it is another one.
+    pub(super) fn asked_from(&self, inquiry: u64) -> Option<Slot> {
+        (inquiry == self.inquiry).then_some(self.from)
+    }
+
     /// The latest configuration whose acceptors it asks.
     pub(super) fn latest_version(&self) -> u64 {
         self.configurations.last().map_or(0, |configuration| configuration.version)
@@ -185,6 +190,11 @@ impl Leader {
             State::Leading(pipeline) if pipeline.ballot() == message.ballot => {
                 if pipeline.is_recalling(message.inquiry) {
                     return self.on_recalled(from, message, cx);
+                }
+                let known = self.known;
+                if pipeline.activating.as_ref().is_some_and(|next| next.is_overtaken(&message, known)) {
+                    cx.mark("leader.was_overtaken_by_a_change");
+                    return self.follow(cx);
                 }
                 pipeline.on_phase1b(from, message, cx);
                 self.advance(cx);
