@@ -19,11 +19,13 @@ pub struct Execution {
     pub verdicts: &'static [(Model, bool)],
 }
 
-fn at(process: u64, invoke: u64, complete: u64) -> Draft {
+/// An operation of a process, between two moments.
+pub fn at(process: u64, invoke: u64, complete: u64) -> Draft {
     Draft::new(Process(process), Time(invoke), Time(complete))
 }
 
-fn history(operations: impl IntoIterator<Item = Draft>) -> History {
+/// A history of these operations, in which what nobody wrote is 0.
+pub fn history(operations: impl IntoIterator<Item = Draft>) -> History {
     let mut history = History::new().with_initial(0);
     operations.into_iter().for_each(|operation| {
         history.add(operation);

@@ -2,21 +2,9 @@
 //!
 //! A figure that changes its answer means that a model was redefined.
 
-use consistency::history::{Draft, History};
-use consistency::litmus::{self, added_and_not_seen, new_old_inversion, two_services};
+use consistency::history::History;
+use consistency::litmus::{self, added_and_not_seen, at, history, new_old_inversion, two_services};
 use consistency::{Model, Process, Time, check};
-
-fn at(process: u64, invoke: u64, complete: u64) -> Draft {
-    Draft::new(Process(process), Time(invoke), Time(complete))
-}
-
-fn history(operations: impl IntoIterator<Item = Draft>) -> History {
-    let mut history = History::new().with_initial(0);
-    operations.into_iter().for_each(|operation| {
-        history.add(operation);
-    });
-    history
-}
 
 #[track_caller]
 fn expect(history: &History, allowed: &[Model], forbidden: &[Model]) {

@@ -7,6 +7,7 @@ use crate::ordering::{self, MayLead, NotReady, Site};
 use crate::profile::Profile;
 use crate::step::Steps;
 use corfu::Projection;
+use kernel::client::Response;
 use kernel::{Bytes, Embedded, Encode, HostId, HostSlot, Node, NodeId, Rng};
 use mason::shard::ShardServer;
 use mason::{Group, MasonMember, MasonParameters, Space};
@@ -289,13 +290,7 @@ impl Load<Services> for RandomReads {
         (self.position(rng).encoded().into(), Class(0))
     }
 
-    fn answered(
-        &mut self,
-        _: LoadSession,
-        _: Class,
-        response: &kernel::client::Response,
-        _now: Duration,
-    ) -> bool {
+    fn answered(&mut self, _: LoadSession, _: Class, response: &Response, _now: Duration) -> bool {
         !response.0.is_empty()
     }
 }
@@ -305,13 +300,7 @@ impl Load<Services> for Operations {
         (rng.pick(&self.bodies).cloned().unwrap_or_default(), Class(0))
     }
 
-    fn answered(
-        &mut self,
-        _: LoadSession,
-        _: Class,
-        response: &kernel::client::Response,
-        _now: Duration,
-    ) -> bool {
+    fn answered(&mut self, _: LoadSession, _: Class, response: &Response, _now: Duration) -> bool {
         !response.0.is_empty()
     }
 }

@@ -110,6 +110,23 @@ fn votes_of_the_new_acceptors_are_adopted() {
     }
 }
 
+// What acceptors of the next configuration have truncated, another leader had chosen: a no-op there would choose twice.
+#[test]
+fn a_leader_whose_next_acceptors_have_truncated_their_slots_resigns() {
+    for (below, resigns) in [(FIRST, false), (FIRST + 1, true)] {
+        let (mut bench, _, question) = activating();
+        let truncated = leader::Phase1b { truncated_below: Slot(below), ..promise(&question, Vec::new()) };
+        bench.hear(node(4, ACCEPTOR), truncated);
+        assert_eq!(bench.role.is_leading(), !resigns, "truncated below {below}");
+        bench.hear(node(2, ACCEPTOR), promise(&question, Vec::new()));
+        let sealed = |host, bench: &mut Table<Leader>| {
+            assigned(&bench.hear(node(host, ACCEPTOR), leader::Sealed { ballot: ballot(1), version: 1 }))
+        };
+        assert!(sealed(3, &mut bench).is_empty());
+        assert_eq!(sealed(1, &mut bench).len(), usize::from(!resigns), "truncated below {below}");
+    }
+}
+
 // A leader that others have overtaken knows nothing of what the new acceptors chose, and would choose again.
 #[test]
 fn an_overtaken_leader_resigns() {

@@ -53,13 +53,7 @@ fn words(error: impl std::fmt::Display) -> String {
 }
 
 fn level_of(level: TxnLevel) -> Level {
-    match level {
-        TxnLevel::Strict => Level::Strict,
-        TxnLevel::Rss => Level::Rss,
-        TxnLevel::ProcessOrdered => Level::ProcessOrdered,
-        TxnLevel::At(_) => Level::At,
-        TxnLevel::Stale(_) => Level::Stale,
-    }
+    level.name().parse().expect("the service and the checker call levels by the same words")
 }
 
 /// A commit that is decided, and whose end one host does not know yet.

@@ -112,7 +112,7 @@ impl Leader {
         }
     }
 
-    /// The leader, this node included, while it is heard: a leader hears a write quorum, the others hear him.
+    /// The leader, this node included, while it is heard: a leader hears a write quorum, the others hear it.
     pub fn heard_leader(&self, now: Instant, within: Duration) -> Option<Ballot> {
         match &self.state {
             State::Leading(pipeline) => (pipeline.unheard_since(now) <= within).then(|| pipeline.ballot()),
