@@ -4,7 +4,7 @@
 
 use consistency::history::History;
 use consistency::litmus::{self, added_and_not_seen, at, history, new_old_inversion, two_services};
-use consistency::{Model, Process, Time, check};
+use consistency::{Model, check};
 
 #[track_caller]
 fn expect(history: &History, allowed: &[Model], forbidden: &[Model]) {
