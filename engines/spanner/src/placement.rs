@@ -130,7 +130,7 @@ mod tests {
         // A host that is gone leaves first; one that does not come is not waited for.
         let next = next_step(&[host[0], host[1], HostId(9)], &wanted, &all, host[0], 1);
         // Those that are not wanted come behind, by their identities.
-        let mut stay = vec![host[0], host[1]];
+        let mut stay = [host[0], host[1]];
         stay.sort_unstable();
         assert_eq!(next, Some(vec![host[4], stay[0], stay[1]]));
     }
