@@ -14,6 +14,8 @@ const SEEN_WITHIN: Duration = Duration::from_secs(3);
 const LOG_WITHIN: Duration = Duration::from_millis(250);
 /// Every second commit is decided by the shard that it has to be; some are too slow on a busy machine.
 const TRIES: usize = 16;
+/// Whoever looks while a commit is in flight may look late on a busy machine: so many commits are looked at, or until one is missed.
+const LOOKS: usize = 3;
 const QUEUE: &str = "photo-queue";
 
 /// Where the application's processes are connected.
@@ -180,8 +182,17 @@ impl<'a> Photos<'a> {
         Ok(())
     }
 
-    /// I2 after a read of what is in flight: the web server enqueues the photo, with a fence before or without.
+    /// I2 after a read of what is in flight: holds if the worker finds the photo each time.
     async fn processed_in_flight(&mut self, fences: bool) -> Result<bool, String> {
+        let mut holds = true;
+        for _ in 0..LOOKS {
+            holds = holds && self.processed_once(fences).await?;
+        }
+        Ok(holds)
+    }
+
+    /// The web server enqueues a photo that it sees in flight, with a fence before or without.
+    async fn processed_once(&mut self, fences: bool) -> Result<bool, String> {
         let stage = self.stage;
         let web = self.party(&stage.decides, &stage.beside);
         let worker = self.party(&stage.participates, &stage.beside);
@@ -202,8 +213,19 @@ impl<'a> Photos<'a> {
         Ok(found == [true])
     }
 
-    /// A3: Alice sees a photo in flight and calls Bob, who looks now and when it has ended.
+    /// A3: whether Bob sees each photo at once, and whether he sees each that has ended.
     async fn called_in_flight(&mut self) -> Result<[bool; 2], String> {
+        let mut sees = [true; 2];
+        for _ in 0..LOOKS {
+            if sees[0] {
+                sees = self.called_once().await?;
+            }
+        }
+        Ok(sees)
+    }
+
+    /// Alice sees a photo in flight and calls Bob, who looks now and when it has ended.
+    async fn called_once(&mut self) -> Result<[bool; 2], String> {
         let stage = self.stage;
         let alice = self.party(&stage.decides, &stage.beside);
         let bob = self.party(&stage.participates, &stage.beside);
@@ -288,8 +310,7 @@ pub(super) async fn show(
     rows: &[(TxnLevel, bool)],
     run: u64,
 ) -> Result<bool, String> {
-    let mut why =
-        "one host leads all shards, as after a busy start: kill it and restart it, then try again".to_owned();
+    let mut why = "no key of two shards that different hosts lead was found: try again".to_owned();
     for decides in hosts {
         for participates in hosts.iter().filter(|host| host.name != decides.name) {
             let beside = hosts.iter().find(|host| ![decides.name, participates.name].contains(&host.name));

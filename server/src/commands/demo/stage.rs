@@ -7,10 +7,14 @@ use runtime::LinkFault;
 use server::services::txn::TxnStatus;
 use std::time::{Duration, Instant};
 
+/// A host that leads more than it is to, as after a busy start, hands the rest over within ten seconds or little more.
+const LEADERS_APART_WITHIN: Duration = Duration::from_secs(30);
+
 impl Cluster {
-    /// The hosts with the shards that they lead, once all shards are led.
+    /// The hosts with the shards that they lead, once all shards are led, and not all by one host.
     async fn stage_hosts(&self) -> Result<Vec<StageHost>, String> {
-        let deadline = Instant::now() + LEADER_WITHIN;
+        let asked = Instant::now();
+        let mut said = false;
         loop {
             let mut hosts = Vec::new();
             for (name, status) in self.statuses().await {
@@ -23,11 +27,20 @@ impl Cluster {
                 hosts.push(StageHost { name, endpoint, leads });
             }
             let led: usize = hosts.iter().map(|host| host.leads.len()).sum();
-            if led >= usize::from(TXN_SHARDS) {
+            let leaders = hosts.iter().filter(|host| !host.leads.is_empty()).count();
+            let all_led = led >= usize::from(TXN_SHARDS);
+            if all_led && leaders > 1 {
                 return Ok(hosts);
             }
-            if Instant::now() >= deadline {
+            if !all_led && asked.elapsed() >= LEADER_WITHIN {
                 return Err(format!("{led} of {TXN_SHARDS} shards are led: try again"));
+            }
+            if asked.elapsed() >= LEADERS_APART_WITHIN {
+                return Err("one host leads all shards: kill it and restart it, then try again".to_owned());
+            }
+            if all_led && !said {
+                println!("  one host leads all shards: waiting until it hands over what others are to lead");
+                said = true;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
