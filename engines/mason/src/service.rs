@@ -147,6 +147,12 @@ pub trait Shard: Sized + 'static {
     /// Takes one chunk, in the order they were written.
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError>;
 
+    /// What the gateways of its host are to know of the state, in the service's words; none while that is what was said last. Asked
+    /// after every burst: it is this server's own, and ordered by nobody.
+    fn remark(&mut self) -> Option<Bytes> {
+        None
+    }
+
     /// The last chunk was installed: notifies readers what they missed.
     fn installed(&mut self, _out: &mut ShardOut) {}
 

@@ -183,7 +183,7 @@ impl Gateway {
         let there = |name: &str| (name != NAME).then(|| Answer::about(Why::NoSuchLog, name, 0));
         let refused = match &request {
             Request::Create(create) if create.name == NAME => Some(Answer::about(Why::Exists, NAME, 0)),
-            Request::Append(Append { parts }) => match parts.as_slice() {
+            Request::Append(Append { parts, .. }) => match parts.as_slice() {
                 [part] if part.expect.is_none() => there(&part.name),
                 _ => Some(unsupported(NAME)),
             },
@@ -194,9 +194,11 @@ impl Gateway {
             Request::Create(create) => Some(unsupported(&create.name)),
             Request::Seal(named) | Request::Delete(named) => Some(unsupported(&named.name)),
             Request::Produce(produce) => Some(unsupported(&produce.name)),
-            Request::BeginGeneration(named) | Request::GroupOf(named) | Request::Identify(named) => {
-                Some(unsupported(&named.name))
-            }
+            Request::BeginGeneration(named)
+            | Request::GroupOf(named)
+            | Request::Identify(named)
+            | Request::Describe(named)
+            | Request::Expire(named) => Some(unsupported(&named.name)),
             Request::Recall(read) => Some(unsupported(&read.name)),
             Request::Commit(commit) => Some(unsupported(&commit.group)),
         };
@@ -204,7 +206,7 @@ impl Gateway {
             return reply(asker, refused, cx);
         }
         match request {
-            Request::Append(Append { parts }) => {
+            Request::Append(Append { parts, .. }) => {
                 let rows = parts.into_iter().next().map(|part| part.entries).unwrap_or_default();
                 let bodies = Rows::iter(&rows).map(|entry| rows.slice_ref(entry)).collect();
                 self.ask(Asked::Direct(asker), corfu::CorfuRequest::AppendAll(bodies), cx);

@@ -4,10 +4,11 @@
 //! entry registers at the shard and is asked again when something is appended. Reads take turns (see `turns.rs`): one goes to its shard
 //! with as much room as answers had of late, and a shard that would answer more says how much.
 
+use crate::budget::{self, Budget, Outcome};
 use crate::native::{Call, Native, Reply};
 use crate::space_of;
 use crate::turns::{TURN, Turns};
-use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why};
+use crate::wire::{Admitted, Answer, Entries, List, LogStat, Named, READ_BYTES_MAX, Request, Why};
 use kernel::bounds::ANSWER_BYTES_MAX;
 use kernel::client::{Output, Response};
 use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
@@ -35,8 +36,10 @@ pub struct Routes {
     pub proxies: Vec<NodeId>,
     /// The shards' servers of its host, by space.
     pub shards: Vec<NodeId>,
-    /// What the logs of one space may be created to hold together, in bytes.
+    /// What the logs of one space that have limits of their own may be created to hold together, in bytes.
     pub capacity: u64,
+    /// With so many bytes in the logs of its host, or more, appends are refused but to logs that drop their oldest entries.
+    pub disk_bytes: u64,
 }
 
 /// A call is an encoded [`Request`]; its answer an encoded [`Answer`].
@@ -58,6 +61,7 @@ pub struct Gateway {
     questions: Questions,
     /// Spaces to which nothing is to be appended, and what waits for the archive there.
     overfull: BTreeMap<Space, u64>,
+    budget: Budget,
 }
 
 /// Who waits for an answer.
@@ -67,6 +71,8 @@ pub(crate) enum Asker {
     Call(RequestId),
     /// A connection, and its number for the call.
     Connection { node: NodeId, id: u64 },
+    /// The gateway itself.
+    Nobody,
 }
 
 #[derive(Clone, Debug)]
@@ -120,10 +126,11 @@ const SMALL_ANSWER_BYTES: usize = 1 << 10;
 impl Gateway {
     /// The gateway of a host.
     pub fn new(routes: Routes) -> Self {
-        let Routes { proxies, shards, capacity } = routes;
+        let Routes { proxies, shards, capacity, disk_bytes } = routes;
         let layout = Layout::at_bootstrap(proxies.len() as u16, shards.len() as u16);
         let patience = Patience { resend_after: RESEND_AFTER, ask_again_after: ASK_AGAIN_AFTER };
         Self {
+            budget: Budget::new(disk_bytes, shards.len() as u16),
             shards,
             capacity,
             upstream: Upstream::new(proxies, layout, patience),
@@ -203,6 +210,7 @@ impl Role for Gateway {
                     self.overfull.remove(&message.space);
                 }
             }
+            GatewayIn::Remark(message) => self.budget.learn(message.space, &message.body),
             GatewayIn::Elsewhere(_)
             | GatewayIn::UsesShardMap(_)
             | GatewayIn::GroupNotice(_)
@@ -260,9 +268,16 @@ impl Gateway {
         if let Some(refused) = self.refused_for_the_archive(&request) {
             return reply(asker, refused, cx);
         }
+        if let Some(refused) = self.refused_for_the_budget(&mut request, cx) {
+            return reply(asker, refused, cx);
+        }
         if let Request::Create(create) = &mut request {
             create.capacity = self.capacity;
         }
+        self.submit(asker, &request, cx);
+    }
+
+    fn submit(&mut self, asker: Asker, request: &Request, cx: &mut Cx<'_, Self>) {
         let body = Bytes::from(request.encoded());
         let bytes = body.len();
         let full = self.outstanding_bytes + bytes > OUTSTANDING_BYTES_MAX;
@@ -273,7 +288,7 @@ impl Gateway {
         let group = match asker {
             // One group admits what it is sent in the order sent, so a connection's appends stay in their order.
             Asker::Connection { node, .. } => (u64::from(node.host_slot().0) % groups) as u16,
-            Asker::Call(_) => {
+            Asker::Call(_) | Asker::Nobody => {
                 self.next_group = ((u64::from(self.next_group) + 1) % groups) as u16;
                 self.next_group
             }
@@ -291,6 +306,28 @@ impl Gateway {
         let names = request.written();
         let waiting = |name: &str| self.overfull.get(&space_of(name, spaces)).copied();
         names.iter().find_map(|name| Some(Answer::about(Why::Unarchived, name, waiting(name)?)))
+    }
+
+    /// Appends are refused while the logs have reached the disk budget, and what they say of it is filled in while not.
+    fn refused_for_the_budget(&mut self, request: &mut Request, cx: &mut Cx<'_, Self>) -> Option<Answer> {
+        if !matches!(request, Request::Append(_) | Request::Produce(_)) {
+            return None;
+        }
+        match self.budget.admit(&request.written(), cx.now()) {
+            Outcome::Admitted(how) => {
+                if how == Admitted::BeyondBudget {
+                    cx.mark("log.had_a_log_drop_its_oldest");
+                }
+                budget::admit(request, how);
+                None
+            }
+            Outcome::Refused(answer, expire) => {
+                if let Some(name) = expire {
+                    self.submit(Asker::Nobody, &Request::Expire(Named { name }), cx);
+                }
+                Some(answer)
+            }
+        }
     }
 
     /// Returns who waits for answers that the incarnation before leaves open.
@@ -346,9 +383,10 @@ impl Gateway {
         let Some(reading) = self.reads.get_mut(&tag) else { return };
         let asked: BTreeSet<Space> = match &reading.request {
             Request::Read(read) | Request::Recall(read) => BTreeSet::from([space_of(&read.name, spaces)]),
-            Request::Stat(named) | Request::Identify(named) | Request::GroupOf(named) => {
-                BTreeSet::from([space_of(&named.name, spaces)])
-            }
+            Request::Stat(named)
+            | Request::Identify(named)
+            | Request::Describe(named)
+            | Request::GroupOf(named) => BTreeSet::from([space_of(&named.name, spaces)]),
             _ => (0..spaces).map(Space).collect(),
         };
         let body = Bytes::from(reading.request.encoded());
@@ -462,6 +500,7 @@ where
             Why::Sealed => cx.mark("log.refused_to_break_a_seal"),
             Why::Trimmed => cx.mark("log.reported_a_reader_where_to_resume"),
             Why::Unarchived => cx.mark("log.refused_what_the_archive_has_no_room_for"),
+            Why::OverBudget => cx.mark("log.refused_what_the_budget_has_no_room_for"),
             _ => {}
         }
     }
@@ -470,5 +509,6 @@ where
         Asker::Connection { node, id } => {
             cx.send(node, Output { bytes: Native::Reply(Reply { id, answer }).encoded().into() });
         }
+        Asker::Nobody => {}
     }
 }

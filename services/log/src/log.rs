@@ -6,7 +6,7 @@ use crate::pages::PageCache;
 use crate::retired::Origin;
 use crate::segment::{Part, Room, Segment};
 use crate::storage::Storage;
-use crate::wire::{Answer, Entries, LogStat, READ_BYTES_MAX, Read, Why};
+use crate::wire::{Admitted, Answer, Cleanup, Description, Entries, LogStat, READ_BYTES_MAX, Read, Why};
 use kernel::Encode;
 use kernel::{BlobId, BlobRange};
 use std::collections::VecDeque;
@@ -19,12 +19,22 @@ pub(crate) struct Log {
     pub(crate) first: u64,
     pub(crate) next: u64,
     pub(crate) bytes: u64,
+    /// 0: no limit.
     pub(crate) retain_bytes: u64,
     pub(crate) retain_ms: u64,
     pub(crate) sealed: bool,
+    pub(crate) cleanup: Cleanup,
+    pub(crate) dropped: Dropped,
     /// Entries are added to the last part.
     pub(crate) open: bool,
     pub(crate) parts: VecDeque<Part>,
+}
+
+/// Entries that a log has dropped by itself, apart from those that expired.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Dropped {
+    pub(crate) entries: u64,
+    pub(crate) bytes: u64,
 }
 
 /// What a participant says of a part that it can take.
@@ -33,11 +43,14 @@ pub(crate) const FITS: u8 = 0;
 impl Log {
     /// What must be alike on all servers; where its parts are is each server's own matter.
     pub(crate) fn encode_facts(&self, name: &str, out: &mut Vec<u8>) {
-        let Self { origin, first, next, bytes, retain_bytes, retain_ms, sealed, open, parts } = self;
+        let Self { origin, first, next, bytes, retain_bytes, retain_ms, sealed, open, parts, cleanup, dropped } =
+            self;
+        let Dropped { entries, bytes: dropped_bytes } = dropped;
         let Origin { name: origin_name, number, created_ms } = &**origin;
         [name, origin_name].into_iter().for_each(|text| text.encode(out));
-        let flags = u64::from(*sealed) << 1 | u64::from(*open);
-        for number in [number, created_ms, first, next, bytes, retain_bytes, retain_ms, &flags] {
+        let flags = (*cleanup as u64) << 2 | u64::from(*sealed) << 1 | u64::from(*open);
+        let limits = [bytes, retain_bytes, retain_ms, &flags, entries, dropped_bytes];
+        for number in [number, created_ms, first, next].into_iter().chain(limits) {
             number.encode(out);
         }
         parts.iter().for_each(|part| [part.first(), part.next()].iter().for_each(|at| at.encode(out)));
@@ -46,6 +59,11 @@ impl Log {
     pub(crate) fn stat(&self, name: &str) -> LogStat {
         let Self { first, next, bytes, retain_bytes, retain_ms, sealed, .. } = *self;
         LogStat { name: name.to_owned(), first, next, bytes, retain_bytes, retain_ms, sealed }
+    }
+
+    pub(crate) fn description(&self, name: &str) -> Description {
+        let Dropped { entries, bytes } = self.dropped;
+        Description { stat: self.stat(name), cleanup: self.cleanup, dropped: entries, dropped_bytes: bytes }
     }
 
     /// The name of the segment that begins at `first`.
@@ -67,11 +85,22 @@ impl Log {
         if self.open { self.parts.back().map_or(0, Part::bytes) } else { 0 }
     }
 
+    /// What it may hold, in bytes.
+    fn bytes_max(&self) -> u64 {
+        if self.retain_bytes == 0 { u64::MAX } else { self.retain_bytes }
+    }
+
     /// Adds sound rows; returns what they cost.
-    pub(crate) fn append(&mut self, rows: &[u8], time: u64, storage: &mut Storage) -> usize {
+    pub(crate) fn append(
+        &mut self,
+        rows: &[u8],
+        time: u64,
+        admitted: Option<Admitted>,
+        storage: &mut Storage,
+    ) -> usize {
         let count = Rows::count(rows).unwrap_or(0);
         let bytes = rows.len() + count * (ROW_OVERHEAD - 4);
-        let segment_bytes = storage.bounds.segment_bytes.min(self.retain_bytes as usize / 4);
+        let segment_bytes = storage.bounds.segment_bytes.min((self.bytes_max() / 4) as usize);
         let fits = match self.parts.back() {
             Some(Part::InMemory(last)) => self.open && last.has_room_for(bytes, segment_bytes),
             Some(Part::Stored(_)) | None => false,
@@ -88,10 +117,19 @@ impl Log {
             open.push(rows, now);
         }
         self.next += count as u64;
+        let before = self.bytes;
         self.bytes += bytes as u64;
+        storage.entry_bytes += bytes as u64;
         let (end, next) = (self.parts.back().map(Part::next), self.next);
         kernel::invariant!(CONTIG, end == Some(next), "the last segment ends at {end:?}, the log at {next}");
-        self.retain(now, storage);
+        self.expire(now, storage);
+        let may_drop = self.cleanup == Cleanup::DropOldest || kernel::planted!(dropped_without_leave);
+        let bytes_max = match admitted {
+            // It shrinks by what was added, until the host's logs are within their budget again.
+            Some(Admitted::BeyondBudget) if may_drop => self.bytes_max().min(before.saturating_sub(bytes as u64)),
+            Some(Admitted::BeyondBudget | Admitted::WithinBudget) | None => self.bytes_max(),
+        };
+        self.drop_beyond(bytes_max, admitted.is_some(), storage);
         bytes
     }
 
@@ -105,15 +143,25 @@ impl Log {
         self.open = false;
     }
 
-    /// Drops whole segments that are beyond what the log may hold; never the last.
-    fn retain(&mut self, now: u64, storage: &mut Storage) {
-        while self.parts.len() > 1 {
-            let expired =
-                self.retain_ms > 0 && now.saturating_sub(self.parts[0].last_time()) > self.retain_ms;
-            if self.bytes <= self.retain_bytes && !expired {
-                break;
-            }
+    /// Drops whole segments that are expired; never the last.
+    pub(crate) fn expire(&mut self, now: u64, storage: &mut Storage) {
+        while self.parts.len() > 1
+            && self.retain_ms > 0
+            && now.saturating_sub(self.parts[0].last_time()) > self.retain_ms
+        {
             self.drop_oldest(storage);
+        }
+    }
+
+    /// Drops whole segments, the oldest first, until it holds no more than that; never the last.
+    fn drop_beyond(&mut self, bytes_max: u64, counted: bool, storage: &mut Storage) {
+        while self.parts.len() > 1 && self.bytes > bytes_max {
+            let (first, bytes) = (self.first, self.bytes);
+            self.drop_oldest(storage);
+            if counted && !kernel::planted!(dropped_without_count) {
+                self.dropped.entries += self.first - first;
+                self.dropped.bytes += bytes - self.bytes;
+            }
         }
     }
 
@@ -122,9 +170,10 @@ impl Log {
             let (bytes, all) = (oldest.bytes() as u64, self.bytes);
             kernel::invariant!(BOUND, bytes <= all, "drops a segment of {bytes} bytes of {all}");
             self.bytes = all - bytes;
+            storage.entry_bytes -= bytes;
             self.first = self.first.max(oldest.next());
             self.open &= !self.parts.is_empty();
-            storage.dropped(self.blob_id(oldest.first()), &self.origin, oldest);
+            storage.retired(self.blob_id(oldest.first()), &self.origin, oldest);
         }
     }
 

@@ -23,4 +23,8 @@ kernel::planted_bugs! {
     producer_epoch_keeps_sequences = "C33",
     /// The room of a log that is deleted stays taken.
     room_of_deleted_log_retained = "C34",
+    /// A log that was not made to drop its oldest entries drops them when the disk budget is reached.
+    dropped_without_leave = "C35",
+    /// Entries that a log drops for want of room are not counted.
+    dropped_without_count = "C36",
 }

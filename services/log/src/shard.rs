@@ -4,14 +4,16 @@ mod install;
 
 use crate::Rows;
 use crate::groups::Groups;
-use crate::log::{FITS, Log};
+use crate::log::{Dropped, FITS, Log};
 use crate::producers::{Judged, Producers, Taken};
 use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
-use crate::snapshot::{Created, Head, Item, Numbered};
+use crate::snapshot::{Cleaned, Created, Head, Item, Numbered};
 use crate::space_of;
-use crate::storage::{SpaceBounds, Storage, StorageStat};
-use crate::wire::{Answer, Append, Create, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim, Why};
+use crate::storage::{Held, SpaceBounds, Storage, StorageStat};
+use crate::wire::{
+    Answer, Append, Cleanup, Create, Description, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim, Why,
+};
 use kernel::{
     ArchiveObject, BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep,
 };
@@ -30,6 +32,11 @@ impl LogView<'_> {
     /// The first position that is left, and the tail.
     pub fn range(&self) -> (u64, u64) {
         (self.log.first, self.log.next)
+    }
+
+    /// What it was made to be, and what it has dropped.
+    pub fn description(&self) -> Description {
+        self.log.description(&self.log.origin.name)
     }
 
     /// Its number: no other log of the space has had it.
@@ -83,6 +90,10 @@ pub struct Logs {
     watchers: BTreeMap<String, BTreeSet<NodeId>>,
     writing: VecDeque<Item>,
     installing: Option<String>,
+    /// How often logs have come or gone that may drop entries for want of room.
+    droppable_changes: u64,
+    /// What was said last to the gateways: how much is held, and as of which of those changes.
+    remarked: Option<(u64, u64)>,
 }
 
 impl Logs {
@@ -103,6 +114,8 @@ impl Logs {
             watchers: BTreeMap::new(),
             writing: VecDeque::new(),
             installing: None,
+            droppable_changes: 0,
+            remarked: None,
         }
     }
 
@@ -125,7 +138,7 @@ impl Logs {
 
     /// What the logs' entries cost, in bytes.
     pub fn bytes(&self) -> u64 {
-        self.logs.values().map(|log| log.bytes).sum()
+        self.storage.entry_bytes
     }
 
     /// What is where.
@@ -211,7 +224,7 @@ impl Logs {
         }
         for part in &append.parts {
             if let Some(log) = self.logs.get_mut(&part.name) {
-                let added = log.append(&part.entries, order.time, &mut self.storage);
+                let added = log.append(&part.entries, order.time, append.admitted, &mut self.storage);
                 self.bound_open_segments(added);
                 self.notify(&part.name, out);
             }
@@ -221,7 +234,7 @@ impl Logs {
 
     /// What was taken already is answered as it was then, whatever has become of the log.
     fn produce(&mut self, produce: &Produce, order: &Order, out: &mut ShardOut) -> Answer {
-        let Produce { name, producer, epoch, sequence, entries } = produce;
+        let Produce { name, producer, epoch, sequence, entries, admitted } = produce;
         let Some(log) = self.logs.get_mut(name) else { return Answer::about(Why::NoSuchLog, name, 0) };
         let count = Rows::count(entries).unwrap_or(0) as u32;
         match self.producers.judge(name, *producer, *epoch, *sequence, count) {
@@ -235,7 +248,7 @@ impl Logs {
         if why != FITS {
             return Answer::about(Why::of(why), name, first);
         }
-        let added = log.append(entries, order.time, &mut self.storage);
+        let added = log.append(entries, order.time, *admitted, &mut self.storage);
         self.bound_open_segments(added);
         self.producers.took(name, *producer, *epoch, Taken { sequence: *sequence, count, first });
         self.notify(name, out);
@@ -249,7 +262,7 @@ impl Logs {
     }
 
     fn create(&mut self, create: Create, created_ms: u64) -> Answer {
-        let Create { name, retain_bytes, retain_ms, capacity } = create;
+        let Create { name, retain_bytes, retain_ms, capacity, cleanup } = create;
         if self.logs.contains_key(&name) {
             return Answer::about(Why::Exists, &name, 0);
         }
@@ -260,10 +273,24 @@ impl Logs {
         self.reserved += retain_bytes;
         self.created += 1;
         let (number, parts) = (self.created, VecDeque::new());
-        let (sealed, open) = (false, false);
+        let (sealed, open, dropped) = (false, false, Dropped::default());
+        let cleanup = cleanup.unwrap_or_default();
         let origin = Arc::new(Origin { name: name.clone(), number, created_ms });
-        let log = Log { origin, first: 0, next: 0, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
+        let log = Log {
+            origin,
+            first: 0,
+            next: 0,
+            bytes: 0,
+            retain_bytes,
+            retain_ms,
+            sealed,
+            cleanup,
+            dropped,
+            open,
+            parts,
+        };
         self.numbers.insert(number, name.clone());
+        self.droppable_changes += u64::from(cleanup == Cleanup::DropOldest);
         self.logs.insert(name, log);
         Answer::Done
     }
@@ -278,11 +305,17 @@ impl Logs {
         }
     }
 
+    fn expire(&mut self, now: u64) -> Answer {
+        self.logs.values_mut().for_each(|log| log.expire(now, &mut self.storage));
+        Answer::Done
+    }
+
     fn delete(&mut self, name: &str) -> Answer {
         match self.logs.remove(name) {
             None => Answer::about(Why::NoSuchLog, name, 0),
             Some(mut log) => {
                 log.clear(&mut self.storage);
+                self.droppable_changes += u64::from(log.cleanup == Cleanup::DropOldest);
                 self.numbers.remove(&log.origin.number);
                 let lost = kernel::planted!(room_of_deleted_log_retained);
                 self.reserved -= if lost { 0 } else { log.retain_bytes };
@@ -323,6 +356,10 @@ impl Logs {
                 None => Answer::about(Why::NoSuchLog, &named.name, 0),
                 Some(log) => Answer::Identity(self.identity(log)),
             },
+            Request::Describe(named) => match self.logs.get(&named.name) {
+                None => Answer::about(Why::NoSuchLog, &named.name, 0),
+                Some(log) => Answer::Description(log.description(&named.name)),
+            },
             Request::Stat(named) => match self.logs.get(&named.name) {
                 None => Answer::about(Why::NoSuchLog, &named.name, 0),
                 Some(log) => Answer::Logs(vec![log.stat(&named.name)]),
@@ -339,10 +376,18 @@ impl Logs {
             | Request::Append(_)
             | Request::Produce(_)
             | Request::Trim(_)
+            | Request::Expire(_)
             | Request::Seal(_)
             | Request::Delete(_) => Answer::refused(Why::Malformed),
         })
     }
+}
+
+/// None if the log is as logs were before there was a budget.
+fn cleaned(log: &Log) -> Option<Cleaned> {
+    let Dropped { entries, bytes } = log.dropped;
+    let is_plain = log.cleanup == Cleanup::Refuse && entries == 0;
+    (!is_plain).then_some(Cleaned { cleanup: log.cleanup, dropped: entries, dropped_bytes: bytes })
 }
 
 fn stored_in(part: &Part) -> Option<BlobRef> {
@@ -375,6 +420,7 @@ impl Shard for Logs {
                 (None, Request::Trim(Trim { name, before })) => {
                     self.change(&name, |log, storage| log.trim(before, storage))
                 }
+                (None, Request::Expire(_)) => self.expire(order.time),
                 (None, Request::Seal(named)) => {
                     let sealed = self.change(&named.name, |log, storage| {
                         log.sealed = true;
@@ -394,6 +440,7 @@ impl Shard for Logs {
                     | Request::Recall(_)
                     | Request::Stat(_)
                     | Request::Identify(_)
+                    | Request::Describe(_)
                     | Request::List(_)
                     | Request::GroupOf(_),
                 ) => Answer::refused(Why::Malformed),
@@ -433,7 +480,7 @@ impl Shard for Logs {
         for (name, log) in &self.logs {
             let numbered = Numbered { number: log.origin.number, open: log.open };
             let created = Created { created_ms: log.origin.created_ms };
-            self.writing.push_back(Item::Log(log.stat(name), numbered, created));
+            self.writing.push_back(Item::Log(log.stat(name), numbered, created, cleaned(log)));
             let open = usize::from(kernel::planted!(open_segments_not_in_snapshot) && log.open);
             let parts = log.parts.iter().take(log.parts.len().saturating_sub(open));
             self.writing.extend(parts.cloned().map(Item::Part));
@@ -461,6 +508,7 @@ impl Shard for Logs {
     fn reset(&mut self) {
         self.logs.clear();
         self.numbers.clear();
+        self.droppable_changes += 1;
         self.storage.reset();
         (self.created, self.open_bytes) = (0, 0);
         self.producers.clear();
@@ -477,6 +525,20 @@ impl Shard for Logs {
         Ok(())
     }
 
+    /// Said anew where what is used has changed by a sixteenth of a segment, or what may be dropped by a log.
+    fn remark(&mut self) -> Option<Bytes> {
+        let grain = (self.storage.bounds.segment_bytes as u64 / 16).max(1);
+        let held = self.storage.held();
+        let said = (held / grain, self.droppable_changes);
+        if self.remarked == Some(said) {
+            return None;
+        }
+        self.remarked = Some(said);
+        let droppable = self.logs.iter().filter(|(_, log)| log.cleanup == Cleanup::DropOldest);
+        let droppable = droppable.map(|(name, _)| parts::digest(name.as_bytes())).collect();
+        Some(Held { bytes: held, droppable }.encoded().into())
+    }
+
     /// Readers that wait look again.
     fn installed(&mut self, out: &mut ShardOut) {
         for name in self.watchers.keys().cloned().collect::<Vec<_>>() {
@@ -486,7 +548,7 @@ impl Shard for Logs {
 
     fn digest(&self) -> u64 {
         let mut bytes = self.digest.encoded();
-        for number in [self.created, self.reserved, self.logs.len() as u64] {
+        for number in [self.created, self.reserved, self.logs.len() as u64, self.storage.entry_bytes] {
             number.encode(&mut bytes);
         }
         self.logs.iter().for_each(|(name, log)| log.encode_facts(name, &mut bytes));

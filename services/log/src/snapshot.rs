@@ -5,7 +5,7 @@ use crate::producers::Known;
 use crate::retired::Origin;
 use crate::segment::Part;
 use crate::segment::{Page, Segment, Stored};
-use crate::wire::{GroupState, LogStat};
+use crate::wire::{Cleanup, GroupState, LogStat};
 use kernel::{BlobId, Bytes, Encode};
 use mason::BlobRef;
 use std::sync::Arc;
@@ -34,6 +34,15 @@ kernel::record! {
 kernel::record! {
     pub(crate) struct Created {
         created_ms: u64,
+    }
+}
+
+kernel::record! {
+    /// Of a log that is not as logs were before there was a budget.
+    pub(crate) struct Cleaned {
+        cleanup: Cleanup,
+        dropped: u64,
+        dropped_bytes: u64,
     }
 }
 
@@ -76,11 +85,11 @@ impl SavedStored {
     }
 }
 
-/// Tags: 1 and 6 a head, 2, 7 and 9 a log, 3 and 8 its segments, 4 a producer, 5 a group, 10 a segment of what waits.
+/// Tags: 1 and 6 a head, 2, 7, 9 and 11 a log, 3 and 8 its segments, 4 a producer, 5 a group, 10 a segment of what waits.
 #[derive(Clone, Debug)]
 pub(crate) enum Item {
     Head(Head, u64),
-    Log(LogStat, Numbered, Created),
+    Log(LogStat, Numbered, Created, Option<Cleaned>),
     Part(Part),
     Retired(Arc<Origin>, Part),
     Producer(Known),
@@ -94,10 +103,13 @@ impl Item {
                 tagged(1, &head, chunk);
                 tagged(6, &created, chunk);
             }
-            Self::Log(stat, numbered, created) => {
+            Self::Log(stat, numbered, created, cleaned) => {
                 tagged(2, &stat, chunk);
                 tagged(7, &numbered, chunk);
                 tagged(9, &created, chunk);
+                if let Some(cleaned) = cleaned {
+                    tagged(11, &cleaned, chunk);
+                }
             }
             Self::Part(part) => write_part(&part, chunk),
             Self::Retired(origin, part) => {

@@ -68,6 +68,16 @@ pub struct StorageStat {
     pub loads: u64,
 }
 
+kernel::record! {
+    /// What the gateways of a host are to know of a space's logs there.
+    pub(crate) struct Held {
+        /// What is used of the disk budget, in bytes.
+        bytes: u64,
+        /// The digests of the names of logs that drop entries for want of room.
+        droppable: Vec<u64>,
+    }
+}
+
 /// A space's bounds, what waits to be stored, and what was read back.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
@@ -79,13 +89,15 @@ pub(crate) struct Storage {
     queue: VecDeque<BlobId>,
     pub(crate) cache: PageCache,
     pub(crate) retired: Retired,
+    /// What the entries of all logs cost, in bytes.
+    pub(crate) entry_bytes: u64,
 }
 
 impl Storage {
     pub(crate) fn new(bounds: SpaceBounds) -> Self {
         let (unstored, queue) = (BTreeMap::new(), VecDeque::new());
         let (cache, retired) = (PageCache::new(bounds.cache_bytes), Retired::default());
-        Self { bounds, unstored, unstored_bytes: 0, queue, cache, retired }
+        Self { bounds, unstored, unstored_bytes: 0, queue, cache, retired, entry_bytes: 0 }
     }
 
     /// A segment has ended.
@@ -109,7 +121,7 @@ impl Storage {
     }
 
     /// A segment is no part of its log any more: it goes, or waits for the archive.
-    pub(crate) fn dropped(&mut self, id: BlobId, origin: &Arc<Origin>, part: Part) {
+    pub(crate) fn retired(&mut self, id: BlobId, origin: &Arc<Origin>, part: Part) {
         if !self.retired.is_on() {
             return self.forget(id);
         }
@@ -141,7 +153,12 @@ impl Storage {
         self.unstored.clear();
         self.queue.clear();
         self.retired.clear();
-        self.unstored_bytes = 0;
+        (self.unstored_bytes, self.entry_bytes) = (0, 0);
+    }
+
+    /// What of the disk budget is used: by logs, and by what waits for the archive.
+    pub(crate) fn held(&self) -> u64 {
+        self.entry_bytes + self.retired.bytes()
     }
 }
 

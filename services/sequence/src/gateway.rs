@@ -148,7 +148,7 @@ impl Role for Gateway {
                     cx.respond(id, Response(READY));
                 }
             }
-            GatewayIn::Progress(_) | GatewayIn::Overfull(_) => {}
+            GatewayIn::Progress(_) | GatewayIn::Overfull(_) | GatewayIn::Remark(_) => {}
             GatewayIn::GatewayNotice(_)
             | GatewayIn::ReadAnswers(_)
             | GatewayIn::UsesShardMap(_)

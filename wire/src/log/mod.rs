@@ -14,7 +14,7 @@ pub const NAME_BYTES_MAX: usize = 128;
 pub const APPEND_BYTES_MAX: usize = 1 << 20;
 /// Logs of one append.
 pub const PARTS_MAX: usize = 64;
-/// The least that a log may be created to hold.
+/// The least byte limit that a log may be created with.
 pub const RETAIN_BYTES_MIN: u64 = 1 << 20;
 /// The most that one read returns, unless a single entry is larger.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
@@ -37,12 +37,84 @@ kernel::record! {
     pub struct Create {
         /// Its name.
         name: String,
-        /// What it may hold, in bytes; beyond it the oldest entries go. Each entry costs 8 bytes more than it holds.
+        /// What it may hold, in bytes; beyond it the oldest entries go. Each entry costs 8 bytes more than it holds. 0: no limit of its
+        /// own, where `cleanup` is given.
         retain_bytes: u64,
         /// How long entries are retained, in milliseconds; 0: for ever. Looked at whenever something is appended.
         retain_ms: u64,
-        /// What all logs of its space may be created to hold together. The host fills it in.
+        /// What all logs of its space with a limit of their own may be created to hold together. The host fills it in.
         capacity: u64,
+        /// What becomes of appends when the service's disk budget is reached. None in calls of versions that had no budget: it is
+        /// [`Cleanup::Refuse`] then.
+        cleanup: Option<Cleanup>,
+    }
+}
+
+/// What becomes of appends to a log when the hosts' logs have reached their disk budget.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(u8)]
+pub enum Cleanup {
+    /// They are refused.
+    #[default]
+    Refuse = 0,
+    /// The log's oldest entries go to make room for them, and are counted.
+    DropOldest = 1,
+}
+
+impl Cleanup {
+    /// Its name, as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::DropOldest => "drop-oldest",
+        }
+    }
+
+    /// The one of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Refuse, Self::DropOldest].into_iter().find(|cleanup| cleanup.name() == name)
+    }
+}
+
+impl Encode for Cleanup {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+}
+
+impl Decode for Cleanup {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            0 => Ok(Self::Refuse),
+            1 => Ok(Self::DropOldest),
+            tag => Err(DecodeError::UnknownTag("cleanup", tag)),
+        }
+    }
+}
+
+/// How the host that let entries in stood to its disk budget.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Admitted {
+    /// The budget was not reached.
+    WithinBudget = 0,
+    /// It was: logs that may drop their oldest entries do, until they hold less than before.
+    BeyondBudget = 1,
+}
+
+impl Encode for Admitted {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+}
+
+impl Decode for Admitted {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            0 => Ok(Self::WithinBudget),
+            1 => Ok(Self::BeyondBudget),
+            tag => Err(DecodeError::UnknownTag("admission", tag)),
+        }
     }
 }
 
@@ -63,6 +135,8 @@ kernel::record! {
     pub struct Append {
         /// Each log once.
         parts: Vec<Part>,
+        /// The host fills it in. None in what versions ordered that counted nothing of what they dropped.
+        admitted: Option<Admitted>,
     }
 }
 
@@ -79,6 +153,8 @@ kernel::record! {
         sequence: u32,
         /// See [`Rows`].
         entries: Bytes,
+        /// The host fills it in. None in what versions ordered that counted nothing of what they dropped.
+        admitted: Option<Admitted>,
     }
 }
 
@@ -200,6 +276,10 @@ pub enum Request {
     Recall(Read),
     /// Asks which log has a name now.
     Identify(Named),
+    /// Asks what a log was made to be, and what it has dropped.
+    Describe(Named),
+    /// Drops what is expired of the log, and of those of its space.
+    Expire(Named),
 }
 
 impl Request {
@@ -212,8 +292,9 @@ impl Request {
             Self::BeginGeneration(group) => vec![&group.name],
             Self::Commit(commit) => vec![&commit.group],
             Self::Trim(trim) => vec![&trim.name],
-            Self::Seal(named) | Self::Delete(named) => vec![&named.name],
+            Self::Seal(named) | Self::Delete(named) | Self::Expire(named) => vec![&named.name],
             Self::Read(_)
+            | Self::Describe(_)
             | Self::Recall(_)
             | Self::Stat(_)
             | Self::Identify(_)
@@ -226,7 +307,7 @@ impl Request {
     pub fn fault(&self) -> Option<Why> {
         let named = |name: &str| (!is_name(name)).then_some(Why::Malformed);
         match self {
-            Self::Create(create) if create.retain_bytes < RETAIN_BYTES_MIN => Some(Why::Malformed),
+            Self::Create(create) if !create.has_sound_limit() => Some(Why::Malformed),
             Self::Create(create) => named(&create.name),
             Self::Append(append) => append.fault(),
             Self::Produce(Produce { name, sequence, .. }) if !is_name(name) || *sequence >= SEQUENCES => {
@@ -243,10 +324,21 @@ impl Request {
             }
             Self::Produce(produce) => fault_of_entries([&produce.entries].into_iter()),
             Self::Trim(trim) => named(&trim.name),
-            Self::Seal(log) | Self::Delete(log) | Self::Stat(log) | Self::Identify(log) => named(&log.name),
+            Self::Seal(log)
+            | Self::Delete(log)
+            | Self::Stat(log)
+            | Self::Identify(log)
+            | Self::Describe(log)
+            | Self::Expire(log) => named(&log.name),
             Self::Read(read) | Self::Recall(read) => named(&read.name),
             Self::List(_) => None,
         }
+    }
+}
+
+impl Create {
+    fn has_sound_limit(&self) -> bool {
+        self.retain_bytes >= RETAIN_BYTES_MIN || self.retain_bytes == 0 && self.cleanup.is_some()
     }
 }
 
@@ -317,12 +409,14 @@ pub enum Why {
     Unarchived = 13,
     /// Nothing was done: the disks are full.
     DiskFull = 14,
+    /// Nothing was appended: the logs of the host have reached their disk budget; `at` is what they hold, in bytes.
+    OverBudget = 15,
 }
 
 impl Why {
     /// The reason with this number; what is not known is taken for a malformed call.
     pub fn of(number: u8) -> Self {
-        const ALL: [Why; 14] = [
+        const ALL: [Why; 15] = [
             Why::Busy,
             Why::Unknown,
             Why::Malformed,
@@ -337,6 +431,7 @@ impl Why {
             Why::Unsupported,
             Why::Unarchived,
             Why::DiskFull,
+            Why::OverBudget,
         ];
         ALL.into_iter().find(|why| *why as u8 == number).unwrap_or(Why::Malformed)
     }
@@ -365,12 +460,26 @@ kernel::record! {
         next: u64,
         /// What its entries cost, in bytes.
         bytes: u64,
-        /// What they may cost.
+        /// What they may cost; 0: the log has no limit of its own.
         retain_bytes: u64,
         /// How long they are retained, in milliseconds; 0: for ever.
         retain_ms: u64,
         /// Nothing can be appended any more.
         sealed: bool,
+    }
+}
+
+kernel::record! {
+    /// What a log was made to be, and what became of its entries.
+    pub struct Description {
+        /// How far it goes.
+        stat: LogStat,
+        /// What becomes of appends when the disk budget is reached.
+        cleanup: Cleanup,
+        /// Entries that went because of a limit in bytes or for want of room; neither those that were trimmed nor those that expired.
+        dropped: u64,
+        /// What those had cost, in bytes.
+        dropped_bytes: u64,
     }
 }
 
@@ -448,6 +557,8 @@ pub enum Answer {
     Group(GroupState),
     /// Which log it is.
     Identity(LogIdentity),
+    /// What it was made to be.
+    Description(Description),
 }
 
 impl Answer {
@@ -510,7 +621,10 @@ impl Answer {
 tagged!(
     Request, "log request",
     1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List, 9 => Produce, 10 => BeginGeneration,
-    11 => Commit, 12 => GroupOf, 13 => Recall, 14 => Identify
+    11 => Commit, 12 => GroupOf, 13 => Recall, 14 => Identify, 15 => Describe, 16 => Expire
 );
-tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected, 6 => Group, 7 => Identity);
+tagged!(
+    Answer, "log answer",
+    1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected, 6 => Group, 7 => Identity, 8 => Description
+);
 tagged!(Rejected, "log rejection", 1 => OutOfSequence, 2 => Fenced, 3 => Unknown);

@@ -132,6 +132,14 @@ kernel::messages! {
             /// What waits, in bytes.
             bytes: u64,
         },
+        /// From a shard's server of this host: what its gateways are to know of the shard's state (see
+        /// [`crate::Shard::remark`]).
+        15 => Remark {
+            /// The shard.
+            space: Space,
+            /// The service's words; they replace those before.
+            body: Bytes,
+        },
     }
     and {
         /// From a user's connection.

@@ -23,14 +23,14 @@ pub mod resharding;
 mod snapshot;
 
 use crate::Mason;
-use crate::messages::client::OperationAnswer;
+use crate::messages::client::{OperationAnswer, Remark};
 use crate::messages::proxy;
 pub use crate::messages::shard::*;
 use crate::order::{ConsistentCut, Group, Gsn, Number, Placed, Space};
 use crate::proxy::delivery::{Delivered, Work};
 use crate::service::{Shard, ShardOut};
 use crate::topology::{MasonParameters, Topology};
-use kernel::{BlobNotice, Cx, Instant, NodeId, Position, Role};
+use kernel::{BlobNotice, Bytes, Cx, Instant, NodeId, Position, Role};
 use parts::{SnapshotRecord, Snapshots};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -88,6 +88,8 @@ pub struct ShardServer<S> {
     /// Numbers up to this one are assigned: they will come.
     reach: Number,
     observers: BTreeSet<NodeId>,
+    /// What the service has said last to them.
+    remarked: Option<Bytes>,
     reads: VecDeque<Waiting>,
     answers: BTreeMap<(NodeId, Group), Vec<OperationAnswer>>,
     out: ShardOut,
@@ -146,6 +148,7 @@ impl<S: Shard> ShardServer<S> {
             reported: Gsn(0),
             reach: Number(0),
             observers: BTreeSet::new(),
+            remarked: None,
             reads: VecDeque::new(),
             answers: BTreeMap::new(),
             out: ShardOut::default(),
@@ -250,6 +253,14 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
+    fn remark(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(body) = self.service.remark() else { return };
+        for &observer in &self.observers {
+            cx.send(observer, Remark { space: self.space, body: body.clone() });
+        }
+        self.remarked = Some(body);
+    }
+
     /// Another server of this shard; servers that left with the last change included.
     fn any_peer(&self, cx: &mut Cx<'_, Self>) -> Option<NodeId> {
         let servers = self.topology.servers(self.space).iter().chain(&self.former).copied();
@@ -299,6 +310,9 @@ impl<S: Shard> Role for ShardServer<S> {
                 let bytes = self.waiting_for_archive();
                 if bytes > 0 {
                     cx.send(from, crate::messages::client::Overfull { space: self.space, bytes });
+                }
+                if let Some(body) = self.remarked.clone() {
+                    cx.send(from, Remark { space: self.space, body });
                 }
             }
             ShardIn::Deliver(message) => self.on_deliver(message, cx),
@@ -351,6 +365,7 @@ impl<S: Shard> Role for ShardServer<S> {
         self.step_blobs(cx);
         self.step_snapshot(cx);
         self.report_what_waits(cx);
+        self.remark(cx);
     }
 
     fn on_blob(&mut self, notice: BlobNotice, cx: &mut Cx<'_, Self>) {

@@ -415,7 +415,9 @@ impl Role for Gateway {
             GatewayIn::Taken(message) => self.on_taken(from, message.bytes),
             GatewayIn::Answers(message) => self.on_answers(message, cx),
             GatewayIn::GatewayNotice(message) => self.on_notice(&message, cx),
-            GatewayIn::Overfull(_) => cx.reject("word of an archive that there is none of"),
+            GatewayIn::Overfull(_) | GatewayIn::Remark(_) => {
+                cx.reject("word of an archive or of a budget that there is none of");
+            }
             GatewayIn::Progress(message) => {
                 self.marks.advance(message.space, message.through.0);
                 self.highest = self.highest.max(message.through.0);

@@ -1,12 +1,12 @@
 //! Reading a snapshot of the logs back, item by item.
 
 use super::Logs;
-use crate::log::Log;
+use crate::log::{Dropped, Log};
 use crate::producers::Known;
 use crate::retired::Origin;
 use crate::segment::Part;
-use crate::snapshot::{Created, Head, Numbered, SavedOrigin, SavedSegment, SavedStored};
-use crate::wire::{GroupState, LogStat};
+use crate::snapshot::{Cleaned, Created, Head, Numbered, SavedOrigin, SavedSegment, SavedStored};
+use crate::wire::{Cleanup, GroupState, LogStat};
 use kernel::{BlobId, Decode, DecodeError, Reader};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ impl Logs {
         let log = name.and_then(|name| self.logs.get_mut(name));
         let log = log.ok_or(DecodeError::Invalid("part of no log"))?;
         log.bytes += part.bytes() as u64;
+        self.storage.entry_bytes += part.bytes() as u64;
         // Of a log with an open segment that is the last part, which shows when no other follows.
         let ended = if log.open { log.parts.back() } else { Some(&part) };
         if let Some(Part::InMemory(segment)) = ended {
@@ -46,7 +47,20 @@ impl Logs {
                 self.created += 1;
                 let (number, open, parts) = (self.created, !sealed, VecDeque::new());
                 let origin = Arc::new(Origin { name: name.clone(), number, created_ms: 0 });
-                let log = Log { origin, first, next, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
+                let (cleanup, dropped) = (Cleanup::Refuse, Dropped::default());
+                let log = Log {
+                    origin,
+                    first,
+                    next,
+                    bytes: 0,
+                    retain_bytes,
+                    retain_ms,
+                    sealed,
+                    cleanup,
+                    dropped,
+                    open,
+                    parts,
+                };
                 self.numbers.insert(number, name.clone());
                 self.logs.insert(name, log);
             }
@@ -76,6 +90,12 @@ impl Logs {
                 let Created { created_ms } = Created::decode(input)?;
                 Arc::make_mut(&mut self.installing()?.origin).created_ms = created_ms;
             }
+            11 => {
+                let Cleaned { cleanup, dropped, dropped_bytes } = Cleaned::decode(input)?;
+                let log = self.installing()?;
+                log.cleanup = cleanup;
+                log.dropped = Dropped { entries: dropped, bytes: dropped_bytes };
+            }
             10 => {
                 let SavedOrigin { name, number, created_ms } = SavedOrigin::decode(input)?;
                 let origin = Arc::new(Origin { name, number, created_ms });
@@ -86,7 +106,7 @@ impl Logs {
                 };
                 let part = part.ok_or(DecodeError::Invalid("segment"))?;
                 let id = BlobId { series: number, first: part.first() };
-                self.storage.dropped(id, &origin, part);
+                self.storage.retired(id, &origin, part);
             }
             tag => return Err(DecodeError::UnknownTag("snapshot item", tag)),
         }
