@@ -8,10 +8,10 @@ use crate::cluster::ClusterFile;
 use crate::events::EventLog;
 use crate::family::{HostedNode, LocalResponse as Answered};
 use crate::readiness::Unready;
-use crate::services::{ReadyProbe, Service};
+use crate::services::{ReadyProbe, Service, ServiceStatus};
 use crate::status::HostStatus;
 use runtime::{Answer, HostHandle, NoAnswer};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -117,6 +117,7 @@ impl HealthWatch {
                 has_served: false,
                 unready: None,
                 leader: None,
+                warned: BTreeSet::new(),
             }),
             handle,
             file,
@@ -272,6 +273,9 @@ impl Watcher {
             let health = Arc::new(Health::of_none(&self.file, Unready::Hangs));
             return Look { began, health, with_reads: before.with_reads };
         };
+        if let Some(reporter) = &mut self.reporter {
+            reporter.warn(status.services.iter().flat_map(ServiceStatus::warnings).collect());
+        }
         let host = status.not_ready();
         let HostStatus { leader, round, unheard, .. } = status;
         let cheap = Some(Cheap { leader, round, unheard: unheard.clone(), host: host.clone() });
@@ -300,9 +304,17 @@ struct Reporter {
     /// Since when it does not serve, and why; none while it does.
     unready: Option<(Instant, String)>,
     leader: Option<String>,
+    /// What the services have warned of, and still do.
+    warned: BTreeSet<String>,
 }
 
 impl Reporter {
+    /// Each warning is said when it comes up.
+    fn warn(&mut self, warnings: BTreeSet<String>) {
+        warnings.difference(&self.warned).for_each(|warning| self.log.say(warning));
+        self.warned = warnings;
+    }
+
     fn report(&mut self, health: &Health, cheap: Option<&Cheap>, host: &str) {
         if let Some(Cheap { leader, round, .. }) = cheap
             && *leader != self.leader
@@ -348,7 +360,8 @@ mod tests {
     fn the_log_has_a_line_for_each_change() {
         let started = Instant::now();
         let log = EventLog::default();
-        let mut reporter = Reporter { log, started, has_served: false, unready: None, leader: None };
+        let warned = BTreeSet::new();
+        let mut reporter = Reporter { log, started, has_served: false, unready: None, leader: None, warned };
         let at = |millis| started + Duration::from_millis(millis);
         let alone = || Some("no quorum".to_owned());
         assert_eq!(reporter.lines_of(alone(), at(100)).as_deref(), Some("not serving: no quorum"));

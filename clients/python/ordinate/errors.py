@@ -76,6 +76,10 @@ class Unarchived(LogError):
     """Nothing was appended: `at` bytes of what was trimmed wait for the archive. The same may succeed later."""
 
 
+class OverBudget(LogError):
+    """Nothing was appended: the host's logs hold `at` bytes, and have reached their disk budget."""
+
+
 class DiskFull(LogError):
     """Nothing was done: the disks of the host, or of half of the hosts, are full. The same may succeed later."""
 

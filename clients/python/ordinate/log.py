@@ -16,8 +16,8 @@ TO_CLIENT = 23
 READ_BYTES_MAX = 1 << 20
 #: The longest that a read waits, in seconds.
 WAIT_MAX = 30.0
-#: What a log may hold unless its maker says, in bytes.
-RETAIN_BYTES = 64 << 20
+#: What becomes of appends when the hosts' disk budget is reached.
+CLEANUPS = {"refuse": 0, "drop-oldest": 1}
 
 _BUSY, _UNKNOWN, _MALFORMED = 1, 2, 3
 _REFUSALS: dict[int, tuple[type[errors.LogError], str]] = {
@@ -31,6 +31,7 @@ _REFUSALS: dict[int, tuple[type[errors.LogError], str]] = {
     11: (errors.TooLarge, "one append may hold 1 MiB, each entry counted with 8 bytes more; nothing was appended"),
     12: (errors.Unsupported, "the engine of the cluster's log (log.engine of the cluster file) does not do this"),
     14: (errors.DiskFull, "the disk is full: nothing was done"),
+    15: (errors.OverBudget, "nothing was appended to {name}: the host's logs hold {at} bytes and have reached log.disk_bytes"),
     13: (errors.Unarchived, "nothing is appended to {name} while {at} bytes of what was trimmed wait for the archive"),
 }
 
@@ -83,8 +84,8 @@ def call(identifier: int, request: bytes) -> bytes:
     return bytes([TO_HOST, 1]) + u64(identifier) + request
 
 
-def create_request(name: str, retain_bytes: int, retain_ms: int) -> bytes:
-    return u8(1) + of_text(name) + u64(retain_bytes) + u64(retain_ms) + u64(0)
+def create_request(name: str, retain_bytes: int, retain_ms: int, cleanup: str) -> bytes:
+    return u8(1) + of_text(name) + u64(retain_bytes) + u64(retain_ms) + u64(0) + u8(1) + u8(CLEANUPS[cleanup])
 
 
 def append_request(parts: Iterable[Part]) -> bytes:
@@ -92,7 +93,7 @@ def append_request(parts: Iterable[Part]) -> bytes:
         expect = None if part.expect is None else u64(part.expect)
         return of_text(part.name) + wire.option(expect) + of_bytes(wire.rows(part.entries))
 
-    return u8(2) + wire.list_of(encoded(part) for part in parts)
+    return u8(2) + wire.list_of(encoded(part) for part in parts) + wire.option(None)
 
 
 def trim_request(name: str, before: int) -> bytes:
@@ -168,9 +169,12 @@ class Log:
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
-    async def create(self, name: str, retain_bytes: int = RETAIN_BYTES, retain_ms: int = 0) -> None:
-        """Makes a log that holds so many bytes, and entries for so long (0: for ever)."""
-        await self._ask(create_request(name, retain_bytes, retain_ms), type(None))
+    async def create(self, name: str, retain_bytes: int = 0, retain_ms: int = 0, cleanup: str = "refuse") -> None:
+        """Makes a log that holds so many bytes (0: no limit but the hosts' disk budget), and entries for so long (0: for ever).
+
+        When that budget is reached, appends are refused; with `cleanup="drop-oldest"` the oldest entries go instead.
+        """
+        await self._ask(create_request(name, retain_bytes, retain_ms, cleanup), type(None))
 
     async def append(self, name: str, entries: Sequence[bytes], expect: int | None = None) -> int:
         """Appends entries, all or nothing, and returns the position of the first."""

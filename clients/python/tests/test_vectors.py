@@ -115,7 +115,7 @@ class Vectors(unittest.TestCase):
     def test_log(self) -> None:
         found = vectors("log.txt")
         requests = {
-            "create": log.create_request("jobs", 1 << 20, 60_000),
+            "create": log.create_request("jobs", 1 << 20, 60_000, "drop-oldest"),
             "append": log.append_request([log.Part("jobs", [b"a", b""]), log.Part("audit", [b"b"], 5)]),
             "trim": log.trim_request("jobs", 9),
             "seal": log.seal_request("jobs"),

@@ -30,7 +30,7 @@ use tokio::sync::{mpsc, oneshot};
 use wire::commands::{Call, Configuration, Outcome, Refusal};
 use wire::kv::{Answer, Command, Query};
 
-pub use crate::log::{Log, LogEntries, LogError};
+pub use crate::log::{Log, LogEntries, LogError, LogOptions};
 pub use crate::sequence::{Sequence, SequencePosition};
 pub use kernel::Bytes;
 pub use process::{LinearizableKv, Process, ProcessError};
@@ -38,7 +38,7 @@ pub use tls::{Tls, TlsError, TlsFiles};
 pub use txn::{OneShotCall, OneShotOutcome, ReadCall, ReadResult, Transaction, TxnClient, TxnError};
 pub use wire::commands::Level;
 pub use wire::kv::{Expect, Item, Versioned};
-pub use wire::log::{LogIdentity, LogStat, Rows};
+pub use wire::log::{Cleanup, Description, LogIdentity, LogStat, Rows};
 pub use wire::native as protocol;
 pub use wire::rss::ServiceName;
 pub use wire::txn::{

@@ -7,8 +7,8 @@ use std::future::Future;
 use std::time::Duration;
 use wire::log::native::{Call, Native, Reply};
 use wire::log::{
-    Answer, Append, Create, List, LogIdentity, LogStat, Named, Part, READ_BYTES_MAX, Read, Refused, Request,
-    Rows, Trim, Why,
+    Answer, Append, Cleanup, Create, Description, List, LogIdentity, LogStat, Named, Part, READ_BYTES_MAX,
+    Read, Refused, Request, Rows, Trim, Why,
 };
 
 /// Why a call of the log failed.
@@ -79,11 +79,33 @@ pub enum LogError {
         /// What waits, in its space.
         waiting_bytes: u64,
     },
+    /// Nothing was appended: the logs of the host have reached their disk budget.
+    #[error(
+        "nothing was appended to {name}: the host's logs hold {held_bytes} bytes and have reached log.disk_bytes of the cluster file"
+    )]
+    OverBudget {
+        /// The log.
+        name: String,
+        /// What the host's logs hold.
+        held_bytes: u64,
+    },
     /// The cluster's log cannot do this.
     #[error(
         "the engine of the cluster's log (log.engine of the cluster file) does not do this; nothing was done"
     )]
     Unsupported,
+}
+
+/// What a log is to hold.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LogOptions {
+    /// Beyond so many bytes the oldest entries go: at least 1 MiB; each entry costs 8 bytes more than it holds. 0: no limit but the
+    /// disk budget of the hosts.
+    pub retain_bytes: u64,
+    /// Older entries go, when something is appended.
+    pub retain: Option<Duration>,
+    /// What becomes of appends when that budget is reached.
+    pub cleanup: Cleanup,
 }
 
 /// Entries that were read.
@@ -193,9 +215,23 @@ impl Log {
         retain_bytes: u64,
         retain: Option<Duration>,
     ) -> Result<(), LogError> {
+        self.create_with(name, LogOptions { retain_bytes, retain, cleanup: Cleanup::Refuse }).await
+    }
+
+    /// Makes a log that is as `options` say; by default it drops nothing by itself.
+    pub async fn create_with(&self, name: &str, options: LogOptions) -> Result<(), LogError> {
+        let LogOptions { retain_bytes, retain, cleanup } = options;
         let retain_ms = retain.map_or(0, |retain| retain.as_millis().max(1) as u64);
-        self.done(Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms, capacity: 0 }))
-            .await
+        let (name, cleanup) = (name.to_owned(), Some(cleanup));
+        self.done(Request::Create(Create { name, retain_bytes, retain_ms, capacity: 0, cleanup })).await
+    }
+
+    /// What a log was made to be, and what it has dropped. [`LogError::Unsupported`] over an engine that does not count that.
+    pub async fn describe(&self, name: &str) -> Result<Description, LogError> {
+        match self.call(Request::Describe(Named { name: name.to_owned() }), Duration::ZERO).await? {
+            Answer::Description(description) => Ok(description),
+            _ => Err(unreadable()),
+        }
     }
 
     /// Appends entries to one log, at positions that follow one another; returns the first. The call is on its way when this
@@ -214,7 +250,7 @@ impl Log {
         entries: Rows,
     ) -> impl Future<Output = Result<u64, LogError>> + use<> {
         let parts = vec![Part { name: name.to_owned(), expect, entries: entries.into_bytes() }];
-        let call = self.call(Request::Append(Append { parts }), Duration::ZERO);
+        let call = self.call(Request::Append(Append { parts, admitted: None }), Duration::ZERO);
         async move {
             match call.await? {
                 Answer::Appended(firsts) => firsts.first().copied().ok_or_else(unreadable),
@@ -228,7 +264,7 @@ impl Log {
         let part =
             |(name, entries): (String, Rows)| Part { name, expect: None, entries: entries.into_bytes() };
         let parts = parts.into_iter().map(part).collect();
-        match self.call(Request::Append(Append { parts }), Duration::ZERO).await? {
+        match self.call(Request::Append(Append { parts, admitted: None }), Duration::ZERO).await? {
             Answer::Appended(firsts) => Ok(firsts),
             _ => Err(unreadable()),
         }
@@ -323,6 +359,7 @@ fn error_of(Refused { why, name, at }: Refused) -> LogError {
         Why::DiskFull => CallError::DiskFull.into(),
         Why::TooLarge => LogError::TooLarge,
         Why::Unsupported => LogError::Unsupported,
+        Why::OverBudget => LogError::OverBudget { name, held_bytes: at },
         Why::Unarchived => LogError::Unarchived { name, waiting_bytes: at },
     }
 }

@@ -94,7 +94,7 @@ const META_UNFINISHED: &str = "ordinate.meta.unfinished";
 /// The directory below it that holds the journal.
 pub(crate) const JOURNAL: &str = "journal";
 /// The directory below it that holds the blobs of all roles: the segments of the logs.
-pub(crate) const SEGMENTS: &str = "segments";
+pub const SEGMENTS: &str = "segments";
 
 /// Whose a data directory is.
 #[derive(Clone, PartialEq, Eq, Debug)]

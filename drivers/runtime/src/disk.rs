@@ -1,5 +1,7 @@
 //! What the journal asks of a file system, small enough to be replaced by one that injects faults.
 
+pub use space::DiskSpace;
+
 use crate::direct::{BLOCK_BYTES, Blocks};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -239,3 +241,4 @@ impl DiskFile for RealFile {
 
 #[cfg(test)]
 pub(crate) mod faulty;
+mod space;

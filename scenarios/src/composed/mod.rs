@@ -197,7 +197,7 @@ impl ComposedScenario {
         let mut rows = Rows::default();
         rows.push(entry.as_bytes());
         let part = Part { name: LOG.to_owned(), expect: None, entries: rows.into_bytes() };
-        (Request::Append(Append { parts: vec![part] }), Call::Append(entry))
+        (Request::Append(Append { parts: vec![part], admitted: None }), Call::Append(entry))
     }
 }
 
@@ -250,7 +250,7 @@ impl Scenario for ComposedScenario {
         let parts = HostParts {
             stub: &|_: Group| stub,
             shard: &|space: Space| Logs::new(space, self.spaces, self.log_bounds),
-            gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20 }),
+            gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20, disk_bytes: u64::MAX }),
         };
         let of_log = self.log.build(host, &spaces_of, parts).into_iter();
         let mut nodes: Vec<(HostSlot, Node)> =
@@ -272,7 +272,8 @@ impl Scenario for ComposedScenario {
         if operation.nth == 0 {
             // Somebody has to create the log; a later one is answered that it exists.
             let (name, retain_bytes) = (LOG.to_owned(), RETAIN_BYTES_MIN);
-            let create = Request::Create(Create { name, retain_bytes, retain_ms: 0, capacity: 0 });
+            let create =
+                Request::Create(Create { name, retain_bytes, retain_ms: 0, capacity: 0, cleanup: None });
             control.request(self.log.gateway_of(host), create.encoded().into());
             return;
         }
@@ -392,8 +393,11 @@ fn of_answer(bytes: &Bytes, session: &mut Session) -> Outcome {
         }
         Answer::Refused(refused) if refused.why == Why::Unknown => Outcome::Unknown,
         Answer::Refused(_) => Outcome::Void,
-        Answer::Done | Answer::Logs(_) | Answer::Rejected(_) | Answer::Group(_) | Answer::Identity(_) => {
-            Outcome::Void
-        }
+        Answer::Done
+        | Answer::Logs(_)
+        | Answer::Rejected(_)
+        | Answer::Group(_)
+        | Answer::Identity(_)
+        | Answer::Description(_) => Outcome::Void,
     }
 }

@@ -1,10 +1,10 @@
 //! What users asked for and were answered, what the servers hold, and what must be true of both.
 
 use super::scratch::SCRATCH;
-use super::{Node, RETAINED};
+use super::{DROPPING, Node, RETAINED};
 use ::mason::Number;
 use kernel::{HostId, NodeId, RequestId, invariant};
-use shared_log::{Answer, Append, Produce, RETAIN_BYTES_MIN, Request, Rows, Why};
+use shared_log::{Answer, Append, Produce, Request, Rows, Why};
 use sim::Cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -166,7 +166,12 @@ impl History {
                     let first = self.firsts.entry(refused.name.clone()).or_insert(0);
                     *first = refused.at.max(*first);
                 }
-                Why::Exists | Why::Unknown | Why::Busy | Why::Unarchived | Why::DiskFull => {}
+                Why::Exists
+                | Why::Unknown
+                | Why::Busy
+                | Why::Unarchived
+                | Why::OverBudget
+                | Why::DiskFull => {}
                 Why::Malformed | Why::Full | Why::TooLarge | Why::Unsupported => {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }
@@ -184,14 +189,16 @@ impl History {
             let Node::Shard(server) = member else { continue };
             for (name, log) in server.service().logs().filter(|(name, _)| *name != SCRATCH) {
                 let (first, next) = log.range();
-                // Far below what the logs may hold nothing goes by itself, but for what is retained for a second.
+                // Nothing goes by itself, but for what is retained for a second, and what the budget has no room for.
                 let asked = self.trimmed.get(name).copied().unwrap_or(0);
-                let may_go = name == RETAINED || server.service().bytes() > RETAIN_BYTES_MIN / 4;
+                let may_go = name == RETAINED || name == DROPPING;
                 invariant!(
                     DUR,
                     first <= asked || may_go,
                     "{node} begins {name} at {first}, and what is below {asked} may go"
                 );
+                let (dropped, gone) = (log.description().dropped, if name == DROPPING { first } else { 0 });
+                invariant!(DUR, dropped == gone, "{node} counts {dropped} of {gone} entries of {name}");
                 let key = (node, name.to_owned());
                 let mut at = self.looked.get(&key).copied().unwrap_or(0).max(first);
                 if at > next {

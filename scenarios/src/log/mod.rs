@@ -17,8 +17,8 @@ use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use numbered::Numbered;
 use scratch::Scratch;
 use shared_log::{
-    Answer, Append, Archiving, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
-    Request, Routes, Rows, SpaceBounds, Trim,
+    Answer, Append, Archiving, Cleanup, Create, Gateway, List, Logs, Named, Names, Part, Read, Request,
+    Routes, Rows, SpaceBounds, Trim,
 };
 use sim::{
     Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId, Scenario,
@@ -37,6 +37,8 @@ pub struct LogScenario {
     spaces: u16,
     sizes: Sizes,
     bounds: SpaceBounds,
+    /// What the logs of a host may hold together.
+    disk_bytes: u64,
     /// Of the seeds that archive: how.
     archiving: Option<Archiving>,
     deployment: Deployment,
@@ -50,7 +52,9 @@ pub struct LogScenario {
 }
 
 /// The logs that users know of.
-const NAMES: [&str; 5] = ["audit", "orders", "payments", "retained", "trimmed"];
+const NAMES: [&str; 6] = ["audit", "dropping", "orders", "payments", "retained", "trimmed"];
+/// The one whose oldest entries go when the disk budget is reached.
+const DROPPING: &str = "dropping";
 /// The one whose entries are retained for a second.
 const RETAINED: &str = "retained";
 /// The one that is sealed some time.
@@ -61,10 +65,12 @@ const MARKS: &[&str] = &[
     "log.deleted_a_log",
     "log.fenced_a_producer_off",
     "log.fenced_readers_off",
+    "log.had_a_log_drop_its_oldest",
     "log.lost_track_of_calls",
     "log.refused_a_late_writer",
     "log.refused_to_break_a_seal",
     "log.refused_what_the_archive_has_no_room_for",
+    "log.refused_what_the_budget_has_no_room_for",
     "log.reported_a_reader_where_to_resume",
     "log.woke_a_reader",
     "proxy.filled_holes",
@@ -138,6 +144,7 @@ impl LogScenario {
                 unstored_bytes: 64 << rng.below(8),
                 cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
             },
+            disk_bytes: if rng.chance(0.4) { 2_000 << rng.below(5) } else { u64::MAX },
             archiving,
             archived: Archived::default(),
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
@@ -176,7 +183,7 @@ impl LogScenario {
             expect,
             entries: self.entries(operation, names.len(), rng),
         });
-        Request::Append(Append { parts: parts.collect() })
+        Request::Append(Append { parts: parts.collect(), admitted: None })
     }
 
     fn draw_request(&mut self, operation: OperationId, rng: &mut Rng) -> Request {
@@ -186,8 +193,14 @@ impl LogScenario {
             _ if operation.nth < NAMES.len() as u32 => {
                 let name = NAMES[operation.nth as usize];
                 let retain_ms = if name == RETAINED { 1_000 } else { 0 };
-                let (name, retain_bytes) = (name.to_owned(), RETAIN_BYTES_MIN);
-                Request::Create(Create { name, retain_bytes, retain_ms, capacity: 0 })
+                let cleanup = Some(if name == DROPPING { Cleanup::DropOldest } else { Cleanup::Refuse });
+                Request::Create(Create {
+                    name: name.to_owned(),
+                    retain_bytes: 0,
+                    retain_ms,
+                    capacity: 0,
+                    cleanup,
+                })
             }
             0..10 => {
                 let entries = self.entries(operation, 1, rng);
@@ -291,7 +304,12 @@ impl Scenario for LogScenario {
                     None => logs,
                 }
             },
-            gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20 }),
+            gateway: Gateway::new(Routes {
+                proxies,
+                shards,
+                capacity: 64 << 20,
+                disk_bytes: self.disk_bytes,
+            }),
         };
         self.deployment.build(incarnation.host, &spaces_of, parts)
     }

@@ -79,7 +79,8 @@ impl Numbered {
             }
             let name = PRODUCED[usize::from(client) % PRODUCED.len()].to_owned();
             let (epoch, sequence) = (producer.epoch, producer.next);
-            let sent = Produce { name, producer: u64::from(client) + 1, epoch, sequence, entries };
+            let sent =
+                Produce { name, producer: u64::from(client) + 1, epoch, sequence, entries, admitted: None };
             // One that was taken for dead goes on in its own epoch, with what would be next.
             if let Some(before) =
                 producer.known.filter(|known| *known == epoch).and_then(|it| it.checked_sub(1))

@@ -39,12 +39,18 @@ impl Scratch {
         }
         let name = SCRATCH.to_owned();
         Some(if !self.exists {
-            Request::Create(Create { name, retain_bytes: RETAIN_BYTES_MIN, retain_ms: 0, capacity: 0 })
+            Request::Create(Create {
+                name,
+                retain_bytes: RETAIN_BYTES_MIN,
+                retain_ms: 0,
+                capacity: 0,
+                cleanup: None,
+            })
         } else if self.entries > 0 && rng.chance(0.4) {
             Request::Delete(Named { name })
         } else {
             let (epoch, sequence) = (0, self.entries);
-            Request::Produce(Produce { name, producer: PRODUCER, epoch, sequence, entries })
+            Request::Produce(Produce { name, producer: PRODUCER, epoch, sequence, entries, admitted: None })
         })
     }
 

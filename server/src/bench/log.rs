@@ -178,7 +178,7 @@ impl Log {
         let name = target.name.clone();
         if self.mix == "append" {
             let parts = vec![Part { name, expect: None, entries: entries.clone() }];
-            return Request::Append(Append { parts });
+            return Request::Append(Append { parts, admitted: None });
         }
         let room = (target.next - target.first).saturating_sub(self.batch) + 1;
         let from = target.first + rng.below(room);

@@ -12,6 +12,11 @@ pub trait ServiceStatus: Any + Send + Sync + fmt::Debug {
     /// Its fields of `/v1/status`.
     fn fields(&self) -> Map<String, Value>;
 
+    /// What the log of the host is to say, once while it is so.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Adds its metrics to the page.
     fn metrics(&self, page: &mut MetricsPage);
 }

@@ -51,7 +51,7 @@ impl Code {
     pub const INVALID_REQUEST: Self = Self(42);
     /// A batch older than version 2.
     pub const UNSUPPORTED_FOR_MESSAGE_FORMAT: Self = Self(43);
-    /// The log is sealed, or there is no room for it.
+    /// The log is sealed, there is no room for it, or the logs have reached their disk budget.
     pub const POLICY_VIOLATION: Self = Self(44);
     /// A producer's batch is not the one that comes next.
     pub const OUT_OF_ORDER_SEQUENCE: Self = Self(45);

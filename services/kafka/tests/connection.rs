@@ -28,7 +28,8 @@ struct Twin {
 impl Twin {
     fn new() -> Self {
         let broker = Broker { node: 5, address: "here".to_owned(), port: 9092, is_up: true };
-        let settings = Settings { creates_topics: true, retain_bytes: RETAIN_BYTES_MIN, node: 5 };
+        let settings =
+            Settings { creates_topics: true, retain_bytes: RETAIN_BYTES_MIN, retain_ms: 0, node: 5 };
         let shared = Shared { producer_ids: ProducerIds::beginning_at(u64::MAX), groups: Rc::default() };
         Self {
             logs: Logs::new(Space(0), 1, shared_log::SpaceBounds::default()),
@@ -44,8 +45,13 @@ impl Twin {
 
     fn with_log() -> Self {
         let mut twin = Self::new();
-        let create =
-            Create { name: "t".to_owned(), retain_bytes: RETAIN_BYTES_MIN, retain_ms: 0, capacity: 0 };
+        let create = Create {
+            name: "t".to_owned(),
+            retain_bytes: RETAIN_BYTES_MIN,
+            retain_ms: 0,
+            capacity: 0,
+            cleanup: None,
+        };
         assert_eq!(twin.ask(Request::Create(create)), Answer::Done);
         twin
     }
@@ -313,7 +319,10 @@ fn a_fetch_waits_for_what_it_wants() {
         let mut rows = Rows::default();
         rows.push(value.as_bytes());
         let part = Part { name: "t".to_owned(), expect: None, entries: rows.into_bytes() };
-        assert!(matches!(twin.ask(Request::Append(Append { parts: vec![part] })), Answer::Appended(_)));
+        assert!(matches!(
+            twin.ask(Request::Append(Append { parts: vec![part], admitted: None })),
+            Answer::Appended(_)
+        ));
     };
     twin.send(key::FETCH, 4, 1, &fetch(500, 1, 0)).expect("it is sound");
     twin.settle().expect("it is sound");

@@ -52,6 +52,11 @@ impl Budget {
         }
     }
 
+    /// What is used, and the budget, in bytes.
+    pub(crate) fn disk(&self) -> (u64, u64) {
+        (self.used(), self.bytes_max)
+    }
+
     fn used(&self) -> u64 {
         self.used.values().map(|used| used.bytes).sum()
     }

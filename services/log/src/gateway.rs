@@ -149,6 +149,11 @@ impl Gateway {
         self.upstream.outstanding()
     }
 
+    /// What of its host's disk budget is used, and the budget, in bytes.
+    pub fn disk(&self) -> (u64, u64) {
+        self.budget.disk()
+    }
+
     /// Reads without an answer.
     pub fn reading(&self) -> usize {
         self.reads.len()

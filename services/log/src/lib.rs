@@ -33,9 +33,10 @@ pub use retired::Archiving;
 pub use shard::{LogView, Logs, SegmentView};
 pub use storage::{SpaceBounds, StorageStat};
 pub use wire::{
-    APPEND_BYTES_MAX, Admitted, Answer, Append, Cleanup, Commit, Create, Description, Entries, GROUP_BYTES_MAX, GroupState, LOGS_MAX, List,
-    LogIdentity, LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named, PARTS_MAX, Part, Produce, Progress,
-    READ_BYTES_MAX, RETAIN_BYTES_MIN, Read, Refused, Rejected, Request, Trim, Why, is_group, is_name,
+    APPEND_BYTES_MAX, Admitted, Answer, Append, Cleanup, Commit, Create, Description, Entries,
+    GROUP_BYTES_MAX, GroupState, LOGS_MAX, List, LogIdentity, LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named,
+    PARTS_MAX, Part, Produce, Progress, READ_BYTES_MAX, RETAIN_BYTES_MIN, Read, Refused, Rejected, Request,
+    Trim, Why, is_group, is_name,
 };
 
 use ::wire::log as wire;

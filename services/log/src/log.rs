@@ -43,8 +43,19 @@ pub(crate) const FITS: u8 = 0;
 impl Log {
     /// What must be alike on all servers; where its parts are is each server's own matter.
     pub(crate) fn encode_facts(&self, name: &str, out: &mut Vec<u8>) {
-        let Self { origin, first, next, bytes, retain_bytes, retain_ms, sealed, open, parts, cleanup, dropped } =
-            self;
+        let Self {
+            origin,
+            first,
+            next,
+            bytes,
+            retain_bytes,
+            retain_ms,
+            sealed,
+            open,
+            parts,
+            cleanup,
+            dropped,
+        } = self;
         let Dropped { entries, bytes: dropped_bytes } = dropped;
         let Origin { name: origin_name, number, created_ms } = &**origin;
         [name, origin_name].into_iter().for_each(|text| text.encode(out));
@@ -126,7 +137,9 @@ impl Log {
         let may_drop = self.cleanup == Cleanup::DropOldest || kernel::planted!(dropped_without_leave);
         let bytes_max = match admitted {
             // It shrinks by what was added, until the host's logs are within their budget again.
-            Some(Admitted::BeyondBudget) if may_drop => self.bytes_max().min(before.saturating_sub(bytes as u64)),
+            Some(Admitted::BeyondBudget) if may_drop => {
+                self.bytes_max().min(before.saturating_sub(bytes as u64))
+            }
             Some(Admitted::BeyondBudget | Admitted::WithinBudget) | None => self.bytes_max(),
         };
         self.drop_beyond(bytes_max, admitted.is_some(), storage);

@@ -12,7 +12,8 @@ use crate::snapshot::{Cleaned, Created, Head, Item, Numbered};
 use crate::space_of;
 use crate::storage::{Held, SpaceBounds, Storage, StorageStat};
 use crate::wire::{
-    Answer, Append, Cleanup, Create, Description, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim, Why,
+    Answer, Append, Cleanup, Create, Description, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim,
+    Why,
 };
 use kernel::{
     ArchiveObject, BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep,

@@ -39,7 +39,7 @@ impl Space0 {
 
     fn create(&mut self) {
         let (name, retain_bytes) = ("a".to_owned(), RETAIN_BYTES_MIN);
-        let create = Create { name, retain_bytes, retain_ms: 0, capacity: RETAIN_BYTES_MIN };
+        let create = Create { name, retain_bytes, retain_ms: 0, capacity: RETAIN_BYTES_MIN, cleanup: None };
         assert_eq!(self.ask(&Request::Create(create)), Answer::Done);
     }
 
@@ -57,7 +57,10 @@ impl Space0 {
             let mut rows = Rows::default();
             rows.push(format!("entry {nth}").as_bytes());
             let part = Part { name: "a".to_owned(), expect: None, entries: rows.into_bytes() };
-            assert!(matches!(self.ask(&Request::Append(Append { parts: vec![part] })), Answer::Appended(_)));
+            assert!(matches!(
+                self.ask(&Request::Append(Append { parts: vec![part], admitted: None })),
+                Answer::Appended(_)
+            ));
         }
     }
 

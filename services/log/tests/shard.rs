@@ -3,8 +3,8 @@
 use kernel::{BlobId, Bytes, Decode, Encode, HostId, HostSlot, NodeId, SnapshotStep};
 use mason::{BlobBacked as _, Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use shared_log::{
-    APPEND_BYTES_MAX, Answer, Append, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN, Read,
-    Refused, Rejected, Request, Rows, SpaceBounds, Trim, Why, space_of,
+    APPEND_BYTES_MAX, Admitted, Answer, Append, Cleanup, Create, Entries, Logs, Named, Part, Produce,
+    RETAIN_BYTES_MIN, Read, Refused, Rejected, Request, Rows, SpaceBounds, Trim, Why, space_of,
 };
 
 use std::collections::BTreeMap;
@@ -75,7 +75,13 @@ impl One {
 
     fn create(&mut self, name: &str, retain_ms: u64) -> Answer {
         let (retain_bytes, capacity) = (RETAIN_BYTES_MIN, 3 * RETAIN_BYTES_MIN);
-        self.ask(&Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms, capacity }))
+        self.ask(&Request::Create(Create {
+            name: name.to_owned(),
+            retain_bytes,
+            retain_ms,
+            capacity,
+            cleanup: None,
+        }))
     }
 
     fn read(&mut self, from: u64, entries_max: u32, bytes_max: u32, wait_ms: u32) -> Answer {
@@ -104,7 +110,7 @@ fn part(name: &str, expect: Option<u64>, entries: &[&[u8]]) -> Part {
 }
 
 fn append(name: &str, entries: &[&[u8]]) -> Request {
-    Request::Append(Append { parts: vec![part(name, None, entries)] })
+    Request::Append(Append { parts: vec![part(name, None, entries)], admitted: None })
 }
 
 fn refusal(answer: &Answer) -> Option<(Why, u64)> {
@@ -122,7 +128,8 @@ fn positions_follow_one_another_and_refused_appends_take_none() {
     assert_eq!(one.create("a", 0), Answer::Done);
     assert_eq!(refusal(&one.create("a", 0)), Some((Why::Exists, 0)));
     assert_eq!(one.ask(&append("a", &[b"0", b"1"])), Answer::Appended(vec![0]));
-    let expecting = |at| Request::Append(Append { parts: vec![part("a", Some(at), &[b"2"])] });
+    let expecting =
+        |at| Request::Append(Append { parts: vec![part("a", Some(at), &[b"2"])], admitted: None });
     assert_eq!(refusal(&one.ask(&expecting(1))), Some((Why::Moved, 2)));
     assert_eq!(one.ask(&expecting(2)), Answer::Appended(vec![2]));
     assert_eq!(refusal(&one.ask(&expecting(2))), Some((Why::Moved, 3)), "a repetition changes nothing");
@@ -156,7 +163,14 @@ fn what_a_producer_sends_again_is_appended_once() {
     one.create("a", 0);
     let produce = |epoch, sequence, entries: &[&[u8]]| {
         let entries = part("a", None, entries).entries;
-        Request::Produce(Produce { name: "a".to_owned(), producer: 7, epoch, sequence, entries })
+        Request::Produce(Produce {
+            name: "a".to_owned(),
+            producer: 7,
+            epoch,
+            sequence,
+            entries,
+            admitted: None,
+        })
     };
     assert_eq!(one.ask(&produce(0, 3, &[b"x"])), Answer::Rejected(Rejected::Unknown(0)));
     assert_eq!(one.ask(&produce(0, 0, &[b"0", b"1"])), Answer::Appended(vec![0]));
@@ -357,7 +371,13 @@ fn open_segments_are_bounded_together_and_so_is_what_waits_for_the_disk() {
     let names: Vec<String> = (0..20).map(|nth| format!("log-{nth}")).collect();
     for name in &names {
         let (retain_bytes, capacity) = (RETAIN_BYTES_MIN, 20 * RETAIN_BYTES_MIN);
-        one.ask(&Request::Create(Create { name: name.clone(), retain_bytes, retain_ms: 0, capacity }));
+        one.ask(&Request::Create(Create {
+            name: name.clone(),
+            retain_bytes,
+            retain_ms: 0,
+            capacity,
+            cleanup: None,
+        }));
     }
     let mut copy = one.copy();
     for one in [&mut one, &mut copy] {
@@ -412,15 +432,85 @@ fn an_append_over_two_spaces_is_in_both_or_in_none() {
     };
     let create = |name: &str| {
         let (retain_bytes, capacity) = (RETAIN_BYTES_MIN, RETAIN_BYTES_MIN);
-        Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms: 0, capacity })
+        Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms: 0, capacity, cleanup: None })
     };
     on(&mut shards, &[0], &create(zero));
-    let both = Request::Append(Append { parts: vec![part(one, None, &[b"x"]), part(zero, None, &[b"y"])] });
+    let both = Request::Append(Append {
+        parts: vec![part(one, None, &[b"x"]), part(zero, None, &[b"y"])],
+        admitted: None,
+    });
     assert_eq!(refusal(&on(&mut shards, &[0, 1], &both)), Some((Why::NoSuchLog, 0)));
     assert_eq!(shards[0].bytes(), 0, "the log that exists took nothing either");
     on(&mut shards, &[1], &create(one));
     on(&mut shards, &[1], &append(one, &[b"before"]));
     assert_eq!(on(&mut shards, &[0, 1], &both), Answer::Appended(vec![1, 0]));
-    let twice = Request::Append(Append { parts: vec![part(one, None, &[b"x"]), part(one, None, &[b"y"])] });
+    let twice = Request::Append(Append {
+        parts: vec![part(one, None, &[b"x"]), part(one, None, &[b"y"])],
+        admitted: None,
+    });
     assert_eq!(refusal(&on(&mut shards, &[1], &twice)), Some((Why::Malformed, 0)));
+}
+
+fn made(name: &str, retain_bytes: u64, cleanup: Cleanup) -> Request {
+    let (retain_ms, capacity, cleanup) = (0, RETAIN_BYTES_MIN, Some(cleanup));
+    Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms, capacity, cleanup })
+}
+
+fn appended(name: &str, admitted: Option<Admitted>) -> Request {
+    let parts = vec![part(name, None, &[&[7; 100_000]])];
+    Request::Append(Append { parts, admitted })
+}
+
+// Entries that go without being counted, or from a log whose maker never said that they may.
+#[test]
+fn only_logs_that_may_drop_entries_do_and_count_them() {
+    let mut one = One::new();
+    assert_eq!(one.ask(&made("grows", 0, Cleanup::Refuse)), Answer::Done);
+    assert_eq!(one.ask(&made("shrinks", 0, Cleanup::DropOldest)), Answer::Done);
+    assert_eq!(one.ask(&made("limited", RETAIN_BYTES_MIN, Cleanup::Refuse)), Answer::Done);
+    assert_eq!(one.ask(&made("none", 1, Cleanup::Refuse)), Answer::refused(Why::Malformed));
+    for _ in 0..40 {
+        for name in ["grows", "shrinks"] {
+            one.ask(&appended(name, Some(Admitted::WithinBudget)));
+        }
+    }
+    // Ordered by a version that counted nothing: the hosts of that version did not count it either.
+    (0..20).for_each(|_| drop(one.ask(&appended("limited", None))));
+    let described = |one: &One| -> Vec<(u64, u64, u64)> {
+        let described = one.logs.logs().map(|(_, log)| log.description());
+        described.map(|it| (it.stat.first, it.stat.bytes, it.dropped)).collect()
+    };
+    let before = described(&one);
+    let (grown, limited, all) = (40 * 100_008, before[1], before[2]);
+    assert_eq!((before[0], all), ((0, grown, 0), (0, grown, 0)));
+    assert!(limited.0 > 0 && limited.2 == 0, "{limited:?}");
+    for _ in 0..10 {
+        for name in ["grows", "limited", "shrinks"] {
+            one.ask(&appended(name, Some(Admitted::BeyondBudget)));
+        }
+    }
+    let after = described(&one);
+    assert_eq!(after[0], (0, 50 * 100_008, 0), "it drops nothing whatever the budget");
+    assert_eq!(after[1].2, after[1].0 - limited.0, "what goes beyond a limit is counted from now on");
+    assert!(after[1].2 > 0);
+    let (first, bytes, dropped) = after[2];
+    assert!(first == dropped && dropped > 10, "{after:?}");
+    assert!(bytes < all.1, "it holds less than before");
+    one.ask(&Request::Trim(Trim { name: "shrinks".to_owned(), before: 60 }));
+    assert_eq!(described(&one)[2].2, dropped, "what is trimmed is not dropped");
+    let copy = one.copy();
+    assert_eq!((described(&copy), copy.logs.digest()), (described(&one), one.logs.digest()));
+    assert_eq!(one.logs.bytes(), described(&one).iter().map(|it| it.1).sum::<u64>());
+}
+
+// Expired entries that wait for the next append stay for ever where the budget lets none in.
+#[test]
+fn expired_entries_go_when_asked_for_and_count_as_expired() {
+    let mut one = One::within(tiny());
+    assert_eq!(one.create("a", 50), Answer::Done);
+    (0..8).for_each(|_| drop(one.ask(&append("a", &[b"0123456789012345678901234567"]))));
+    one.time += 1_000;
+    assert_eq!(one.ask(&Request::Expire(Named { name: "a".to_owned() })), Answer::Done);
+    let log = one.logs.logs().next().map(|(_, log)| log.description()).expect("a is there");
+    assert!(log.stat.first > 0 && log.dropped == 0, "{log:?}");
 }

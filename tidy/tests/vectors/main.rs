@@ -364,8 +364,8 @@ fn calls_of_the_sequence() {
 fn calls_of_the_log() {
     use shared_log::native::{Call, Native, Reply};
     use shared_log::{
-        Answer, Append, Create, Entries, List, LogIdentity, LogStat, Named, Part, Produce, Read, Refused,
-        Rejected, Request, Rows, Trim, Why,
+        Answer, Append, Cleanup, Create, Description, Entries, List, LogIdentity, LogStat, Named, Part,
+        Produce, Read, Refused, Rejected, Request, Rows, Trim, Why,
     };
     let about = "Messages of the log, without the length that precedes them in a frame.\nThe first byte is the receiver (22 the host's logs, 23 their client), the second the message.";
     let mut vectors = Vectors::new("log.txt", about);
@@ -383,11 +383,21 @@ fn calls_of_the_log() {
     let mut call = |word: &str, meaning: &str, request: Request| {
         add(word, &format!("call 7: {meaning}"), Native::Call(Call { id: 7, request }));
     };
-    let create = Create { name: name(), retain_bytes: 1 << 20, retain_ms: 60_000, capacity: 0 };
-    call("create", "a log jobs of 1 MiB, entries retained for a minute", Request::Create(create));
+    let create = Create {
+        name: name(),
+        retain_bytes: 1 << 20,
+        retain_ms: 60_000,
+        capacity: 0,
+        cleanup: Some(Cleanup::DropOldest),
+    };
+    call(
+        "create",
+        "a log jobs of 1 MiB, entries retained for a minute, that drops its oldest at the disk budget",
+        Request::Create(create),
+    );
     let one = Part { name: name(), expect: None, entries: rows(&[b"a", b""]) };
     let other = Part { name: "audit".to_owned(), expect: Some(5), entries: rows(&[b"b"]) };
-    let append = Append { parts: vec![one, other] };
+    let append = Append { parts: vec![one, other], admitted: None };
     call("append", "a and an empty entry to jobs, b to audit at 5", Request::Append(append));
     call("trim", "drops jobs below 9", Request::Trim(Trim { name: name(), before: 9 }));
     call("seal", "seals jobs", Request::Seal(Named { name: name() }));
@@ -398,8 +408,16 @@ fn calls_of_the_log() {
     call("recall", "100 entries of jobs from 2 on, trimmed or not", Request::Recall(recall));
     call("identify", "which log jobs is", Request::Identify(Named { name: name() }));
     call("stat", "how far jobs goes", Request::Stat(Named { name: name() }));
+    call("describe", "what jobs was made to be", Request::Describe(Named { name: name() }));
     call("list", "10 logs after jobs", Request::List(List { after: name(), limit: 10 }));
-    let produce = Produce { name: name(), producer: 0x1122, epoch: 1, sequence: 4, entries: rows(&[b"a"]) };
+    let produce = Produce {
+        name: name(),
+        producer: 0x1122,
+        epoch: 1,
+        sequence: 4,
+        entries: rows(&[b"a"]),
+        admitted: None,
+    };
     call("produce", "a to jobs as entry 4 of producer 1122 in epoch 1", Request::Produce(produce));
     let mut reply = |word: &str, meaning: &str, answer: Answer| {
         add(word, &format!("call 7 answered: {meaning}"), Native::Reply(Reply { id: 7, answer }));
@@ -417,7 +435,9 @@ fn calls_of_the_log() {
         retain_ms: 60_000,
         sealed: false,
     };
-    reply("logs", "jobs has 9 to 12, 300 bytes", Answer::Logs(vec![stat]));
+    reply("logs", "jobs has 9 to 12, 300 bytes", Answer::Logs(vec![stat.clone()]));
+    let description = Description { stat, cleanup: Cleanup::DropOldest, dropped: 4, dropped_bytes: 400 };
+    reply("description", "jobs has dropped 4 entries of 400 bytes", Answer::Description(description));
     let refused = Refused { why: Why::Trimmed, name: name(), at: 9 };
     reply("trimmed", "jobs begins at 9", Answer::Refused(refused));
     reply("busy", "busy", Answer::Refused(Refused { why: Why::Busy, name: String::new(), at: 0 }));
@@ -430,6 +450,8 @@ fn calls_of_the_log() {
     );
     let refused = Refused { why: Why::Unarchived, name: name(), at: 300 };
     reply("unarchived", "300 bytes of the space of jobs wait for the archive", Answer::Refused(refused));
+    let refused = Refused { why: Why::OverBudget, name: name(), at: 900 };
+    reply("over budget", "the host's logs hold 900 bytes, all that they may", Answer::Refused(refused));
     reply("rejected", "entry 3 comes next", Answer::Rejected(Rejected::OutOfSequence(3)));
     vectors.compare();
 }

@@ -7,8 +7,8 @@ use super::kv::{Endpoint, Output};
 use crate::failure::Failure;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
-use ordinate_client::{LogError, LogStat, Rows};
-use serde_json::json;
+use ordinate_client::{Cleanup, Description, LogError, LogOptions, LogStat, Rows};
+use serde_json::{Value, json};
 use server::cluster::keys;
 use server::services::log::ArchiveLocation;
 use std::collections::VecDeque;
@@ -26,12 +26,16 @@ pub enum Log {
     Create {
         /// Its name: letters, digits, '.', '_' and '-'
         name: String,
-        /// What it may hold, at least 1MiB; beyond it the oldest entries go
-        #[arg(long, default_value = "64MiB", value_parser = size)]
-        retain_bytes: u64,
+        /// What it may hold, at least 1MiB; beyond it the oldest entries go. No limit but the hosts' disk budget unless given
+        #[arg(long, value_name = "SIZE", value_parser = size)]
+        retain_bytes: Option<u64>,
         /// How long entries are retained, as in 12h or 90s; for ever unless given
         #[arg(long, value_parser = age)]
         retain: Option<Duration>,
+        /// What becomes of appends when the hosts' disk budget is reached: refuse them, or drop-oldest to make room, and count what
+        /// goes
+        #[arg(long, default_value = "refuse", value_parser = cleanup)]
+        cleanup: Cleanup,
         #[command(flatten)]
         endpoint: Endpoint,
     },
@@ -138,7 +142,7 @@ pub enum Log {
         #[command(flatten)]
         endpoint: Endpoint,
     },
-    /// How far a log goes
+    /// How far a log goes, how it was made, and what it has dropped
     Stat {
         /// The log
         name: String,
@@ -168,6 +172,10 @@ fn age(text: &str) -> Result<Duration, String> {
     keys::parse_duration(text).ok_or_else(|| "wanted: a span of time like 12h".to_owned())
 }
 
+fn cleanup(text: &str) -> Result<Cleanup, String> {
+    Cleanup::named(text).ok_or_else(|| "wanted: refuse or drop-oldest".to_owned())
+}
+
 fn assignment(text: &str) -> Result<(String, String), String> {
     let (name, entry) = text.split_once('=').ok_or("wanted: LOG=TEXT")?;
     Ok((name.to_owned(), entry.to_owned()))
@@ -177,10 +185,12 @@ impl Log {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Create { name, retain_bytes, retain, endpoint } => endpoint.with_log(|log| async move {
-                let created = log.create(&name, retain_bytes, retain).await;
-                created.map_err(|error| failure(&error))
-            }),
+            Self::Create { name, retain_bytes, retain, cleanup, endpoint } => {
+                let options = LogOptions { retain_bytes: retain_bytes.unwrap_or(0), retain, cleanup };
+                endpoint.with_log(|log| async move {
+                    log.create_with(&name, options).await.map_err(|error| failure(&error))
+                })
+            }
             Self::List { output, endpoint } => list(&endpoint, output),
             Self::Append { name, endpoint } => append(&endpoint, &name),
             Self::MultiAppend { entries, endpoint } => multi_append(&endpoint, &entries),
@@ -201,8 +211,14 @@ impl Log {
             Self::Dump { name, out, endpoint } => dump::dump(&endpoint, &name, &out),
             Self::Load { name, input, check, endpoint } => dump::load(&endpoint, &name, &input, check),
             Self::Stat { name, output, endpoint } => endpoint.with_log(|log| async move {
-                let stat = log.stat(&name).await.map_err(|error| failure(&error))?;
-                print(&[stat], output);
+                match log.describe(&name).await {
+                    Ok(description) => print_description(&description, output),
+                    // The baseline counts nothing.
+                    Err(LogError::Unsupported) => {
+                        print(&[log.stat(&name).await.map_err(|error| failure(&error))?], output);
+                    }
+                    Err(error) => return Err(failure(&error)),
+                }
                 Ok(())
             }),
         }
@@ -239,6 +255,12 @@ fn failure(error: &LogError) -> Failure {
             said,
             "ordinate status: it says why the archive does not take it",
         ),
+        LogError::OverBudget { .. } => Failure::failed(
+            "O1026",
+            "nothing was appended: the logs have reached their disk budget",
+            said,
+            "ordinate log trim or delete what nobody needs, or raise log.disk_bytes",
+        ),
         LogError::Unsupported => Failure::input(
             "O1017",
             "the cluster's log does not do this",
@@ -260,7 +282,8 @@ fn broken(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
 }
 
 fn print(logs: &[LogStat], output: Output) {
-    for LogStat { name, first, next, bytes, retain_bytes, retain_ms, sealed } in logs {
+    for stat in logs {
+        let LogStat { name, first, next, bytes, retain_bytes, retain_ms, sealed } = stat;
         match output {
             Output::Table => {
                 let sealed = if *sealed { "   sealed" } else { "" };
@@ -268,15 +291,31 @@ fn print(logs: &[LogStat], output: Output) {
                     0 => String::new(),
                     ms => format!("   retained for {:?}", Duration::from_millis(*ms)),
                 };
-                println!(
-                    "{name}   first {first}   tail {next}   {bytes} of {retain_bytes} bytes{stored}{sealed}"
-                );
+                let limit = if *retain_bytes > 0 { format!(" of {retain_bytes}") } else { String::new() };
+                println!("{name}   first {first}   tail {next}   {bytes}{limit} bytes{stored}{sealed}");
             }
-            Output::Json => println!(
-                "{}",
-                json!({ "name": name, "first": first, "tail": next, "bytes": bytes,
-                    "retain_bytes": retain_bytes, "retain_ms": retain_ms, "sealed": sealed })
-            ),
+            Output::Json => println!("{}", json_of(stat)),
+        }
+    }
+}
+
+fn json_of(stat: &LogStat) -> Value {
+    let LogStat { name, first, next, bytes, retain_bytes, retain_ms, sealed } = stat;
+    json!({ "name": name, "first": first, "tail": next, "bytes": bytes, "retain_bytes": retain_bytes,
+        "retain_ms": retain_ms, "sealed": sealed })
+}
+
+fn print_description(Description { stat, cleanup, dropped, dropped_bytes }: &Description, output: Output) {
+    match output {
+        Output::Table => {
+            print(std::slice::from_ref(stat), output);
+            println!("cleanup {}   dropped {dropped} entries of {dropped_bytes} bytes", cleanup.name());
+        }
+        Output::Json => {
+            let mut described = json_of(stat);
+            described["cleanup"] = json!(cleanup.name());
+            described["dropped"] = json!({ "entries": dropped, "bytes": dropped_bytes });
+            println!("{described}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The shared log over HTTP.
 //!
-//! `PUT /v1/log/NAME?retain_bytes=1048576&retain_ms=0` makes a log. `POST /v1/log/NAME/append` appends each line of the body as an
+//! `PUT /v1/log/NAME` makes a log; `?retain_bytes=1048576` limits it, `retain_ms=60000` how long entries are retained, and
+//! `cleanup=drop-oldest` has its oldest entries go where appends would be refused for the disk budget. `POST /v1/log/NAME/append` appends each line of the body as an
 //! entry, all or nothing, and answers `{"first": 7, "count": 2}`; with `?expect=7` only at that position.
 //! `GET /v1/log/NAME?from=7&limit=100&wait_ms=1000` answers
 //! `{"first": 7, "next": 9, "tail": 9, "sealed": false, "entries": [{"position": 7, "text": "..."}, ...]}`, where entries that are no
@@ -18,21 +19,19 @@ use base64::Engine as _;
 use kernel::{Decode as _, Encode as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shared_log::{Answer, Append, Create, Part, Read, Refused, Request, Rows, Why};
+use shared_log::{Answer, Append, Cleanup, Create, Part, Read, Refused, Request, Rows, Why};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a request waits for its answer, beside what it asks to wait.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// What a log may hold unless its maker says.
-const RETAIN_BYTES: u64 = 64 << 20;
 /// What one answer holds, unless a single entry is larger: as JSON it takes several times that.
 const PAGE_BYTES: u32 = 256 << 10;
 /// Entries of one answer.
 const ENTRIES_MAX: u32 = 10_000;
 const WAIT_MS_MAX: u32 = 30_000;
 
-/// How long a log's entries are retained.
+/// What a log is to hold.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
@@ -40,6 +39,8 @@ pub struct Retention {
     retain_bytes: Option<u64>,
     #[serde(default)]
     retain_ms: u64,
+    #[serde(default)]
+    cleanup: Option<String>,
 }
 
 /// Where an append is to go.
@@ -70,8 +71,12 @@ pub async fn create(
     Path(name): Path<String>,
     Query(retention): Query<Retention>,
 ) -> Response {
-    let retain_bytes = retention.retain_bytes.unwrap_or(RETAIN_BYTES);
-    let create = Create { name, retain_bytes, retain_ms: retention.retain_ms, capacity: 0 };
+    let Retention { retain_bytes, retain_ms, cleanup } = retention;
+    let Some(cleanup) = cleanup.map_or(Some(Cleanup::Refuse), |name| Cleanup::named(&name)) else {
+        return Failed::new(StatusCode::BAD_REQUEST, "cleanup is refuse or drop-oldest").into_response();
+    };
+    let (retain_bytes, cleanup) = (retain_bytes.unwrap_or(0), Some(cleanup));
+    let create = Create { name, retain_bytes, retain_ms, capacity: 0, cleanup };
     match ask(&admin, &Request::Create(create), 0).await {
         Ok(_) => (StatusCode::CREATED, Json(json!({}))).into_response(),
         Err(failed) => failed.into_response(),
@@ -89,7 +94,7 @@ pub async fn append(
     let lines = body.strip_suffix(b"\n").unwrap_or(&body);
     let count = lines.split(|byte| *byte == b'\n').map(|line| rows.push(line)).count();
     let part = Part { name, expect: at.expect, entries: rows.into_bytes() };
-    match ask(&admin, &Request::Append(Append { parts: vec![part] }), 0).await {
+    match ask(&admin, &Request::Append(Append { parts: vec![part], admitted: None }), 0).await {
         Ok(Answer::Appended(firsts)) => {
             Json(json!({ "first": firsts.first(), "count": count })).into_response()
         }
@@ -179,7 +184,7 @@ fn refusal(refused: Refused) -> Failed {
             (StatusCode::GATEWAY_TIMEOUT, "the host lost track of it; it may have been done".to_owned(), None)
         }
         Why::Malformed => {
-            (StatusCode::BAD_REQUEST, "a malformed name, or less than 1 MiB to hold".to_owned(), None)
+            (StatusCode::BAD_REQUEST, "a malformed name, or a limit below 1 MiB".to_owned(), None)
         }
         Why::NoSuchLog => (StatusCode::NOT_FOUND, format!("there is no log {name}"), None),
         Why::Exists => (StatusCode::CONFLICT, format!("there is a log {name} already"), None),
@@ -195,6 +200,11 @@ fn refusal(refused: Refused) -> Failed {
         Why::DiskFull => {
             (StatusCode::INSUFFICIENT_STORAGE, "the disk is full: nothing was done".to_owned(), None)
         }
+        Why::OverBudget => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            format!("nothing was appended to {name}: the host's logs have reached log.disk_bytes"),
+            Some(("held_bytes", at)),
+        ),
         Why::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "one append may hold 1 MiB".to_owned(), None),
         Why::Unarchived => (
             StatusCode::SERVICE_UNAVAILABLE,

@@ -2,11 +2,18 @@
 
 use super::ENGINES;
 use super::settings::ArchiveLocation;
-use crate::cluster::keys::{Key, KeyKind, OrNone, key};
+use crate::cluster::keys::{Key, KeyKind, OrNone, key, parse_size};
 
 fn is_archive(value: &str) -> bool {
     ArchiveLocation::parse(value).is_ok()
 }
+
+fn is_budget(value: &str) -> bool {
+    value == AUTO || parse_size(value).is_some_and(|bytes| bytes > 0)
+}
+
+/// The disk budget that the host works out.
+pub(super) const AUTO: &str = "auto";
 
 /// All of them.
 pub const KEYS: &[Key] = &[
@@ -43,8 +50,18 @@ pub const KEYS: &[Key] = &[
         "log.space_bytes",
         KeyKind::Size,
         "268435456",
-        "what the logs of one space may be created to hold together: on the disk of every host",
-        "too large: disks run full, and clients wait; too small: logs cannot be created",
+        "what the logs of one space that have limits of their own (retain_bytes) may be created to hold together; over corfu, what the \
+         log may hold before its oldest entries go",
+        "too large: log.disk_bytes is reached before those limits; too small: such logs cannot be created",
+    ),
+    key(
+        "log.disk_bytes",
+        KeyKind::Checked(is_budget, "auto, or a size like 64GiB"),
+        "auto",
+        "what the entries of all logs may take of a host's disk, with what waits for the archive; beyond it, appends through this host \
+         are refused, but to logs made with cleanup = drop-oldest. auto: what is free at the start and what segments take already, less \
+         a tenth of the file system, or half of what is free if that is less; 1 GiB with durability.ack = memory",
+        "give all hosts the same where their disks differ: a host that lets less in executes all the same what others let in",
     ),
     key(
         "log.memory_bytes",
@@ -87,8 +104,16 @@ pub const KEYS: &[Key] = &[
     key(
         "kafka.retain_bytes",
         KeyKind::Size,
-        "16MiB",
-        "what a topic may hold, in bytes, unless its maker gives retention.bytes; beyond it the oldest records go",
-        "too large: log.space_bytes is used up by few topics; too small: slow consumers miss records",
+        "0",
+        "what a topic may hold, in bytes, unless its maker gives retention.bytes; beyond it the oldest records go. 0: no limit but \
+         log.disk_bytes",
+        "with a limit, slow consumers miss records, and the topics of a space need room in log.space_bytes",
+    ),
+    key(
+        "kafka.retain",
+        KeyKind::Duration,
+        "7d",
+        "how long a topic's records are retained unless its maker gives retention.ms, looked at when something is appended",
+        "too short: slow consumers miss records; too long: log.disk_bytes is reached",
     ),
 ];

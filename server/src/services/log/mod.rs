@@ -1,6 +1,7 @@
 //! The shared log: named logs over Mason, over one replicated state machine, or one log over CORFU'; and Kafka's protocol over them.
 
 pub mod archive;
+mod budget;
 mod corfu;
 mod http;
 mod kafka;
@@ -146,6 +147,7 @@ impl Service for SharedLog {
         let settings = ::kafka::Settings {
             creates_topics: kafka.creates_topics,
             retain_bytes: kafka.retain_bytes,
+            retain_ms: kafka.retain.as_millis() as u64,
             node: node_of(HostId::named(at.host)),
         };
         let (request_bytes_max, latencies) = (file.limits.request_bytes_max, at.latencies.clone());

@@ -89,6 +89,8 @@ fn expected_of(message: &Bytes) -> Expected {
         Request::Commit(_) => ("commit", 0, false),
         Request::GroupOf(_) => ("group_of", 0, false),
         Request::Identify(_) => ("identify", 0, false),
+        Request::Describe(_) => ("describe", 0, false),
+        Request::Expire(_) => ("expire", 0, false),
     };
     Expected { id: call.id, bytes: bytes + SMALL_ANSWER_BYTES, waits, operation }
 }

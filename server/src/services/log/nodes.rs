@@ -1,6 +1,7 @@
 //! The shared log's roles on one host over Mason, or over one replicated state machine.
 
 use super::SharedLog;
+use super::budget::disk_bytes;
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, LogMember};
 use crate::services::{Engine, mason as over_mason, slots};
@@ -38,7 +39,12 @@ pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> V
                 None => state,
             }
         },
-        gateway: Gateway::new(Routes { proxies, shards, capacity: logs.space_bytes }),
+        gateway: Gateway::new(Routes {
+            proxies,
+            shards,
+            capacity: logs.space_bytes,
+            disk_bytes: disk_bytes(file, logs, name),
+        }),
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
     let nodes: Vec<(HostSlot, LogMember)> = deployment.build(host, &spaces_of, parts);

@@ -2,11 +2,14 @@
 
 use super::ENGINES;
 use crate::cluster::file::{FileError, Values, addresses_of};
+use crate::cluster::keys::parse_size;
 use crate::services::{Engine, Service};
+use shared_log::RETAIN_BYTES_MIN;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The shared log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,8 +20,10 @@ pub struct SharedLog {
     pub spaces: u16,
     /// How many proxies.
     pub proxies: u16,
-    /// What the logs of one space may be created to hold together, in bytes.
+    /// What the logs of one space with limits of their own may be created to hold together, in bytes.
     pub space_bytes: u64,
+    /// What the entries of all logs may take of a host's disk, in bytes; none: what it works out.
+    pub disk_bytes: Option<u64>,
     /// What the entries of one space may take of a host's memory, in bytes.
     pub memory_bytes: u64,
     /// Where trimmed segments go, if they are retained.
@@ -38,8 +43,10 @@ pub struct Kafka {
     pub brokers: BTreeMap<String, String>,
     /// Whether topics are made when clients ask for them.
     pub creates_topics: bool,
-    /// What a topic may hold unless its maker says, in bytes.
+    /// What a topic may hold unless its maker says, in bytes; 0: no limit but the disk budget.
     pub retain_bytes: u64,
+    /// How long records are retained unless a topic's maker says.
+    pub retain: Duration,
 }
 
 /// Where trimmed segments go.
@@ -93,7 +100,7 @@ impl fmt::Display for ArchiveLocation {
 /// Reads it; none if the service is off.
 pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     let spaces = values.number("log.spaces").unwrap_or(0) as u16;
-    let kafka = kafka(values);
+    let kafka = kafka(values)?;
     if spaces == 0 && kafka.is_some() {
         let help = "give log.spaces, for example 4; or leave listen.kafka out";
         return Err(FileError::new(None, "listen.kafka is set, but there is no shared log", help));
@@ -126,6 +133,7 @@ pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, File
         spaces,
         proxies,
         space_bytes,
+        disk_bytes: values.text("log.disk_bytes").and_then(|text| parse_size(&text)),
         memory_bytes,
         archive,
         archive_backlog_bytes,
@@ -133,13 +141,20 @@ pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, File
     })))
 }
 
-fn kafka(values: &Values<'_>) -> Option<Kafka> {
-    Some(Kafka {
-        listen: values.text("listen.kafka")?,
+fn kafka(values: &Values<'_>) -> Result<Option<Kafka>, FileError> {
+    let Some(listen) = values.text("listen.kafka") else { return Ok(None) };
+    let retain_bytes = values.size("kafka.retain_bytes") as u64;
+    if (1..RETAIN_BYTES_MIN).contains(&retain_bytes) {
+        let help = "give 0, for no limit, or 1MiB or more";
+        return Err(FileError::new(None, "kafka.retain_bytes is less than a log may be limited to", help));
+    }
+    Ok(Some(Kafka {
+        listen,
         brokers: values.text("kafka.brokers").and_then(|text| addresses_of(&text)).unwrap_or_default(),
         creates_topics: values.is_on("kafka.create_topics"),
-        retain_bytes: values.size("kafka.retain_bytes") as u64,
-    })
+        retain_bytes,
+        retain: values.duration("kafka.retain"),
+    }))
 }
 
 #[cfg(test)]

@@ -14,8 +14,8 @@ use mason::shard::ShardServer;
 use runtime::ArchiveCounts;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use shared_log::StorageStat;
 use shared_log::corfu::GatewayNode;
+use shared_log::{Description, StorageStat};
 use std::collections::BTreeMap;
 
 /// What a host does for the shared log.
@@ -34,6 +34,10 @@ pub struct LogStatus {
     pub bytes: u64,
     /// Where the entries of each space are; empty over CORFU'.
     pub storage: BTreeMap<u16, Storage>,
+    /// What of the host's disk budget for logs is used; none over CORFU', which has none.
+    pub disk: Option<DiskUse>,
+    /// What logs have dropped for want of room or beyond their limits, by their names: the first thousand of them.
+    pub dropped: BTreeMap<String, Dropped>,
     /// Users' calls that wait for an answer here.
     pub outstanding: usize,
     /// Where trimmed segments go, if they are retained.
@@ -44,6 +48,29 @@ pub struct LogStatus {
     /// Who serves, over CORFU'.
     pub projection: Option<ProjectionStatus>,
 }
+
+/// How this host's logs are with their disk budget.
+#[derive(Clone, Debug, Serialize)]
+pub struct DiskUse {
+    /// What the logs hold, with what waits for the archive, in bytes.
+    pub bytes: u64,
+    /// What they may hold.
+    pub bytes_max: u64,
+    /// Appends are refused here, but to logs that drop their oldest entries.
+    pub refuses: bool,
+}
+
+/// What a log has dropped by itself; what was trimmed or has expired is not counted.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Dropped {
+    /// Entries.
+    pub entries: u64,
+    /// What they had cost, in bytes.
+    pub bytes: u64,
+}
+
+/// Logs that are listed with what they have dropped.
+const DROPPED_MAX: usize = 1_000;
 
 /// Where a space's entries are on this host.
 #[derive(Clone, Debug, Serialize)]
@@ -128,6 +155,8 @@ impl LogStatus {
             entries: 0,
             bytes: 0,
             storage: BTreeMap::new(),
+            disk: None,
+            dropped: BTreeMap::new(),
             outstanding: 0,
             archive: None,
             archived: counts.cloned().unwrap_or_default(),
@@ -173,10 +202,18 @@ impl LogStatus {
                 self.logs += logs;
                 self.entries += entries;
                 self.bytes += server.service().bytes();
+                for (name, log) in server.service().logs() {
+                    let Description { dropped: entries, dropped_bytes: bytes, .. } = log.description();
+                    if entries > 0 && self.dropped.len() < DROPPED_MAX {
+                        self.dropped.insert(name.to_owned(), Dropped { entries, bytes });
+                    }
+                }
                 self.storage.insert(server.space().0, Storage::of(server));
             }
             mason::MasonMember::Gateway(gateway) => {
-                self.outstanding = gateway.outstanding() + gateway.reading()
+                self.outstanding = gateway.outstanding() + gateway.reading();
+                let (bytes, bytes_max) = gateway.disk();
+                self.disk = Some(DiskUse { bytes, bytes_max, refuses: bytes >= bytes_max });
             }
             mason::MasonMember::Sequencer(_) | mason::MasonMember::Proxy(_) | mason::MasonMember::Log(_) => {}
         }
@@ -206,6 +243,17 @@ impl ServiceStatus for LogStatus {
         [("log".to_owned(), json(self))].into_iter().collect()
     }
 
+    fn warnings(&self) -> Vec<String> {
+        let dropping = self.dropped.keys().map(|name| {
+            format!("the log {name} drops its oldest entries unread or not: ordinate log stat {name} says how many")
+        });
+        let refuses = self.disk.as_ref().filter(|disk| disk.refuses).map(|disk| {
+            let DiskUse { bytes_max, .. } = disk;
+            format!("the logs have reached log.disk_bytes, {bytes_max} bytes: appends are refused until there is room")
+        });
+        dropping.chain(refuses).collect()
+    }
+
     fn metrics(&self, page: &mut MetricsPage) {
         self.groups.metrics("log", page);
         let archived = &self.archived;
@@ -217,6 +265,18 @@ impl ServiceStatus for LogStatus {
             ("log_page_loads", "Pages of segments that reads had read", self.sum(|it| it.page_loads)),
         ] {
             page.counter(name, help, value);
+        }
+        for (name, Dropped { entries, bytes }) in &self.dropped {
+            let log = &[("log", name.as_str())];
+            let help = "Entries that a log has dropped for want of room or beyond its limit in bytes";
+            page.counter_of("log_dropped_entries", help, log, *entries);
+            page.counter_of("log_dropped_bytes", "Bytes of them", log, *bytes);
+        }
+        if let Some(disk) = &self.disk {
+            page.gauge("log_disk_bytes", "Bytes that the logs hold of their disk budget", disk.bytes as f64);
+            page.gauge("log_disk_bytes_max", "The budget, log.disk_bytes", disk.bytes_max as f64);
+            let help = "1 while appends are refused because the budget is reached";
+            page.gauge("log_disk_refuses", help, f64::from(u8::from(disk.refuses)));
         }
         let failing = u64::from(archived.error.is_some());
         for (name, help, value) in [

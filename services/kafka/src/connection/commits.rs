@@ -24,7 +24,8 @@ fn code_of(answer: &Answer) -> Code {
         | Answer::Appended(_)
         | Answer::Entries(_)
         | Answer::Logs(_)
-        | Answer::Identity(_) => Code::COORDINATOR_NOT_AVAILABLE,
+        | Answer::Identity(_)
+        | Answer::Description(_) => Code::COORDINATOR_NOT_AVAILABLE,
     }
 }
 

@@ -30,8 +30,10 @@ use std::time::Duration;
 pub struct Settings {
     /// Whether topics are made when clients ask for them.
     pub creates_topics: bool,
-    /// What a topic may hold unless its maker says, in bytes.
+    /// What a topic may hold unless its maker says, in bytes; 0: no limit but the disk budget.
     pub retain_bytes: u64,
+    /// How long records are retained unless the topic's maker says, in milliseconds; 0: for ever.
+    pub retain_ms: u64,
     /// This host.
     pub node: i32,
 }
@@ -507,7 +509,8 @@ fn code_of(refused: &Refused) -> Code {
         Why::Malformed => Code::INVALID_TOPIC,
         Why::NoSuchLog => Code::UNKNOWN_TOPIC_OR_PARTITION,
         Why::Exists => Code::TOPIC_ALREADY_EXISTS,
-        Why::Sealed | Why::Full => Code::POLICY_VIOLATION,
+        // Trying again helps when an operator has made room, and not before: the producer is to learn of it now.
+        Why::Sealed | Why::Full | Why::OverBudget => Code::POLICY_VIOLATION,
         Why::Trimmed | Why::BeyondTail => Code::OFFSET_OUT_OF_RANGE,
         Why::TooLarge => Code::MESSAGE_TOO_LARGE,
         // A log whose engine does not append for producers is not served by this port.
@@ -527,6 +530,7 @@ fn code_of_other(answer: &Answer) -> Code {
         | Answer::Entries(_)
         | Answer::Logs(_)
         | Answer::Identity(_)
+        | Answer::Description(_)
         | Answer::Group(_) => Code::REQUEST_TIMED_OUT,
     }
 }

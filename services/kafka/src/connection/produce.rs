@@ -109,11 +109,12 @@ impl Job for Produce {
         let request = match *sender {
             None => {
                 let parts = vec![shared_log::Part { name, expect: None, entries }];
-                shared_log::Request::Append(Append { parts })
+                shared_log::Request::Append(Append { parts, admitted: None })
             }
             Some(Sender { producer, epoch, sequence }) => {
                 let (producer, epoch, sequence) = (producer as u64, epoch as u16, sequence as u32);
-                let produce = shared_log::Produce { name, producer, epoch, sequence, entries };
+                let produce =
+                    shared_log::Produce { name, producer, epoch, sequence, entries, admitted: None };
                 shared_log::Request::Produce(produce)
             }
         };

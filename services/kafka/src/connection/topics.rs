@@ -5,11 +5,13 @@ use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::request;
 use crate::wire::PutKafka as _;
-use shared_log::{Answer, List, Named, RETAIN_BYTES_MIN, Why, is_name};
+use shared_log::{Answer, Cleanup, List, Named, RETAIN_BYTES_MIN, Why, is_name};
 use std::sync::Arc;
 
 /// Logs asked for at a time.
 const PAGE: u32 = 1_000;
+/// The setting of a topic that says what becomes of records when the disk budget is reached.
+const CLEANUP: &str = "ordinate.cleanup";
 /// Who may do what is not asked here.
 const NO_OPERATIONS: i32 = i32::MIN;
 
@@ -65,7 +67,7 @@ impl Job for Describe {
             Answer::Logs(_) | Answer::Done => Code::NONE,
             Answer::Refused(refused) => match refused.why {
                 Why::NoSuchLog if self.may_create && cx.settings.creates_topics => {
-                    let create = create(name, cx.settings.retain_bytes, 0);
+                    let create = create(name, Retention::of(&cx.settings));
                     return cx.calls.push((slot, create));
                 }
                 Why::Exists => Code::NONE,
@@ -128,13 +130,15 @@ fn put_partition(version: i16, partition: i32, topic: &str, brokers: &Brokers, o
     }
 }
 
-fn create(name: &str, retain_bytes: u64, retain_ms: u64) -> shared_log::Request {
+fn create(name: &str, retention: Retention) -> shared_log::Request {
+    let Retention { bytes, millis, cleanup } = retention;
     // The host fills in the capacity.
     shared_log::Request::Create(shared_log::Create {
         name: name.to_owned(),
-        retain_bytes,
-        retain_ms,
+        retain_bytes: bytes,
+        retain_ms: millis,
         capacity: 0,
+        cleanup: Some(cleanup),
     })
 }
 
@@ -152,9 +156,18 @@ impl From<Code> for Outcome {
 }
 
 /// What a topic is to hold.
+#[derive(Clone, Copy)]
 struct Retention {
     bytes: u64,
     millis: u64,
+    cleanup: Cleanup,
+}
+
+impl Retention {
+    /// Of a topic whose maker says nothing.
+    fn of(settings: &Settings) -> Self {
+        Self { bytes: settings.retain_bytes, millis: settings.retain_ms, cleanup: Cleanup::Refuse }
+    }
 }
 
 struct NewLog {
@@ -187,18 +200,26 @@ fn retention_of(topic: &request::NewTopic, settings: &Settings) -> Result<Retent
         let why = Some("a topic is one log, and has one partition on all hosts".to_owned());
         return Err(Outcome { code: Code::INVALID_PARTITIONS, why });
     }
-    let mut retention = Retention { bytes: settings.retain_bytes, millis: 0 };
+    let mut retention = Retention::of(settings);
     for (name, value) in &topic.settings {
         let number = value.as_ref().and_then(|value| value.parse::<i64>().ok());
         match (name.as_str(), number) {
-            ("retention.bytes" | "retention.ms", Some(-1)) => {}
+            // Kafka's word for no limit.
+            ("retention.bytes", Some(-1)) => retention.bytes = 0,
+            ("retention.ms", Some(-1)) => retention.millis = 0,
             ("retention.bytes", Some(number)) if number >= RETAIN_BYTES_MIN as i64 => {
                 retention.bytes = number as u64;
             }
             ("retention.ms", Some(number)) if number > 0 => retention.millis = number as u64,
+            // What goes is old; how old, or of how much, the other settings say.
+            ("cleanup.policy", None) if value.as_deref() == Some("delete") => {}
+            (CLEANUP, None) if value.as_deref().and_then(Cleanup::named).is_some() => {
+                retention.cleanup = value.as_deref().and_then(Cleanup::named).unwrap_or_default();
+            }
             _ => {
                 let why = format!(
-                    "{name} cannot be {}: only retention.bytes (from {RETAIN_BYTES_MIN}) and retention.ms can be set",
+                    "{name} cannot be {}: only retention.bytes (from {RETAIN_BYTES_MIN}), retention.ms, cleanup.policy = delete and \
+                     {CLEANUP} = refuse or drop-oldest can be set",
                     value.as_deref().unwrap_or("null")
                 );
                 return Err(Outcome { code: Code::INVALID_CONFIG, why: Some(why) });
@@ -217,7 +238,7 @@ impl Job for Create {
         let topic = &mut self.topics[slot];
         match &topic.retention {
             Ok(_) if self.only_checks => topic.outcome = Some(Code::NONE.into()),
-            Ok(Retention { bytes, millis }) => cx.calls.push((slot, create(&topic.name, *bytes, *millis))),
+            Ok(retention) => cx.calls.push((slot, create(&topic.name, *retention))),
             Err(refused) => topic.outcome = Some(refused.clone()),
         }
     }
