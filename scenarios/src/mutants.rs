@@ -193,6 +193,8 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::deadline_not_queued_again, &["PREFIX"]),
     log(&shared_log::planted::producer_epoch_keeps_sequences, &["UNIQ"]),
     log(&shared_log::planted::room_of_deleted_log_retained, &["PREFIX"]),
+    log(&shared_log::planted::dropped_without_leave, &["DUR"]),
+    log(&shared_log::planted::dropped_without_count, &["DUR"]),
     corfu(&::corfu::planted::trim_leaves_first_out, &["DUR"]),
     corfu(&::corfu::planted::serves_before_opened, &["AGREE"]),
     spanner(&::spanner::planted::t_min_ignored, &["BYLEVEL", "SNAP"]),

@@ -187,3 +187,34 @@ fn a_file_goes_through_kcat_while_a_host_dies() {
         assert!(std::fs::read(&out).expect("it was written") == lines.as_bytes(), "other lines came back");
     });
 }
+
+/// What is produced into a topic that nobody has configured, in bytes.
+const DEFAULT_TOPIC_BYTES: usize = 40_000_000;
+
+// Records of a topic that nobody limited go before anybody has read them.
+#[test]
+fn all_that_goes_into_a_default_topic_comes_out_again() {
+    alone(async {
+        if Command::new("kcat").arg("-V").output().is_err() {
+            println!("SKIPPED: there is no kcat (Debian has it)");
+            return;
+        }
+        let (cluster, addresses) = Cluster::serving("KAFKA", 1, "[log]\nspaces = 2").await;
+        let address = addresses[0].to_string();
+        let (into, out) = (cluster.folder.join("lines"), cluster.folder.join("lines.back"));
+        let lines: String = (0..DEFAULT_TOPIC_BYTES / 100).map(|number| format!("{number:099}\n")).collect();
+        std::fs::write(&into, &lines).expect("the target folder is writable");
+        let mut produce = Command::new("kcat");
+        produce.args(["-P", "-b", &address, "-t", "unlimited", "-p", "0", "-l"]);
+        assert!(produce.arg(&into).status().expect("it is there").success(), "{}", cluster.logs());
+        let mut consume = Command::new("kcat");
+        consume.args(["-C", "-b", &address, "-t", "unlimited", "-p", "0", "-o", "beginning", "-e", "-q"]);
+        consume.stdout(std::fs::File::create(&out).expect("the folder is writable"));
+        assert!(consume.status().expect("it is there").success(), "{}", cluster.logs());
+        assert!(std::fs::read(&out).expect("it was written") == lines.as_bytes(), "other lines came back");
+        let log = ordinate_client::Log::connect(cluster.endpoints_from(0));
+        let described = log.describe("unlimited").await.expect("the topic is a log");
+        let week = 7 * 24 * 60 * 60 * 1_000;
+        assert_eq!((described.stat.retain_bytes, described.stat.retain_ms, described.dropped), (0, week, 0));
+    });
+}

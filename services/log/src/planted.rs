@@ -24,7 +24,7 @@ kernel::planted_bugs! {
     /// The room of a log that is deleted stays taken.
     room_of_deleted_log_retained = "C34",
     /// A log that was not made to drop its oldest entries drops them when the disk budget is reached.
-    dropped_without_leave = "C35",
+    dropped_without_leave = "C38",
     /// Entries that a log drops for want of room are not counted.
-    dropped_without_count = "C36",
+    dropped_without_count = "C39",
 }
