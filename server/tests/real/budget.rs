@@ -36,7 +36,7 @@ async fn numbers(log: &Log, name: &str, from: u64) -> Vec<u64> {
     let (mut at, mut found) = (from, Vec::new());
     loop {
         let page = log.read(name, at, 100, Duration::ZERO).await.expect("a read");
-        let number = |entry: &[u8]| String::from_utf8_lossy(entry).split_once(' ')?.0.parse().ok();
+        let number = |entry: &[u8]| String::from_utf8_lossy(entry).split_once(' ')?.0.parse::<u64>().ok();
         found.extend(page.entries.iter().map(|entry| number(entry).expect("an entry of ours")));
         at = page.next();
         if at == page.tail {
