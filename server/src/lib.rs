@@ -4,6 +4,7 @@
 
 pub mod admin;
 pub mod cluster;
+pub mod cut;
 pub mod events;
 pub mod family;
 pub mod health;

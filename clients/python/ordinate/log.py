@@ -85,7 +85,7 @@ def call(identifier: int, request: bytes) -> bytes:
 
 
 def create_request(name: str, retain_bytes: int, retain_ms: int, cleanup: str) -> bytes:
-    return u8(1) + of_text(name) + u64(retain_bytes) + u64(retain_ms) + u64(0) + u8(1) + u8(CLEANUPS[cleanup])
+    return u8(1) + of_text(name) + u64(retain_bytes) + u64(retain_ms) + u64(0) + u8(1) + u8(CLEANUPS[cleanup]) + u8(1) + u64(0)
 
 
 def append_request(parts: Iterable[Part]) -> bytes:

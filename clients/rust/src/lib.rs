@@ -38,7 +38,7 @@ pub use tls::{Tls, TlsError, TlsFiles};
 pub use txn::{OneShotCall, OneShotOutcome, ReadCall, ReadResult, Transaction, TxnClient, TxnError};
 pub use wire::commands::Level;
 pub use wire::kv::{Expect, Item, Versioned};
-pub use wire::log::{Cleanup, Description, LogIdentity, LogStat, Rows};
+pub use wire::log::{Cleanup, Description, GroupState, LogIdentity, LogStat, Progress, Rows};
 pub use wire::native as protocol;
 pub use wire::rss::ServiceName;
 pub use wire::txn::{

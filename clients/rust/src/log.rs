@@ -7,8 +7,8 @@ use std::future::Future;
 use std::time::Duration;
 use wire::log::native::{Call, Native, Reply};
 use wire::log::{
-    Answer, Append, Cleanup, Create, Description, List, LogIdentity, LogStat, Named, Part, READ_BYTES_MAX,
-    Read, Refused, Request, Rows, Trim, Why,
+    Answer, Append, Cleanup, Commit, Create, Description, List, LogIdentity, LogStat, Named, Part, Progress,
+    READ_BYTES_MAX, Read, Refused, Request, Rows, Trim, Why,
 };
 
 /// Why a call of the log failed.
@@ -106,6 +106,8 @@ pub struct LogOptions {
     pub retain: Option<Duration>,
     /// What becomes of appends when that budget is reached.
     pub cleanup: Cleanup,
+    /// The position of its first entry, below 2^62: of a log that is restored.
+    pub first: u64,
 }
 
 /// Entries that were read.
@@ -215,15 +217,16 @@ impl Log {
         retain_bytes: u64,
         retain: Option<Duration>,
     ) -> Result<(), LogError> {
-        self.create_with(name, LogOptions { retain_bytes, retain, cleanup: Cleanup::Refuse }).await
+        self.create_with(name, LogOptions { retain_bytes, retain, ..LogOptions::default() }).await
     }
 
     /// Makes a log that is as `options` say; by default it drops nothing by itself.
     pub async fn create_with(&self, name: &str, options: LogOptions) -> Result<(), LogError> {
-        let LogOptions { retain_bytes, retain, cleanup } = options;
+        let LogOptions { retain_bytes, retain, cleanup, first } = options;
         let retain_ms = retain.map_or(0, |retain| retain.as_millis().max(1) as u64);
-        let (name, cleanup) = (name.to_owned(), Some(cleanup));
-        self.done(Request::Create(Create { name, retain_bytes, retain_ms, capacity: 0, cleanup })).await
+        let (name, cleanup, first) = (name.to_owned(), Some(cleanup), Some(first));
+        let create = Create { name, retain_bytes, retain_ms, capacity: 0, cleanup, first };
+        self.done(Request::Create(create)).await
     }
 
     /// What a log was made to be, and what it has dropped. [`LogError::Unsupported`] over an engine that does not count that.
@@ -322,6 +325,11 @@ impl Log {
     /// Drops a log with its entries; one of the same name begins at 0 again.
     pub async fn delete(&self, name: &str) -> Result<(), LogError> {
         self.done(Request::Delete(Named { name: name.to_owned() })).await
+    }
+
+    /// Keeps how far a group of readers that have no generation has come in logs.
+    pub async fn commit(&self, group: &str, progress: Vec<Progress>) -> Result<(), LogError> {
+        self.done(Request::Commit(Commit { group: group.to_owned(), generation: None, progress })).await
     }
 
     /// How far a log goes.

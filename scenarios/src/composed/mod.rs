@@ -272,8 +272,14 @@ impl Scenario for ComposedScenario {
         if operation.nth == 0 {
             // Somebody has to create the log; a later one is answered that it exists.
             let (name, retain_bytes) = (LOG.to_owned(), RETAIN_BYTES_MIN);
-            let create =
-                Request::Create(Create { name, retain_bytes, retain_ms: 0, capacity: 0, cleanup: None });
+            let create = Request::Create(Create {
+                name,
+                retain_bytes,
+                retain_ms: 0,
+                capacity: 0,
+                cleanup: None,
+                first: None,
+            });
             control.request(self.log.gateway_of(host), create.encoded().into());
             return;
         }

@@ -200,6 +200,7 @@ impl LogScenario {
                     retain_ms,
                     capacity: 0,
                     cleanup,
+                    first: None,
                 })
             }
             0..10 => {

@@ -45,6 +45,7 @@ impl Scratch {
                 retain_ms: 0,
                 capacity: 0,
                 cleanup: None,
+                first: None,
             })
         } else if self.entries > 0 && rng.chance(0.4) {
             Request::Delete(Named { name })

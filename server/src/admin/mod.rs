@@ -133,7 +133,8 @@ fn routes(admin: &Arc<Admin>) -> Router {
         .route("/healthz", get(ready::livez))
         .route("/readyz", get(ready::readyz))
         .route("/metrics", get(metrics::metrics))
-        .route("/v1/status", get(status));
+        .route("/v1/status", get(status))
+        .route("/v1/cut", get(crate::cut::cut));
     let Listen { http, http_secure, .. } = &admin.file.listen;
     let all = of_services(own, admin, |service| (service.admin_routes)());
     guarded(

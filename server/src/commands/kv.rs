@@ -65,6 +65,11 @@ pub fn load_tls(files: [&Option<PathBuf>; 3]) -> Result<Option<Tls>, Failure> {
 }
 
 impl Endpoint {
+    /// The TLS that clients use, if it is on.
+    pub fn tls(&self) -> Result<Option<Tls>, Failure> {
+        self.certificates.load()
+    }
+
     /// Runs what is asked of these addresses, over TLS or without.
     fn run<T, F: Future<Output = Result<T, Failure>>>(
         &self,

@@ -3,6 +3,7 @@
 
 mod admin;
 mod arrangement;
+mod backup;
 mod calibrate;
 mod clock;
 mod cluster;
@@ -64,6 +65,10 @@ enum Verb {
     Log(log::Log),
     /// The coordination service, by ZooKeeper's protocol
     Zk(zk::Zk),
+    /// Back up all services while they run
+    Backup(backup::Backup),
+    /// Write a backup into a new cluster
+    Restore(backup::Restore),
     /// The cluster file
     #[command(subcommand)]
     Config(config::Config),
@@ -116,6 +121,8 @@ pub fn run() -> ExitCode {
         Verb::Status(status) => status.run(),
         Verb::Inspect(inspect) => inspect.run(),
         Verb::Clock(clock) => clock.run(),
+        Verb::Backup(backup) => backup.run(),
+        Verb::Restore(restore) => restore.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
         Verb::Txn(txn) => txn.run(),

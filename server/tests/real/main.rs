@@ -8,6 +8,7 @@
 mod access;
 mod archive;
 mod arranging;
+mod backup;
 mod budget;
 mod disk_full;
 mod earlier;

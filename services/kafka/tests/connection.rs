@@ -51,6 +51,7 @@ impl Twin {
             retain_ms: 0,
             capacity: 0,
             cleanup: None,
+            first: None,
         };
         assert_eq!(twin.ask(Request::Create(create)), Answer::Done);
         twin

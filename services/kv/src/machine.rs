@@ -39,6 +39,11 @@ impl Store {
         self.table.len() == 0
     }
 
+    /// All keys in order, with their values and versions.
+    pub fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8], u64)> {
+        self.table.range(b"", None)
+    }
+
     /// How many writes have succeeded.
     pub fn revision(&self) -> u64 {
         self.revision

@@ -12,8 +12,8 @@ use crate::snapshot::{Cleaned, Created, Head, Item, Numbered};
 use crate::space_of;
 use crate::storage::{Held, SpaceBounds, Storage, StorageStat};
 use crate::wire::{
-    Answer, Append, Cleanup, Create, Description, LOGS_MAX, LogIdentity, Produce, Rejected, Request, Trim,
-    Why,
+    Answer, Append, Cleanup, Create, Description, GroupState, LOGS_MAX, LogIdentity, Produce, Rejected,
+    Request, Trim, Why,
 };
 use kernel::{
     ArchiveObject, BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep,
@@ -43,6 +43,11 @@ impl LogView<'_> {
     /// Its number: no other log of the space has had it.
     pub fn number(&self) -> u64 {
         self.log.origin.number
+    }
+
+    /// When it was made, in milliseconds since 1970; 0 if that was before logs remembered it.
+    pub fn created_ms(&self) -> u64 {
+        self.log.origin.created_ms
     }
 
     /// Its segments that reach beyond position `from`.
@@ -130,6 +135,11 @@ impl Logs {
     /// All logs, by name.
     pub fn logs(&self) -> impl Iterator<Item = (&str, LogView<'_>)> {
         self.logs.iter().map(|(name, log)| (name.as_str(), LogView { log }))
+    }
+
+    /// What is known of all groups of readers of the space.
+    pub fn groups(&self) -> impl Iterator<Item = GroupState> {
+        self.groups.all()
     }
 
     /// Below this position nothing of a log is left here, trimmed or not.
@@ -263,7 +273,7 @@ impl Logs {
     }
 
     fn create(&mut self, create: Create, created_ms: u64) -> Answer {
-        let Create { name, retain_bytes, retain_ms, capacity, cleanup } = create;
+        let Create { name, retain_bytes, retain_ms, capacity, cleanup, first } = create;
         if self.logs.contains_key(&name) {
             return Answer::about(Why::Exists, &name, 0);
         }
@@ -275,12 +285,12 @@ impl Logs {
         self.created += 1;
         let (number, parts) = (self.created, VecDeque::new());
         let (sealed, open, dropped) = (false, false, Dropped::default());
-        let cleanup = cleanup.unwrap_or_default();
+        let (cleanup, first) = (cleanup.unwrap_or_default(), first.unwrap_or(0));
         let origin = Arc::new(Origin { name: name.clone(), number, created_ms });
         let log = Log {
             origin,
-            first: 0,
-            next: 0,
+            first,
+            next: first,
             bytes: 0,
             retain_bytes,
             retain_ms,

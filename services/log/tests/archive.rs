@@ -39,7 +39,14 @@ impl Space0 {
 
     fn create(&mut self) {
         let (name, retain_bytes) = ("a".to_owned(), RETAIN_BYTES_MIN);
-        let create = Create { name, retain_bytes, retain_ms: 0, capacity: RETAIN_BYTES_MIN, cleanup: None };
+        let create = Create {
+            name,
+            retain_bytes,
+            retain_ms: 0,
+            capacity: RETAIN_BYTES_MIN,
+            cleanup: None,
+            first: None,
+        };
         assert_eq!(self.ask(&Request::Create(create)), Answer::Done);
     }
 

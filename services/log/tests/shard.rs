@@ -81,6 +81,7 @@ impl One {
             retain_ms,
             capacity,
             cleanup: None,
+            first: None,
         }))
     }
 
@@ -377,6 +378,7 @@ fn open_segments_are_bounded_together_and_so_is_what_waits_for_the_disk() {
             retain_ms: 0,
             capacity,
             cleanup: None,
+            first: None,
         }));
     }
     let mut copy = one.copy();
@@ -432,7 +434,14 @@ fn an_append_over_two_spaces_is_in_both_or_in_none() {
     };
     let create = |name: &str| {
         let (retain_bytes, capacity) = (RETAIN_BYTES_MIN, RETAIN_BYTES_MIN);
-        Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms: 0, capacity, cleanup: None })
+        Request::Create(Create {
+            name: name.to_owned(),
+            retain_bytes,
+            retain_ms: 0,
+            capacity,
+            cleanup: None,
+            first: None,
+        })
     };
     on(&mut shards, &[0], &create(zero));
     let both = Request::Append(Append {
@@ -453,7 +462,7 @@ fn an_append_over_two_spaces_is_in_both_or_in_none() {
 
 fn made(name: &str, retain_bytes: u64, cleanup: Cleanup) -> Request {
     let (retain_ms, capacity, cleanup) = (0, RETAIN_BYTES_MIN, Some(cleanup));
-    Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms, capacity, cleanup })
+    Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms, capacity, cleanup, first: None })
 }
 
 fn appended(name: &str, admitted: Option<Admitted>) -> Request {

@@ -389,6 +389,7 @@ fn calls_of_the_log() {
         retain_ms: 60_000,
         capacity: 0,
         cleanup: Some(Cleanup::DropOldest),
+        first: Some(0),
     };
     call(
         "create",

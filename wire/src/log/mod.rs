@@ -47,8 +47,13 @@ kernel::record! {
         /// What becomes of appends when the service's disk budget is reached. None in calls of versions that had no budget: it is
         /// [`Cleanup::Refuse`] then.
         cleanup: Option<Cleanup>,
+        /// The position of its first entry, below 2^62: of a log that is restored; 0 unless it is given.
+        first: Option<u64>,
     }
 }
+
+/// The largest first position.
+const FIRST_MAX: u64 = 1 << 62;
 
 /// What becomes of appends to a log when the hosts' logs have reached their disk budget.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -307,7 +312,7 @@ impl Request {
     pub fn fault(&self) -> Option<Why> {
         let named = |name: &str| (!is_name(name)).then_some(Why::Malformed);
         match self {
-            Self::Create(create) if !create.has_sound_limit() => Some(Why::Malformed),
+            Self::Create(create) if !create.is_sound() => Some(Why::Malformed),
             Self::Create(create) => named(&create.name),
             Self::Append(append) => append.fault(),
             Self::Produce(Produce { name, sequence, .. }) if !is_name(name) || *sequence >= SEQUENCES => {
@@ -337,8 +342,10 @@ impl Request {
 }
 
 impl Create {
-    fn has_sound_limit(&self) -> bool {
-        self.retain_bytes >= RETAIN_BYTES_MIN || self.retain_bytes == 0 && self.cleanup.is_some()
+    fn is_sound(&self) -> bool {
+        let is_limit =
+            self.retain_bytes >= RETAIN_BYTES_MIN || self.retain_bytes == 0 && self.cleanup.is_some();
+        is_limit && self.first.is_none_or(|first| first <= FIRST_MAX)
     }
 }
 

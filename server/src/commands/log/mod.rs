@@ -186,7 +186,8 @@ impl Log {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Create { name, retain_bytes, retain, cleanup, endpoint } => {
-                let options = LogOptions { retain_bytes: retain_bytes.unwrap_or(0), retain, cleanup };
+                let options =
+                    LogOptions { retain_bytes: retain_bytes.unwrap_or(0), retain, cleanup, first: 0 };
                 endpoint.with_log(|log| async move {
                     log.create_with(&name, options).await.map_err(|error| failure(&error))
                 })
@@ -226,7 +227,7 @@ impl Log {
 }
 
 /// A failed call in the user's terms.
-fn failure(error: &LogError) -> Failure {
+pub(super) fn failure(error: &LogError) -> Failure {
     let said = error.to_string();
     match error {
         LogError::Call(ordinate_client::CallError::TimedOut(_)) => {

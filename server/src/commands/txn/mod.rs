@@ -160,7 +160,7 @@ impl Freshness {
 }
 
 /// A failed transaction in the user's terms.
-pub(super) fn explain(error: &TxnError, endpoint: &Endpoint) -> Failure {
+pub(in crate::commands) fn explain(error: &TxnError, endpoint: &Endpoint) -> Failure {
     let text = error.to_string();
     match error {
         TxnError::Unreached(call) => endpoint.explain_unexecuted(call),

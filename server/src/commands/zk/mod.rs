@@ -15,8 +15,42 @@ use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use client::{ZkClient, ZkError};
 use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, Stat, op, write_acls};
+use ordinate_client::Tls;
 use serde_json::json;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+pub(super) use target::Target;
+
+/// Where the coordination service is, for what writes into it beside other services.
+#[derive(clap::Args)]
+pub(super) struct Connecting {
+    /// Servers of ZooKeeper's protocol, comma-separated; the first that answers is used
+    #[arg(
+        long = "zookeeper",
+        value_name = "SERVERS",
+        default_value = "127.0.0.1:2181",
+        env = "ORDINATE_ZOOKEEPER"
+    )]
+    servers: String,
+    /// Who to be there, for access lists: SCHEME:TOKEN, for example digest:user:password
+    #[arg(long, value_name = "SCHEME:TOKEN", env = "ORDINATE_ZOOKEEPER_AUTH", hide_env_values = true)]
+    auth: Option<String>,
+}
+
+impl Connecting {
+    /// A session; over TLS as the other services' clients are.
+    pub(super) fn connect(&self, tls: Option<&Tls>) -> Result<ZkClient, Failure> {
+        let connected = ZkClient::connect(&self.servers, tls).and_then(|mut session| {
+            self.auth.iter().try_for_each(|auth| session.authenticate(auth))?;
+            Ok(session)
+        });
+        connected.map_err(|error| self.explain(&error))
+    }
+
+    /// What went wrong, in the user's terms.
+    pub(super) fn explain(&self, error: &ZkError) -> Failure {
+        explain(error, &self.servers)
+    }
+}
 
 /// The coordination service.
 #[derive(clap::Args)]

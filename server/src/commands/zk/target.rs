@@ -50,6 +50,11 @@ impl Target {
         self.push(restore.path, op::RESTORE, &body)
     }
 
+    /// The same of one whose request is there already.
+    pub fn restore_as_written(&mut self, path: &str, body: &[u8]) -> Result<(), ZkError> {
+        self.push(path, op::RESTORE, body)
+    }
+
     /// Deletes a node.
     pub fn delete(&mut self, path: &str) -> Result<(), ZkError> {
         let mut body = Vec::new();

@@ -248,7 +248,8 @@ impl ArchivedExtent {
     }
 }
 
-fn bucket_of(bucket: &str) -> Result<impl ObjectStore, ArchiveError> {
+/// A bucket, by what the environment says of it.
+pub fn bucket_of(bucket: &str) -> Result<impl ObjectStore + use<>, ArchiveError> {
     // Another part of the process may have chosen already; all choose the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let retry = RetryConfig {

@@ -76,7 +76,7 @@ pub async fn create(
         return Failed::new(StatusCode::BAD_REQUEST, "cleanup is refuse or drop-oldest").into_response();
     };
     let (retain_bytes, cleanup) = (retain_bytes.unwrap_or(0), Some(cleanup));
-    let create = Create { name, retain_bytes, retain_ms, capacity: 0, cleanup };
+    let create = Create { name, retain_bytes, retain_ms, capacity: 0, cleanup, first: None };
     match ask(&admin, &Request::Create(create), 0).await {
         Ok(_) => (StatusCode::CREATED, Json(json!({}))).into_response(),
         Err(failed) => failed.into_response(),

@@ -23,7 +23,7 @@ use crate::tree::snapshot::Snapshot;
 use crate::tree::table::{Node, NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
-use crate::wire::{Acl, EventKind, Identity, Permission, ZkSessionId, name_of, parent_of};
+use crate::wire::{Acl, EventKind, Identity, Permission, Restore, ZkSessionId, name_of, parent_of};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, SnapshotStep, planted};
 use mason::{Gsn, Order, ShardMap, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,6 +120,31 @@ impl Znodes {
     /// The paths of the nodes that live here, for invariants.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.table.iter().map(|node| node.path())
+    }
+
+    /// Shows all nodes that are here as they can be restored, in any order: neither those of sessions nor those that every tree has.
+    pub fn restorable(&self, mut show: impl FnMut(&Restore<'_>)) {
+        for node in self.table.iter().filter(|node| !ESSENTIAL.contains(&node.path())) {
+            let meta = node.meta(&self.table.acls);
+            let (flags, ttl) = match meta.kind {
+                Kind::Persistent => (0, -1),
+                Kind::Container => (4, -1),
+                Kind::Ttl(milliseconds) => (5, milliseconds as i64),
+                Kind::Ephemeral(_) => continue,
+            };
+            show(&Restore {
+                path: node.path(),
+                data: node.data(),
+                acl: meta.acl.to_vec(),
+                flags,
+                ttl,
+                version: meta.version,
+                creates: meta.creates,
+                aversion: meta.aversion,
+                ctime: meta.ctime as i64,
+                mtime: meta.mtime as i64,
+            });
+        }
     }
 
     /// A node that is here and belongs elsewhere, for invariants.

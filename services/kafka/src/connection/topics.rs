@@ -139,6 +139,7 @@ fn create(name: &str, retention: Retention) -> shared_log::Request {
         retain_ms: millis,
         capacity: 0,
         cleanup: Some(cleanup),
+        first: None,
     })
 }
 

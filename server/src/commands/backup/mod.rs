@@ -1,0 +1,271 @@
+//! `ordinate backup` and `ordinate restore`.
+
+mod manifest;
+mod restore;
+mod store;
+mod take;
+
+use crate::commands::kv::Endpoint;
+use crate::commands::zk::Connecting;
+use crate::failure::Failure;
+use indicatif::{ProgressBar, ProgressStyle};
+use manifest::{CHUNKS, Manifest, name_of, read_chunk};
+use restore::{Restoring, Wanted};
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+pub use store::{Location, Store};
+use take::{Source, Writer};
+
+/// Takes a backup of all services while they run, or looks after those that there are.
+#[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Backup {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    /// Where backups are: a directory, or s3://BUCKET/PREFIX. What is there already is not written again
+    #[arg(long, value_name = "DIR|URL", value_parser = Location::parse, required = true)]
+    to: Option<Location>,
+    /// Admin address of the host whose state is copied; one that does not lead is not missed
+    #[arg(long, default_value = "127.0.0.1:7070", env = "ORDINATE_ADMIN", value_parser = super::admin::address)]
+    admin: String,
+    #[command(flatten)]
+    endpoint: Endpoint,
+}
+
+/// Looks after backups.
+#[derive(clap::Subcommand)]
+enum Verb {
+    /// Read all of a backup, and say what is damaged
+    Verify {
+        #[command(flatten)]
+        there: There,
+        /// Which; the newest unless given
+        #[arg(long, value_name = "ID")]
+        backup: Option<String>,
+    },
+    /// The backups there are, the newest last
+    List {
+        #[command(flatten)]
+        there: There,
+        /// Print JSON, one backup a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove all but the newest backups, and what no other has part in. Not while one is being taken
+    Prune {
+        #[command(flatten)]
+        there: There,
+        /// How many to keep
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        keep: u64,
+    },
+}
+
+/// Where backups are.
+#[derive(clap::Args)]
+struct There {
+    /// Where backups are: a directory, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "DIR|URL", value_parser = Location::parse)]
+    to: Location,
+}
+
+/// Writes a backup into a cluster that is empty: of another identity, of any size.
+#[derive(clap::Args)]
+pub struct Restore {
+    /// Where backups are: a directory, or s3://BUCKET/PREFIX
+    #[arg(long, value_name = "DIR|URL", value_parser = Location::parse)]
+    from: Location,
+    /// Which; the newest unless given
+    #[arg(long, value_name = "ID")]
+    backup: Option<String>,
+    /// Only these services, separated by commas: kv, coordination, log, txn
+    #[arg(long, value_name = "SERVICES", value_delimiter = ',', value_parser = ["kv", "coordination", "log", "txn"])]
+    only: Vec<String>,
+    /// Only keys that begin so, or znodes below this path; with --only
+    #[arg(long, requires = "only")]
+    prefix: Option<String>,
+    /// Only this log; may be given several times
+    #[arg(long = "log", value_name = "NAME", requires = "only")]
+    logs: Vec<String>,
+    /// Into a cluster that has something already: what has the same name is made over, other things stay. A log that is there is an
+    /// error
+    #[arg(long)]
+    merge: bool,
+    #[command(flatten)]
+    zookeeper: Connecting,
+    #[command(flatten)]
+    endpoint: Endpoint,
+}
+
+/// Runs what waits for a store.
+fn wait<T>(ask: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?.block_on(ask)
+}
+
+fn bar(template: &str, all: Option<u64>) -> Option<ProgressBar> {
+    let bar = all.map_or_else(ProgressBar::new_spinner, ProgressBar::new);
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    std::io::stderr().is_terminal().then_some(bar)
+}
+
+impl Backup {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        match (self.verb, self.to) {
+            (Some(Verb::Verify { there, backup }), _) => verify(&there.to, backup.as_deref()),
+            (Some(Verb::List { there, json }), _) => list(&there.to, json),
+            (Some(Verb::Prune { there, keep }), _) => {
+                let removed = prune(&there.to, keep as usize)?;
+                println!("removed {} backups and {} chunks", removed.0, removed.1);
+                Ok(())
+            }
+            (None, Some(to)) => {
+                println!("{}", take(&to, &self.admin, &self.endpoint)?);
+                Ok(())
+            }
+            (None, None) => Err(Failure::input(
+                "O1040",
+                "no directory or bucket is given",
+                "",
+                "ordinate backup --to DIR",
+            )),
+        }
+    }
+}
+
+/// Takes a backup; what there is to say of it.
+pub fn take(to: &Location, admin: &str, endpoint: &Endpoint) -> Result<String, Failure> {
+    let began = Instant::now();
+    let store = Store::open(to, true)?;
+    let bar = bar("{spinner} {bytes} looked at, {bytes_per_sec}", None);
+    let mut writer = Writer::new(&store, bar.as_ref());
+    let (id, manifest) = Source { admin, endpoint }.take(&store, &mut writer)?;
+    let counts = writer.counts;
+    if let Some(bar) = &bar {
+        bar.finish_and_clear();
+    }
+    let left_out = match manifest.left_out.is_empty() {
+        true => String::new(),
+        false => format!("\nWARNING   left out: {}", manifest.left_out.join(", ")),
+    };
+    Ok(format!(
+        "backup {id}: {}\n{} bytes in {} chunks, of which {} bytes in {} were not there yet, in {:.1} s{left_out}",
+        words(&manifest),
+        counts.bytes,
+        counts.chunks,
+        counts.written_bytes,
+        counts.written,
+        began.elapsed().as_secs_f64()
+    ))
+}
+
+fn words(manifest: &Manifest) -> String {
+    let mut words = Vec::new();
+    let services =
+        [("keys", &manifest.kv), ("znodes", &manifest.coordination), ("keys of transactions", &manifest.txn)];
+    for (name, records) in services {
+        words.extend(records.as_ref().map(|records| format!("{} {name}", records.count())));
+    }
+    if let Some(logs) = &manifest.logs {
+        let entries: u64 = logs.iter().map(|log| log.next - log.first).sum();
+        words.push(format!("{entries} entries of {} logs", logs.len()));
+    }
+    words.join(", ")
+}
+
+fn verify(to: &Location, id: Option<&str>) -> Result<(), Failure> {
+    let store = Store::open(to, false)?;
+    wait(async {
+        let (id, manifest) = Manifest::chosen(&store, id).await?;
+        let bytes: u64 = manifest.chunks().map(|chunk| chunk.bytes).sum();
+        let bar = bar("{bar:40} {bytes} of {total_bytes}", Some(bytes));
+        for chunk in manifest.chunks() {
+            read_chunk(&store, &id, chunk).await?;
+            if let Some(bar) = &bar {
+                bar.inc(chunk.bytes);
+            }
+        }
+        if let Some(bar) = &bar {
+            bar.finish_and_clear();
+        }
+        println!("backup {id} is sound: {}, {bytes} bytes", words(&manifest));
+        Ok(())
+    })
+}
+
+fn list(to: &Location, json: bool) -> Result<(), Failure> {
+    let store = Store::open(to, false)?;
+    wait(async {
+        for id in Manifest::all(&store).await? {
+            let manifest = Manifest::read(&store, &id).await?;
+            let bytes: u64 = manifest.chunks().map(|chunk| chunk.bytes).sum();
+            if json {
+                let (cluster, host, begun_ms) = (&manifest.cluster, &manifest.host, manifest.begun_ms);
+                let line = serde_json::json!({ "backup": id, "cluster": cluster, "host": host, "begun_ms": begun_ms,
+                    "bytes": bytes, "left_out": manifest.left_out });
+                println!("{line}");
+            } else {
+                println!("{id}   cluster {}   {}   {bytes} bytes", manifest.cluster, words(&manifest));
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Removes all but the newest backups: how many, and how many chunks that no other has part in.
+pub fn prune(to: &Location, keep: usize) -> Result<(usize, usize), Failure> {
+    let store = Store::open(to, false)?;
+    wait(async {
+        let all = Manifest::all(&store).await?;
+        let (old, kept) = all.split_at(all.len().saturating_sub(keep.max(1)));
+        let mut needed = BTreeSet::new();
+        // One that cannot be read may need any chunk: then nothing is removed.
+        for id in kept {
+            needed.extend(Manifest::read(&store, id).await?.chunks().map(manifest::Chunk::name));
+        }
+        for id in old {
+            store.delete(&name_of(id)).await?;
+        }
+        let mut chunks = 0;
+        for name in store.list(CHUNKS).await? {
+            if !needed.contains(&name) {
+                store.delete(&name).await?;
+                chunks += 1;
+            }
+        }
+        Ok((old.len(), chunks))
+    })
+}
+
+impl Restore {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        let began = Instant::now();
+        let store = Store::open(&self.from, false)?;
+        let (id, manifest) = wait(Manifest::chosen(&store, self.backup.as_deref()))?;
+        let wanted = Wanted { services: self.only, prefix: self.prefix, logs: self.logs, merge: self.merge };
+        let all: u64 = manifest.chunks().map(|chunk| chunk.count).sum();
+        let bar = bar("{bar:40} {human_pos} of {human_len}, {per_sec}, {eta} to go", Some(all));
+        let restoring = Restoring {
+            store: &store,
+            id: &id,
+            manifest: &manifest,
+            wanted: &wanted,
+            endpoint: &self.endpoint,
+            zookeeper: &self.zookeeper,
+            bar: bar.as_ref(),
+        };
+        let done = restoring.run()?;
+        if let Some(bar) = &bar {
+            bar.finish_and_clear();
+        }
+        println!("restored {} of backup {id} in {:.1} s", done.join(", "), began.elapsed().as_secs_f64());
+        Ok(())
+    }
+}
