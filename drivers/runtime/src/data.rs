@@ -160,6 +160,41 @@ impl IdleDirectory {
     }
 }
 
+impl IdleDirectory {
+    /// Writes a copy of it into `into`, which must not be there yet, for the host `host` of the cluster `cluster`: of another identity, with
+    /// the same records. Whose it is is written last: a copy that was not finished is no data directory. What this host knew of other
+    /// hosts' journals is left out, for those are others now.
+    pub fn copy_for(&self, from: &Path, into: &Path, cluster: &str, host: &str) -> Result<(), DataError> {
+        let io = |source| DataError::Io { path: into.to_owned(), source };
+        std::fs::create_dir_all(into.parent().unwrap_or(Path::new("."))).map_err(io)?;
+        std::fs::create_dir(into).map_err(io)?;
+        for part in [JOURNAL, SEGMENTS] {
+            copy_files(&from.join(part), &into.join(part)).map_err(io)?;
+        }
+        let (cluster, host) = (cluster.to_owned(), host.to_owned());
+        Owner { cluster, host, joined: false, ..self.owner.clone() }.write(into).map_err(io)
+    }
+}
+
+/// Copies the files of a folder, if it is there, durably.
+fn copy_files(from: &Path, into: &Path) -> io::Result<()> {
+    std::fs::create_dir(into)?;
+    let entries = match std::fs::read_dir(from) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            let copy = into.join(entry.file_name());
+            std::fs::copy(entry.path(), &copy)?;
+            File::open(&copy)?.sync_all()?;
+        }
+    }
+    File::open(into)?.sync_all()
+}
+
 /// An open data directory; the lock is held until it is dropped, or the process dies.
 #[derive(Debug)]
 pub(crate) struct DataDirectory {

@@ -16,6 +16,7 @@ mod inspect;
 mod kv;
 mod log;
 mod plan;
+mod recover;
 mod sequence;
 mod serve;
 mod sim;
@@ -69,6 +70,8 @@ enum Verb {
     Backup(backup::Backup),
     /// Write a backup into a new cluster
     Restore(backup::Restore),
+    /// Make a cluster of what is left when a majority of its hosts is lost for good
+    Recover(recover::Recover),
     /// The cluster file
     #[command(subcommand)]
     Config(config::Config),
@@ -122,6 +125,7 @@ pub fn run() -> ExitCode {
         Verb::Inspect(inspect) => inspect.run(),
         Verb::Clock(clock) => clock.run(),
         Verb::Backup(backup) => backup.run(),
+        Verb::Recover(recover) => recover.run(),
         Verb::Restore(restore) => restore.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),

@@ -29,6 +29,7 @@ mod network;
 mod partition;
 mod placement;
 mod power_loss;
+mod recover;
 mod sequence;
 #[allow(dead_code)]
 #[path = "../support/mod.rs"]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use server::services::owner_of;
 use server::services::records::{DescribedRecord, RecordOwner, SnapshotEffect};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stored::StoredSegment;
 
 /// Read a host's data directory while nobody serves it, and report what is damaged
@@ -129,37 +129,11 @@ impl Inspect {
     }
 
     fn unusable(&self, error: &DataError) -> Failure {
-        let what = format!("{} cannot be inspected", self.path.display());
-        let (code, remedy) = match error {
-            DataError::InUse { .. } => ("O2106", "stop the host first, or inspect a copy of the folder"),
-            DataError::NotOne { .. }
-            | DataError::Io { .. }
-            | DataError::OtherOwner { .. }
-            | DataError::OtherSettings { .. }
-            | DataError::NewerFormat { .. }
-            | DataError::Damaged { .. } => ("O2107", "ordinate inspect DATA/HOST"),
-        };
-        Failure::failed(code, what, error.to_string(), remedy)
+        unusable(&self.path, error)
     }
 
     fn damaged(&self, error: &JournalError) -> Failure {
-        let path = self.path.display();
-        match error {
-            JournalError::Damaged { .. } => {
-                let remedy =
-                    "keep the folder, and replace the host: ordinate cluster members replace OLD NEW=ADDRESS";
-                Failure::failed(
-                    "O2108",
-                    format!("the journal in {path} is damaged"),
-                    error.to_string(),
-                    remedy,
-                )
-            }
-            JournalError::Io { .. } | JournalError::NewerFormat { .. } => {
-                let what = format!("the journal in {path} cannot be read");
-                Failure::failed("O2107", what, error.to_string(), "ordinate inspect DATA/HOST")
-            }
-        }
+        damaged(&self.path, error)
     }
 
     fn print_record(
@@ -212,6 +186,37 @@ impl Inspect {
                     "damage": damage });
                 println!("{page}");
             }
+        }
+    }
+}
+
+/// Why a data directory cannot be read.
+pub(super) fn unusable(path: &Path, error: &DataError) -> Failure {
+    let what = format!("{} cannot be inspected", path.display());
+    let (code, remedy) = match error {
+        DataError::InUse { .. } => ("O2106", "stop the host first, or inspect a copy of the folder"),
+        DataError::NotOne { .. }
+        | DataError::Io { .. }
+        | DataError::OtherOwner { .. }
+        | DataError::OtherSettings { .. }
+        | DataError::NewerFormat { .. }
+        | DataError::Damaged { .. } => ("O2107", "ordinate inspect DATA/HOST"),
+    };
+    Failure::failed(code, what, error.to_string(), remedy)
+}
+
+/// Why its journal cannot.
+pub(super) fn damaged(path: &Path, error: &JournalError) -> Failure {
+    let path = path.display();
+    match error {
+        JournalError::Damaged { .. } => {
+            let remedy =
+                "keep the folder, and replace the host: ordinate cluster members replace OLD NEW=ADDRESS";
+            Failure::failed("O2108", format!("the journal in {path} is damaged"), error.to_string(), remedy)
+        }
+        JournalError::Io { .. } | JournalError::NewerFormat { .. } => {
+            let what = format!("the journal in {path} cannot be read");
+            Failure::failed("O2107", what, error.to_string(), "ordinate inspect DATA/HOST")
         }
     }
 }
