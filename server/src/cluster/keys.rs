@@ -274,6 +274,28 @@ const SHARED: &[Key] = &[
         "too small: duties are given up between two corrections of the clock; too large: commits wait as long",
     ),
     key(
+        "backup.to",
+        KeyKind::Text,
+        "",
+        "where backups of all services are taken to: a directory that all hosts share, or s3://BUCKET/PREFIX with credentials in the \
+         environment; without it none are taken",
+        "a directory that hosts do not share has part of the backups on each",
+    ),
+    key(
+        "backup.every",
+        KeyKind::Duration,
+        "24h",
+        "how old the newest backup may be before the next one is taken, by one host that does not lead",
+        "too often: the host copies its state each time; too seldom: what came since is lost with the cluster",
+    ),
+    key(
+        "backup.keep",
+        KeyKind::Number(1, 100_000),
+        "7",
+        "how many backups are retained; older ones are removed behind each new one",
+        "too few: what was deleted unnoticed is gone from all of them",
+    ),
+    key(
         "tls.ca",
         KeyKind::Path,
         "",

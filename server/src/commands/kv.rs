@@ -13,6 +13,9 @@ use std::time::Duration;
 /// How long it is tried to learn whether a host is there at all.
 const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
 
+/// How long the host of this process may take for an answer.
+const OWN_HOST_WITHIN: Duration = Duration::from_secs(30);
+
 /// Where and how to ask.
 #[derive(clap::Args, Clone)]
 pub struct Endpoint {
@@ -65,6 +68,17 @@ pub fn load_tls(files: [&Option<PathBuf>; 3]) -> Result<Option<Tls>, Failure> {
 }
 
 impl Endpoint {
+    /// Of the host that this process serves, with its own certificate.
+    pub fn of_host(file: &server::cluster::ClusterFile) -> Self {
+        let tls = file.tls.as_ref();
+        let certificates = Certificates {
+            tls_ca: tls.map(|tls| tls.ca.clone()),
+            tls_cert: tls.map(|tls| tls.cert.clone()),
+            tls_key: tls.map(|tls| tls.key.clone()),
+        };
+        Self { endpoints: vec![file.listen.native.clone()], timeout: OWN_HOST_WITHIN, certificates }
+    }
+
     /// The TLS that clients use, if it is on.
     pub fn tls(&self) -> Result<Option<Tls>, Failure> {
         self.certificates.load()

@@ -1,5 +1,6 @@
 //! `ordinate serve`: one host of a cluster, until it is asked to stop.
 
+use crate::commands::backup;
 use crate::commands::files::Files;
 use crate::failure::Failure;
 use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage, TlsError};
@@ -101,7 +102,8 @@ impl Serve {
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
-        members::watch(handle, file.clone(), self.host.clone(), gate, log);
+        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
+        backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))

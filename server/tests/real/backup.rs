@@ -260,6 +260,33 @@ fn a_backup_under_load_is_one_state_and_comes_back_in_a_cluster_of_another_size(
     });
 }
 
+// A schedule that every host keeps takes as many backups as there are hosts, and one that no host keeps takes none.
+#[test]
+fn one_host_takes_the_backups_that_the_cluster_file_asks_for() {
+    alone(async {
+        let mut cluster = Cluster::named("scheduled", 3, |folder| {
+            format!("[backup]\nto = \"{}\"\nevery = \"2s\"\nkeep = 2\n", folder.join("backups").display())
+        });
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let client = Client::connect(cluster.endpoints_from(0)).with_timeout(PATIENCE);
+        client.put("key", "value").await.expect("a write");
+        let taken = |it: &Cluster| -> Vec<usize> {
+            (0..3)
+                .map(|host| it.log(host).lines().filter(|line| line.starts_with("backup ")).count())
+                .collect()
+        };
+        let several = |it: &Cluster| taken(it).iter().sum::<usize>() >= 4;
+        cluster.until("backups are taken", PATIENCE, several).await;
+        let by = taken(&cluster).into_iter().filter(|&count| count > 0).count();
+        assert_eq!(by, 1, "one host takes them: {:?}", taken(&cluster));
+        let count = std::fs::read_dir(cluster.folder.join("backups/manifests")).expect("backups").count();
+        assert!((1..=3).contains(&count), "{count} are retained");
+        let saved = manifest(&cluster.folder.join("backups"));
+        assert_eq!(count_of(&saved, "kv"), 1);
+    });
+}
+
 fn logs_of(manifest: &Value) -> impl Iterator<Item = &Value> {
     manifest["logs"].as_array().into_iter().flatten()
 }

@@ -2,6 +2,7 @@
 
 mod manifest;
 mod restore;
+pub mod schedule;
 mod store;
 mod take;
 
