@@ -21,7 +21,7 @@ use take::{Source, Writer};
 
 /// Takes a backup of all services while they run, or looks after those that there are.
 #[derive(clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Backup {
     #[command(subcommand)]
     verb: Option<Verb>,
