@@ -118,8 +118,8 @@ fn one_survivor_of_three_becomes_a_cluster_and_the_old_hosts_stay_out() {
         }
         old.write_file();
         old.launch(2);
-        let refused = |it: &Cluster| (0..2).any(|host| it.log(host).contains("refused the host at"));
-        new.until("it is refused", PATIENCE, refused).await;
+        let refused = |it: &Cluster| it.log(2).contains("the caller is of");
+        old.until("it is refused", PATIENCE, refused).await;
         assert!(!old.is_ready(2));
         old.kill(2);
         // Nor does it start under the new name on what it has.
