@@ -30,6 +30,9 @@ const ARCHIVES_MAX: usize = 4;
 const WAITING_MAX: usize = 256;
 /// What is remembered for peers that ask.
 const KNOWN_MAX: usize = 4_096;
+/// A blob that is not here is looked for in the archive after so many turns, again and again: a server that put it there may have let it
+/// go, and not remember that since it was started again.
+const ABSENT_TURNS: u32 = 8;
 /// After the first failure it is tried again; then after twice the time, and so on.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(16);
@@ -39,6 +42,8 @@ pub(super) struct Archiving {
     /// When it is this server's turn.
     turns: BTreeMap<BlobId, Instant>,
     in_flight: BTreeSet<BlobId>,
+    /// When the archive is asked for blobs that are not here.
+    absent: BTreeMap<BlobId, Instant>,
     /// Failures in a row, and when the archive is tried again.
     failures: u32,
     again_at: Instant,
@@ -69,6 +74,7 @@ impl<S: Shard> ShardServer<S> {
         let Some(archived) = self.service.as_archived() else { return };
         let wanted = archived.to_archive(WAITING_MAX);
         self.archiving.turns.retain(|id, _| wanted.binary_search(id).is_ok());
+        self.archiving.absent.retain(|id, _| wanted.binary_search(id).is_ok());
         let now = cx.now();
         for &id in &wanted {
             if !self.archiving.turns.contains_key(&id) {
@@ -82,8 +88,8 @@ impl<S: Shard> ShardServer<S> {
                 break;
             }
             if turns[&id] <= now
-                && self.has_blob(id)
                 && !in_flight.contains(&id)
+                && (self.has_blob(id) || self.looks_for_absent(id, now))
                 && let Some(object) = self.service.as_archived().and_then(|it| it.archive_object(id))
             {
                 self.archiving.in_flight.insert(id);
@@ -94,6 +100,17 @@ impl<S: Shard> ShardServer<S> {
             }
         }
         self.ask_whether_archived(cx);
+    }
+
+    /// Whether the archive is to be asked for a blob that is not here.
+    fn looks_for_absent(&mut self, id: BlobId, now: Instant) -> bool {
+        let again_at = now + self.parameters.archive_turn * ABSENT_TURNS;
+        let due = self.archiving.absent.entry(id).or_insert(again_at);
+        let is_due = *due <= now;
+        if is_due {
+            *due = again_at;
+        }
+        is_due
     }
 
     /// A blob is in the archive.

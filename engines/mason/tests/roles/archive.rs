@@ -234,6 +234,9 @@ fn a_lost_blob_is_fetched_and_archived_then() {
     notice(&mut bench, BlobNotice::Lost { id: id(0) });
     assert_eq!(bench.role.blobs_missing(), 1);
     assert_eq!(archives(&tick(&mut bench, TURN)), [], "it is not here");
+    assert_eq!(archives(&tick(&mut bench, 9 * TURN)), [id(0)], "it may be there, and nobody remember it");
+    notice(&mut bench, BlobNotice::Lost { id: id(0) });
+    assert_eq!(archives(&tick(&mut bench, TURN)), [], "it is neither here nor there");
     notice(&mut bench, BlobNotice::Stored { id: id(0) });
     assert_eq!(archives(&tick(&mut bench, Duration::ZERO)), [id(0)]);
 }
