@@ -37,6 +37,7 @@ from .errors import (
 from .kv import Item, Level, Mismatch, MismatchAt, Page, Versioned, Written
 from .link import tls_context
 from .log import LogEntries, LogStat, Part, by_log
+from .process import BaggageMiddleware, FullBaggage, LinearizableKv, MalformedBaggage, NoSuchService, Process
 from .sequence import SequencePosition
 from .txn import PROCESS_ORDERED, RSS, STRICT, OneShotResult, ReadResult, Scan, Scanned, Transaction, TxnLevel, TxnRow, TxnSession
 
@@ -46,5 +47,5 @@ __all__ = [
     "DiskFull", "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
     "Aborted", "Collected", "CommitUnknown", "FromTheFuture", "NoClock", "NoTransaction", "OneShotResult", "PROCESS_ORDERED", "RSS",
     "ReadResult", "STRICT", "Scan", "Scanned", "Transaction", "TxnBusy", "TxnDiskFull", "TxnError", "TxnLevel", "TxnMalformed", "TxnRow",
-    "TxnSession", "Unavailable",
+    "TxnSession", "Unavailable", "BaggageMiddleware", "FullBaggage", "LinearizableKv", "MalformedBaggage", "NoSuchService", "Process",
 ]

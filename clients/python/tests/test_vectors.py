@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ordinate import errors, kv, log, sequence, txn, wire
+from ordinate import errors, kv, log, process, sequence, txn, wire
 from ordinate.calls import Busy
 
 VECTORS = Path(__file__).parents[3] / "docs" / "vectors"
@@ -189,6 +189,118 @@ class Vectors(unittest.TestCase):
         for name in failed:
             self.assertTrue(issubclass(raised(lambda name=name: read(name)), errors.TxnError), name)
         self.assertIs(raised(lambda: read("failed-unknown")), errors.CommitUnknown)
+
+
+
+class Fences:
+    """A session of transactions that counts its fences."""
+
+    def __init__(self) -> None:
+        self.token, self.fences, self.fails = 0, 0, False
+
+    def absorb(self, token: int) -> None:
+        self.token = max(self.token, token)
+
+    async def fence(self) -> None:
+        if self.fails:
+            raise errors.Unavailable("nobody answers")
+        self.fences += 1
+
+
+class Services:
+    """What a process needs of a client."""
+
+    log = kv = None
+
+
+def a_process(session: Fences, **others: Any) -> process.Process:
+    """A process whose session counts its fences."""
+    made: Any = process.Process
+    return made(Services(), session=session, **others)
+
+
+class Baggage(unittest.IsolatedAsyncioTestCase):
+    """What a process knows has to arrive at processes of other languages, and a fence must not be left out."""
+
+    def test_headers(self) -> None:
+        found = {name: data.decode() for name, data in vectors("baggage.txt").items()}
+        seen = (1_792_000_000_123_456).to_bytes(8, "little")
+        contexts = {
+            "nothing": process.Context(),
+            "txn": process.Context({"txn"}, {"txn": seen}),
+            "log": process.Context({"log"}, {"txn": seen}),
+            "several": process.Context({"txn", "coordination"}, {"txn": seen, "queue": 300}),
+        }
+        self.assertEqual(found.keys(), contexts.keys())
+        for name, header in found.items():
+            self.assertEqual(process.extract(header), contexts[name], name)
+            before = "tenant=7;p=1, trace=a%20b" if name == "several" else ""
+            self.assertEqual(process.inject(contexts[name], before), header)
+            self.assertEqual(process.inject(contexts[name], header), header, "the old entry goes")
+        self.assertIsNone(process.extract("tenant=7"))
+        header = found["several"]
+        for cut in range(header.index("ordinate=") + len("ordinate="), len(header)):
+            self.assertRaises(process.MalformedBaggage, process.extract, header[:cut])
+        self.assertRaises(process.FullBaggage, process.inject, process.Context(), "other=" + "x" * 8186)
+
+    async def test_fences(self) -> None:
+        session = Fences()
+        one = a_process(session, linearizable=["coordination"])
+        await one.log()
+        await one.turn_to("coordination")
+        await one.txn()
+        await one.txn()
+        self.assertEqual(session.fences, 0, "the log and coordination are linearizable")
+        await one.log()
+        self.assertEqual(session.fences, 1)
+        await one.txn()
+        session.fails = True
+        for _ in range(2):
+            with self.assertRaises(errors.Unavailable):
+                await one.log()
+        await one.txn()
+        with self.assertRaises(process.NoSuchService):
+            await one.turn_to("queue")
+
+    async def test_messages(self) -> None:
+        sender, receiver = Fences(), Fences()
+        sender.token = 77
+        one, other = a_process(sender), a_process(receiver)
+        await one.txn()
+        other.receive(one.carry())
+        self.assertEqual((receiver.token, receiver.fences), (77, 0))
+        await other.log()
+        self.assertEqual(receiver.fences, 1, "the sender used transactions last")
+        other.receive("other=1")
+        self.assertRaises(process.MalformedBaggage, other.receive, "ordinate=v1.!!")
+        self.assertRaises(process.NoSuchService, a_process(Fences()).receive, process.inject(process.Context({"queue"})))
+
+    async def test_middleware(self) -> None:
+        session, answers = Fences(), []
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await scope["ordinate"].log()
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"baggage", b"tenant=7")]})
+            await send({"type": "http.response.body", "body": b"done"})
+
+        async def send(message: Any) -> None:
+            answers.append(message)
+
+        async def receive() -> Any:
+            return {}
+
+        served = process.BaggageMiddleware(app, lambda: a_process(session))
+        header = process.inject(process.Context({"txn"}, {"txn": (99).to_bytes(8, "little")}))
+        await served({"type": "http", "headers": [(b"baggage", header.encode())]}, receive, send)
+        self.assertEqual((session.token, session.fences), (99, 1))
+        sent = dict(answers[0]["headers"])[b"baggage"].decode()
+        self.assertTrue(sent.startswith("tenant=7,ordinate=v1."), sent)
+        context = process.extract(sent)
+        assert context is not None
+        self.assertEqual(context.last, {"log"})
+        answers.clear()
+        await served({"type": "http", "headers": [(b"baggage", b"ordinate=v1.!!")]}, receive, send)
+        self.assertEqual(answers[0]["status"], 400)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 //! Calls are sent again, to another host if need be, until they are answered or time out; a command is executed once.
 #![forbid(unsafe_code)]
 
+mod baggage;
 mod calls;
 mod connection;
 mod driver;
@@ -32,6 +33,7 @@ use wire::kv::{Answer, Command, Query};
 
 pub use crate::log::{Log, LogEntries, LogError, LogOptions};
 pub use crate::sequence::{Sequence, SequencePosition};
+pub use baggage::{BaggageLayer, CarriesBaggage};
 pub use kernel::Bytes;
 pub use process::{LinearizableKv, Process, ProcessError};
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -26,6 +26,9 @@ pub enum ProcessError {
     /// The process was made without this service.
     #[error("the process has no service {0}")]
     NoSuchService(ServiceName),
+    /// The header has no room for what the process knows.
+    #[error("the baggage has no room for what the process knows: do not send the message without it")]
+    Full,
     /// A header that is not ours, or was truncated.
     #[error("the baggage cannot be read, so nothing of it was taken in")]
     Malformed,
@@ -158,14 +161,22 @@ impl Process {
 
     /// What the process knows, as a header `baggage` (W3C) for a message to another process.
     pub async fn carry(&self) -> String {
+        self.carry_beside("").await.expect("an empty header has room for a token of eight bytes")
+    }
+
+    /// The same beside the entries that a header has already.
+    ///
+    /// # Errors
+    /// If it has no room: the message must not go without.
+    pub async fn carry_beside(&self, header: &str) -> Result<String, ProcessError> {
         let mut context =
             CausalContext { last: self.knows.lock().await.last().clone(), ..CausalContext::default() };
         let seen = self.txn.as_ref().map(TxnClient::token).filter(|token| *token > Timestamp(0));
         if let Some(token) = seen {
             context.tokens.insert(name(TXN), Token::Inline(token.0.to_le_bytes().to_vec()));
         }
-        let injected = inject(&mut context, "", |_| Ok::<u64, Infallible>(0));
-        injected.expect("a token of eight bytes needs no fence, and has room in an empty header").header
+        let injected = inject(&mut context, header, |_| Ok::<u64, Infallible>(0));
+        injected.map(|injected| injected.header).map_err(|_| ProcessError::Full)
     }
 
     /// Takes in the header `baggage` of a message from another process; one without our entry changes nothing.

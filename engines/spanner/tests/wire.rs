@@ -65,7 +65,14 @@ fn messages() -> Vec<SpannerMessage> {
         vec![shard::OwnerState { gateway, incarnation: 7, below: 5, ended: vec![(8, Fate::Aborted)] }];
     let skipped = vec![gateway::SkippedTxn { txn: TXN, t_p: at, writes: writes() }];
     vec![
-        shard::ReadLocked { txn: TXN, priority: PRIORITY, held: Some(held), what: what() }.into(),
+        shard::ReadLocked {
+            txn: TXN,
+            priority: PRIORITY,
+            held: Some(held),
+            what: what(),
+            writes: Some(vec![bytes("w")]),
+        }
+        .into(),
         shard::PrepareTxn {
             txn: TXN,
             priority: PRIORITY,
@@ -89,7 +96,7 @@ fn messages() -> Vec<SpannerMessage> {
         shard::CannotPrepare { txn: TXN, coordinator }.into(),
         shard::Decided { txn: TXN, coordinator, fate: FATE }.into(),
         shard::DidConclude { by: ShardId(1), coordinator, txns: vec![TXN] }.into(),
-        shard::WoundPrepared { txn: TXN, coordinator }.into(),
+        shard::MakeWay { txn: TXN, coordinator }.into(),
         shard::AskToLead { role: node(1, 23) }.into(),
         shard::Began {
             ballot: Ballot { round: 4, leader: node(1, 17) },

@@ -5,7 +5,7 @@ use crate::load::Load;
 use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::number;
-use std::process::Command;
+use crate::support::power::lose_what_is_not_synced;
 use std::time::{Duration, Instant};
 
 /// Writes acknowledged between two power losses.
@@ -18,20 +18,9 @@ fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
     alone(async {
         let rounds = number("ORDINATE_ROUNDS", 5);
         let mut cluster = Cluster::planned(3, "", "");
-        let shim = cluster.folder.join("shim.so");
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/shim.c");
-        let compiled = Command::new("cc")
-            .args(["-O2", "-shared", "-fPIC", "-o"])
-            .args([shim.as_os_str(), source.as_ref(), "-ldl".as_ref(), "-lpthread".as_ref()])
-            .status();
-        if !compiled.as_ref().is_ok_and(|status| status.success()) {
-            println!("SKIPPED: no C compiler ({compiled:?}): scripts/test-tools.sh installs one");
+        if let Err(reason) = lose_what_is_not_synced(&mut cluster) {
+            println!("SKIPPED: {reason}");
             return;
-        }
-        let data = cluster.folder.join("ordinate-data");
-        for host in 0..3 {
-            cluster.set_environment(host, "LD_PRELOAD", &shim.display().to_string());
-            cluster.set_environment(host, "SHIM_ROOT", &data.display().to_string());
         }
         cluster.launch_all();
         cluster.until_ready().await;

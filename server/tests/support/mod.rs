@@ -3,6 +3,7 @@
 pub mod cluster;
 pub mod http;
 pub mod kafka;
+pub mod power;
 pub mod raw;
 pub mod tls;
 pub mod zookeeper;

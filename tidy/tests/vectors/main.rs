@@ -2,6 +2,7 @@
 //!
 //! The values are written out here. After a deliberate change: `ORDINATE_WRITE_VECTORS=1 cargo test -p tidy --test vectors`.
 
+mod baggage;
 mod txn;
 
 use kernel::{Bytes, Decode, Encode, FrameReader, FrameWriter, HostId, HostSlot, NodeId};

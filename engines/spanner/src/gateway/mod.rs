@@ -34,6 +34,8 @@ kernel::timers! {
         Tick,
         /// A timestamp has surely passed.
         Passed,
+        /// A transaction has paused for long enough, and is tried again.
+        Again,
     }
 }
 
@@ -67,6 +69,15 @@ struct FateAsked {
     since: Instant,
 }
 
+/// Commit waits that users had at this gateway since it started.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct CommitWaits {
+    /// How many.
+    pub count: u64,
+    /// How long they were together.
+    pub sum: Duration,
+}
+
 /// The gateway of a host.
 #[derive(Clone, Debug)]
 pub struct TxnGateway {
@@ -77,6 +88,8 @@ pub struct TxnGateway {
     next_read: u64,
     reads: BTreeMap<u64, ReadOnly>,
     attempts: BTreeMap<u64, Attempt>,
+    /// Attempts that pause, by the end of their pause.
+    paused: BTreeSet<(Instant, u64)>,
     /// Users' interactive transactions.
     interactive: BTreeMap<(Asker, u64), u64>,
     fates: BTreeMap<u64, FateAsked>,
@@ -85,6 +98,7 @@ pub struct TxnGateway {
     /// How far this host's replicas may be read.
     safe: Vec<Timestamp>,
     estimates: Estimates,
+    commit_waits: CommitWaits,
     reported_alive_at: Instant,
     reported_below: u64,
 }
@@ -101,11 +115,13 @@ impl TxnGateway {
             next_read: 1,
             reads: BTreeMap::new(),
             attempts: BTreeMap::new(),
+            paused: BTreeSet::new(),
             interactive: BTreeMap::new(),
             fates: BTreeMap::new(),
             passing: BTreeMap::new(),
             safe: vec![Timestamp(0); shards],
             estimates: Estimates::default(),
+            commit_waits: CommitWaits::default(),
             reported_alive_at: Instant(0),
             reported_below: 0,
         }
@@ -116,6 +132,11 @@ impl TxnGateway {
         self.reads.len() + self.attempts.len() + self.fates.len() + self.passing.len()
     }
 
+    /// Commit waits since it started.
+    pub fn commit_waits(&self) -> CommitWaits {
+        self.commit_waits
+    }
+
     fn next_number(&mut self) -> u64 {
         self.next_read += 1;
         self.next_read
@@ -124,6 +145,10 @@ impl TxnGateway {
     /// Answers when a timestamp has surely passed.
     fn answer_after(&mut self, at: Timestamp, caller: Caller, what: Passing, cx: &mut Cx<'_, Self>) {
         let number = self.next_number();
+        if matches!(what, Passing::Commit(_)) {
+            self.commit_waits.count += 1;
+            self.commit_waits.sum += TrueTime(cx.wall()).until_passed(at);
+        }
         self.passing.insert((at, number), (caller, what));
         self.look_at_the_time(cx);
     }
@@ -314,6 +339,7 @@ impl Role for TxnGateway {
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             GatewayTimer::Passed => self.look_at_the_time(cx),
+            GatewayTimer::Again => self.try_paused(cx),
             GatewayTimer::Tick => {
                 cx.set_timer(GatewayTimer::Tick, self.parameters.tick);
                 self.look_at_the_time(cx);

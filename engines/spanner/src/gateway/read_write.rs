@@ -34,6 +34,8 @@ pub(super) struct OneShotCall {
 #[derive(Clone, Debug)]
 struct Pending {
     what: ReadSet,
+    /// Keys that are written there afterwards.
+    writes: Vec<Bytes>,
     scans: Vec<usize>,
 }
 
@@ -116,8 +118,10 @@ pub(super) fn holds(condition: &Condition, row: &KeyRow) -> bool {
     version == condition.version
 }
 
-/// The longest pause before a transaction is tried again.
+/// The longest pause before a transaction is tried again that a shard was too busy for.
 const BACK_OFF_MAX: Duration = Duration::from_millis(50);
+/// The longest pause of one that made way for an older one: it keeps its age, and waits for locks instead of taking them from others.
+const MADE_WAY_PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// One-shot transactions.
 impl TxnGateway {
@@ -376,7 +380,7 @@ impl TxnGateway {
                     let (token, start) = (call.token, call.first_start);
                     let kind = Kind::OneShot(call.clone());
                     let number = self.new_attempt(kind, Some(caller), token, start, cx);
-                    self.try_again(number, *call, cx);
+                    self.try_again(number, *call, MADE_WAY_PAUSE_MAX, cx);
                 }
             }
             (Fate::Aborted, Kind::Interactive { .. }) => {
@@ -387,7 +391,7 @@ impl TxnGateway {
         }
     }
 
-    /// Asks again where answers are late, begins what has paused, and gives up what has been idle or tried for too long.
+    /// Asks again where answers are late, and gives up what has been idle or tried for too long.
     pub(super) fn look_after_attempts(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, after) = (cx.now(), self.parameters.resend_after);
         let all: Vec<u64> = self.attempts.keys().copied().collect();
@@ -417,14 +421,6 @@ impl TxnGateway {
                     }
                 }
                 Phase::Reading if is_late => self.ask_shards(number, cx),
-                Phase::BackingOff { until } if *until <= now => {
-                    let (kind, caller) = (attempt.kind.clone(), attempt.caller);
-                    self.attempts.remove(&number);
-                    if let (Kind::OneShot(call), Some(caller)) = (kind, caller) {
-                        cx.mark("gateway.tried_again");
-                        self.try_one_shot(caller, *call, cx);
-                    }
-                }
                 Phase::Idle | Phase::Reading | Phase::Lost { .. } | Phase::BackingOff { .. } => {}
             }
         }
@@ -433,6 +429,7 @@ impl TxnGateway {
 
 impl Pending {
     fn empty() -> Self {
-        Self { what: ReadSet { keys: Vec::new(), scans: Vec::new() }, scans: Vec::new() }
+        let what = ReadSet { keys: Vec::new(), scans: Vec::new() };
+        Self { what, writes: Vec::new(), scans: Vec::new() }
     }
 }

@@ -343,7 +343,7 @@ impl ShardMachine {
     fn commit(&mut self, txn: TxnId, call: Option<CallRef>, writes: &[KeyWrite], at: Timestamp) {
         for write in writes {
             self.keep_for_snapshot(&write.key);
-            let writer = self.writers.get(&write.key);
+            let writer = (!self.writers.is_empty()).then(|| self.writers.get(&write.key)).flatten();
             kernel::invariant!(
                 LOCK,
                 writer.is_none_or(|writer| *writer == txn),

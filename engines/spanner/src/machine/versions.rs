@@ -1,8 +1,10 @@
 //! The data: versions of keys by commit timestamp, and what is read of them at one.
 
 use kernel::Bytes;
+use parts::Lookup;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::ops::Bound;
 use wire::txn::{KeyRange, KeyRow, KeyScan, KeyWrite, READ_BYTES_MAX, ScannedRows, Timestamp};
 
@@ -26,14 +28,18 @@ type History = SmallVec<[KeyVersion; 1]>;
 
 /// Versions of keys.
 ///
-/// Invariant: the versions of a key have increasing timestamps.
+/// Invariants: the versions of a key have increasing timestamps; the same keys are in `keys` and in `in_order`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Versions {
-    keys: BTreeMap<Bytes, History>,
+    keys: Lookup<Bytes, History>,
+    /// For scans. Reads and writes of one key do not pay for the order.
+    in_order: BTreeSet<Bytes>,
     /// What goes when all timestamps below are collected: superseded versions by the timestamp of the next, and deletions by
-    /// their own.
-    superseded: BTreeSet<(Timestamp, Bytes)>,
+    /// their own. The least is the first to go; what is added is mostly the greatest, which costs a heap next to nothing.
+    superseded: BinaryHeap<Reverse<(Timestamp, Bytes)>>,
     digest: u64,
+    /// What is digested is written here.
+    digested: Vec<u8>,
     count: usize,
     bytes: usize,
 }
@@ -61,7 +67,7 @@ impl Versions {
 
     /// The versions of a key, oldest first.
     pub(super) fn history(&self, key: &[u8]) -> Option<&[KeyVersion]> {
-        self.keys.get(key).map(|history| &history[..])
+        self.keys.get(key).map(|(_, history)| &history[..])
     }
 
     /// All keys from one on, with their versions.
@@ -69,45 +75,61 @@ impl Versions {
         &'a self,
         first: Bound<&'a [u8]>,
     ) -> impl Iterator<Item = (&'a Bytes, &'a [KeyVersion])> {
-        self.keys.range::<[u8], _>((first, Bound::Unbounded)).map(|(key, history)| (key, &history[..]))
+        let keys = self.in_order.range::<[u8], _>((first, Bound::Unbounded));
+        keys.map(|key| (key, self.history(key).unwrap_or_default()))
     }
 
-    /// Adds the versions that a commit makes.
+    /// Adds the version that a commit makes.
     pub(super) fn write(&mut self, write: &KeyWrite, at: Timestamp) {
         // What came in a message shares, and keeps alive, all that was read with it.
         let value = write.value.as_deref().map(Bytes::copy_from_slice);
-        let last = self.keys.get(&write.key).and_then(|history| history.last());
-        kernel::invariant!(
-            SNAP,
-            last.is_none_or(|last| last.at < at),
-            "a version at {at} follows one at {:?}",
-            last.map(|last| last.at)
-        );
-        let alive = last.filter(|last| last.value.is_some());
-        let version = KeyVersion {
-            at,
-            created: alive.map_or(at, |last| last.created),
-            count: alive.map_or(1, |last| last.count + 1),
-            value,
-        };
-        // The deletion of what never was is a version, too: who sees nothing afterwards has seen the deletion.
-        self.add(&write.key, version);
+        self.put(&write.key, |last| {
+            kernel::invariant!(
+                SNAP,
+                last.is_none_or(|last| last.at < at),
+                "a version at {at} follows one at {:?}",
+                last.map(|last| last.at)
+            );
+            let alive = last.filter(|last| last.value.is_some());
+            // The deletion of what never was is a version, too: who sees nothing afterwards has seen the deletion.
+            KeyVersion {
+                at,
+                created: alive.map_or(at, |last| last.created),
+                count: alive.map_or(1, |last| last.count + 1),
+                value,
+            }
+        });
     }
 
     /// Takes a version as another replica has it, later than those that are here.
     pub(super) fn add(&mut self, key: &Bytes, version: KeyVersion) {
-        self.digest = self.digest.wrapping_add(digest_of(key, &version));
+        self.put(key, |_| version);
+    }
+
+    /// Adds a version that depends on the last one.
+    fn put(&mut self, key: &Bytes, version: impl FnOnce(Option<&KeyVersion>) -> KeyVersion) {
+        let found = self.keys.get_mut(key);
+        let version = version(found.as_ref().and_then(|(_, history)| history.last()));
+        self.digest = self.digest.wrapping_add(digest_of(key, &version, &mut self.digested));
         self.count += 1;
         self.bytes += size_of(key, &version);
         let (at, is_deletion) = (version.at, version.value.is_none());
-        // The key that is stored has memory of its own.
-        let stored = self.keys.get_key_value(key).map(|(stored, _)| stored.clone());
-        let is_first = stored.is_none();
-        let key = stored.unwrap_or_else(|| Bytes::copy_from_slice(key));
-        if !is_first || is_deletion {
-            self.superseded.insert((at, key.clone()));
+        let superseded = match found {
+            Some((stored, history)) => {
+                history.push(version);
+                Some(stored.clone())
+            }
+            None => {
+                // The key that is stored has memory of its own.
+                let key = Bytes::copy_from_slice(key);
+                self.keys.insert(key.clone(), smallvec::smallvec![version]);
+                self.in_order.insert(key.clone());
+                is_deletion.then_some(key)
+            }
+        };
+        if let Some(key) = superseded {
+            self.superseded.push(Reverse((at, key)));
         }
-        self.keys.entry(key).or_default().push(version);
     }
 
     /// Forgets what no read at `below` or later sees, up to `most` keys; calls `changes` with each before it changes. True if there
@@ -119,33 +141,40 @@ impl Versions {
         mut changes: impl FnMut(&Self, &[u8]),
     ) -> bool {
         for _ in 0..most {
-            let due = self.superseded.first().filter(|(at, _)| *at <= below);
-            let Some((_, key)) = due.cloned() else { return false };
+            if !self.has_due(below) {
+                return false;
+            }
+            let Some(Reverse((_, key))) = self.superseded.pop() else { return false };
             changes(self, &key);
-            self.superseded.pop_first();
             self.collect_key(&key, below);
         }
-        self.superseded.first().is_some_and(|(at, _)| *at <= below)
+        self.has_due(below)
+    }
+
+    /// True if something goes when all timestamps below are collected.
+    fn has_due(&self, below: Timestamp) -> bool {
+        self.superseded.peek().is_some_and(|Reverse((at, _))| *at <= below)
     }
 
     fn collect_key(&mut self, key: &Bytes, below: Timestamp) {
-        let Some(history) = self.keys.get_mut(key) else { return };
+        let Some((_, history)) = self.keys.get_mut(key) else { return };
         let seen = history.iter().rposition(|version| version.at <= below);
         // The last one at or below is what a read at `below` sees, unless it sees nothing.
         let gone = seen.map_or(0, |seen| seen + usize::from(history[seen].value.is_none()));
         for version in history.drain(..gone) {
-            self.digest = self.digest.wrapping_sub(digest_of(key, &version));
+            self.digest = self.digest.wrapping_sub(digest_of(key, &version, &mut self.digested));
             self.count -= 1;
             self.bytes -= size_of(key, &version);
         }
         if history.is_empty() {
             self.keys.remove(key);
+            self.in_order.remove(key);
         }
     }
 
     /// A key as of a timestamp. `unknown`: the timestamp of what is absent without a trace.
     pub(super) fn at(&self, key: &Bytes, at: Timestamp, unknown: Timestamp) -> KeyRow {
-        let history = self.keys.get(key).map(|history| &history[..]).unwrap_or_default();
+        let history = self.history(key).unwrap_or_default();
         let version = history.iter().rev().find(|version| version.at <= at);
         KeyRow {
             key: key.clone(),
@@ -164,7 +193,8 @@ impl Versions {
         }
         let KeyRange { start, end } = &scan.range;
         let upper = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        for (key, history) in self.keys.range::<[u8], _>((Bound::Included(&start[..]), upper)) {
+        for key in self.in_order.range::<[u8], _>((Bound::Included(&start[..]), upper)) {
+            let history = self.history(key).unwrap_or_default();
             let Some(version) = history.iter().rev().find(|version| version.at <= at) else { continue };
             let size = key.len() + version.value.as_ref().map_or(0, Bytes::len) + ROW_BYTES;
             if version.value.is_some() && (found.rows.len() >= scan.limit as usize || size > *bytes) {
@@ -193,11 +223,11 @@ fn size_of(key: &Bytes, version: &KeyVersion) -> usize {
     key.len() + version.value.as_ref().map_or(0, Bytes::len)
 }
 
-fn digest_of(key: &[u8], version: &KeyVersion) -> u64 {
-    let mut bytes = Vec::with_capacity(key.len() + 64);
-    kernel::Encode::encode(key, &mut bytes);
-    kernel::Encode::encode(version, &mut bytes);
-    parts::digest(&bytes)
+fn digest_of(key: &[u8], version: &KeyVersion, bytes: &mut Vec<u8>) -> u64 {
+    bytes.clear();
+    kernel::Encode::encode(key, bytes);
+    kernel::Encode::encode(version, bytes);
+    parts::digest(bytes)
 }
 
 #[cfg(test)]

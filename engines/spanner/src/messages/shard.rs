@@ -2,7 +2,7 @@
 
 use crate::SpannerMessage;
 use crate::txn::{CallRef, Fate, PreparedTxn, Priority, ReadSet, ShardId, TxnId};
-use kernel::NodeId;
+use kernel::{Bytes, NodeId};
 use parts::Ballot;
 use paxos::Members;
 use wire::txn::{CallKey, KeyWrite, Timestamp};
@@ -20,6 +20,9 @@ kernel::messages! {
             held: Option<LockedUnder>,
             /// What to read.
             what: ReadSet,
+            /// Keys of the shard that it writes afterwards, as far as is known: locked with the read, so that two which read and then
+            /// write the same keys wait for each other in the first place.
+            writes: Option<Vec<Bytes>>,
         },
         /// From a gateway: prepare, or commit if the shard is the only participant.
         2 => PrepareTxn {
@@ -149,8 +152,9 @@ kernel::messages! {
             /// The transactions.
             txns: Vec<TxnId>,
         },
-        /// From a participant: an older transaction waits for this one, which is prepared.
-        14 => WoundPrepared {
+        /// From a participant to the coordinator: an older transaction waits for this one, which is prepared. From the coordinator to
+        /// participants that have not voted: where it waits for locks, it is to give up.
+        14 => MakeWay {
             /// The transaction.
             txn: TxnId,
             /// The coordinator.

@@ -2,7 +2,7 @@
 
 use crate::messages::shard::{LockedUnder, PrepareTxn};
 use crate::txn::{Fate, Priority, ReadSet, ShardId};
-use kernel::Instant;
+use kernel::{Bytes, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::txn::Timestamp;
 
@@ -47,7 +47,8 @@ impl Stage {
 /// A lock that a transaction waits for.
 #[derive(Clone, Debug)]
 pub(super) enum Wanted {
-    Read(ReadSet),
+    /// What is read, and keys that are written afterwards.
+    Read(ReadSet, Vec<Bytes>),
     Write,
 }
 
@@ -69,6 +70,8 @@ pub(super) struct Active {
     /// Since when it is prepared, and when that was last said; of a coordinator, since when it collects.
     pub(super) prepared_since: Instant,
     pub(super) sent_at: Instant,
+    /// When it was last to make way for an older one, while it collects votes.
+    pub(super) made_way_at: Option<Instant>,
     /// Taken back from the log by a new leader.
     pub(super) taken_back: bool,
 }
@@ -87,6 +90,7 @@ impl Active {
             fate: None,
             prepared_since: now,
             sent_at: now,
+            made_way_at: None,
             taken_back: false,
         }
     }

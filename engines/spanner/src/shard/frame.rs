@@ -1,6 +1,7 @@
 //! What the leading part needs of the role around it.
 
 use super::LogNodes;
+use super::counts::ShardCounts;
 use super::questions::Questions;
 use crate::directory::Directory;
 use crate::parameters::SpannerParameters;
@@ -13,4 +14,5 @@ pub(super) struct Frame<'a> {
     pub(super) parameters: &'a SpannerParameters,
     pub(super) log: LogNodes,
     pub(super) questions: &'a mut Questions,
+    pub(super) counts: &'a mut ShardCounts,
 }

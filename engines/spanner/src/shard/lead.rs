@@ -220,7 +220,7 @@ impl Lead {
             ShardIn::CannotPrepare(message) => self.abort_undecided(&message.txn, frame, cx),
             ShardIn::Decided(message) => self.on_decided(&message, frame, cx),
             ShardIn::DidConclude(message) => self.on_did_conclude(message),
-            ShardIn::WoundPrepared(message) => self.abort_undecided(&message.txn, frame, cx),
+            ShardIn::MakeWay(message) => self.on_make_way(&message, frame, cx),
             ShardIn::AskToLead(message) => self.on_ask_to_lead(message.role.host(), cx),
             ShardIn::ReadReplica(_)
             | ShardIn::FollowMembers(_)
@@ -309,6 +309,7 @@ impl Lead {
         }
         self.look_after_participants(frame, cx);
         self.look_after_decisions(frame, cx);
+        self.look_after_those_in_the_way(frame, cx);
         self.look_after_owners(frame, cx);
         self.close(frame, cx);
         self.collect(frame, cx);

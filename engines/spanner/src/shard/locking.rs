@@ -6,7 +6,7 @@ use super::frame::Frame;
 use super::lead::Lead;
 use super::locks::Want;
 use crate::messages::gateway::LostLocks;
-use crate::messages::shard::{CannotPrepare, WoundPrepared};
+use crate::messages::shard::{CannotPrepare, MakeWay};
 use crate::txn::TxnId;
 use kernel::{Cx, planted};
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ impl Lead {
         loop {
             let Some(active) = self.txns.get(txn) else { return false };
             let want = match (&active.wants, &active.asked) {
-                (Some(Wanted::Read(what)), _) => Want::Read(what),
+                (Some(Wanted::Read(what, writes)), _) => Want::Read(what, writes),
                 (Some(Wanted::Write), Some(asked)) => Want::Write(&asked.writes),
                 (Some(Wanted::Write) | None, _) => return true,
             };
@@ -55,22 +55,23 @@ impl Lead {
         for other in conflicts {
             let Some(active) = self.txns.get(other).filter(|active| active.priority > own) else { continue };
             match active.stage {
-                Stage::Preparing | Stage::Collecting if active.is_decided_by(frame.shard) => {
+                Stage::Preparing if active.is_decided_by(frame.shard) => {
                     self.abort_undecided(other, frame, cx);
                 }
+                Stage::Collecting => self.have_participants_make_way(other, frame, cx),
                 Stage::Open | Stage::Preparing => {
                     cx.mark("shard.wounded");
+                    frame.counts.wounds += 1;
                     self.give_up(other, false, frame, cx);
                     wounded = true;
                 }
-                Stage::Collecting => {}
                 Stage::Prepared { .. } if planted!(prepared_is_wounded) => {
                     self.leave(other, frame, cx);
                     wounded = true;
                 }
                 Stage::Prepared { .. } => {
-                    cx.mark("shard.asked_a_coordinator_to_abort");
-                    self.ask_to_abort(other, frame, cx);
+                    cx.mark("shard.asked_a_coordinator_to_make_way");
+                    self.ask_to_make_way(other, frame, cx);
                 }
                 // It ends soon, and nothing that it waits for can wait for us.
                 Stage::Logging { .. } | Stage::Ending { .. } | Stage::Passing { .. } => {}
@@ -80,11 +81,83 @@ impl Lead {
     }
 
     /// A prepared transaction is in the way of an older one: only its coordinator can still abort it.
-    pub(super) fn ask_to_abort(&mut self, txn: &TxnId, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+    pub(super) fn ask_to_make_way(
+        &mut self,
+        txn: &TxnId,
+        frame: &mut Frame<'_>,
+        cx: &mut Cx<'_, SpannerShard>,
+    ) {
         let Some(asked) = self.txns.get(txn).and_then(|active| active.asked.as_ref()) else { return };
         let coordinator = asked.coordinator;
         if let Some(role) = frame.directory.role(coordinator, cx.node().host()) {
-            cx.send(role, WoundPrepared { txn: *txn, coordinator });
+            cx.send(role, MakeWay { txn: *txn, coordinator });
+        }
+    }
+
+    /// An older transaction waits for one that is not decided. That one ends soon, unless it waits for locks itself: then both might wait
+    /// for each other, and it is aborted.
+    pub(super) fn on_make_way(
+        &mut self,
+        message: &MakeWay,
+        frame: &mut Frame<'_>,
+        cx: &mut Cx<'_, SpannerShard>,
+    ) {
+        let txn = &message.txn;
+        let Some(active) = self.txns.get(txn) else { return };
+        match active.stage {
+            Stage::Preparing if active.is_decided_by(frame.shard) => self.abort_undecided(txn, frame, cx),
+            Stage::Collecting => self.have_participants_make_way(txn, frame, cx),
+            Stage::Preparing if active.wants.is_some() => {
+                cx.mark("shard.made_way_while_it_waited");
+                frame.counts.wounds += 1;
+                self.give_up(txn, false, frame, cx);
+            }
+            Stage::Open
+            | Stage::Preparing
+            | Stage::Logging { .. }
+            | Stage::Prepared { .. }
+            | Stage::Ending { .. }
+            | Stage::Passing { .. } => {}
+        }
+    }
+
+    /// Where a transaction waits for locks it is to give up, so that it can be aborted.
+    fn have_participants_make_way(
+        &mut self,
+        txn: &TxnId,
+        frame: &mut Frame<'_>,
+        cx: &mut Cx<'_, SpannerShard>,
+    ) {
+        let Some(active) = self.txns.get_mut(txn) else { return };
+        let Some(asked) = &active.asked else { return };
+        active.made_way_at = Some(cx.now());
+        let (coordinator, host) = (frame.shard, cx.node().host());
+        for shard in asked.participants.iter().filter(|it| **it != coordinator) {
+            if !active.votes.prepared.contains_key(shard)
+                && let Some(role) = frame.directory.role(*shard, host)
+            {
+                cx.send(role, MakeWay { txn: *txn, coordinator });
+            }
+        }
+    }
+
+    /// Says so again: a participant may not have been asked to prepare before, and wait for locks now.
+    pub(super) fn look_after_those_in_the_way(
+        &mut self,
+        frame: &mut Frame<'_>,
+        cx: &mut Cx<'_, SpannerShard>,
+    ) {
+        let (now, after) = (cx.now(), frame.parameters.resend_after);
+        let is_in_the_way = |(txn, active): &(&TxnId, &Active)| {
+            let is_due = active.made_way_at.is_none_or(|at| now.since(at) >= after);
+            let oldest = self.waiters.get(txn).and_then(BTreeSet::first);
+            active.stage == Stage::Collecting
+                && is_due
+                && oldest.is_some_and(|oldest| *oldest < active.priority)
+        };
+        let all: Vec<TxnId> = self.txns.iter().filter(is_in_the_way).map(|(&txn, _)| txn).collect();
+        for txn in all {
+            self.have_participants_make_way(&txn, frame, cx);
         }
     }
 
@@ -148,7 +221,7 @@ impl Lead {
         let Some(active) = self.txns.get_mut(txn) else { return };
         note_wait(active, cx);
         match active.wants.take() {
-            Some(Wanted::Read(what)) => self.read_locked(txn, what, frame),
+            Some(Wanted::Read(what, _)) => self.read_locked(txn, what, frame),
             Some(Wanted::Write) | None => self.prepare_locked(txn, frame, cx),
         }
     }

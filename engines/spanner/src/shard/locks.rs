@@ -3,6 +3,7 @@
 
 use crate::txn::{ReadSet, TxnId};
 use kernel::{Bytes, planted};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use wire::txn::{KeyRange, KeyWrite};
@@ -10,8 +11,8 @@ use wire::txn::{KeyRange, KeyWrite};
 /// What a transaction wants to lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Want<'a> {
-    /// Shared, what is read.
-    Read(&'a ReadSet),
+    /// Shared, what is read; exclusive, keys that are written afterwards.
+    Read(&'a ReadSet, &'a [Bytes]),
     /// Shared, what was read.
     HasRead(&'a [Bytes], &'a [KeyRange]),
     /// Exclusive, what is written.
@@ -24,19 +25,19 @@ struct KeyLock {
     readers: BTreeSet<TxnId>,
 }
 
-/// What one transaction holds.
+/// What one transaction holds, each lock once.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
     /// Keys that it has read.
-    pub(super) reads: BTreeSet<Bytes>,
+    pub(super) reads: Vec<Bytes>,
     /// Ranges that it has read.
     pub(super) ranges: Vec<KeyRange>,
-    writes: BTreeSet<Bytes>,
+    writes: Vec<Bytes>,
 }
 
 impl Held {
     /// Keys that it writes.
-    pub(super) fn writes(&self) -> &BTreeSet<Bytes> {
+    pub(super) fn writes(&self) -> &[Bytes] {
         &self.writes
     }
 }
@@ -81,11 +82,12 @@ impl Locks {
     pub(super) fn conflicts(&self, txn: &TxnId, want: Want<'_>) -> BTreeSet<TxnId> {
         let mut others = BTreeSet::new();
         match want {
-            Want::Read(what) => {
+            Want::Read(what, writes) => {
                 others.extend(what.keys.iter().filter_map(|key| self.writer(key)));
                 for scan in &what.scans {
                     others.extend(self.writers_in(&scan.range));
                 }
+                writes.iter().for_each(|key| self.add_holders(key, &mut others));
             }
             Want::HasRead(keys, ranges) => {
                 others.extend(keys.iter().filter_map(|key| self.writer(key)));
@@ -94,16 +96,19 @@ impl Locks {
                 }
             }
             Want::Write(writes) => {
-                for write in writes {
-                    if let Some(lock) = self.keys.get(&write.key) {
-                        others.extend(lock.writer.iter().chain(&lock.readers));
-                    }
-                    others.extend(self.range_readers_of(&write.key));
-                }
+                writes.iter().for_each(|write| self.add_holders(&write.key, &mut others));
             }
         }
         others.remove(txn);
         others
+    }
+
+    /// Adds those who hold a lock of a key, its ranges' included.
+    fn add_holders(&self, key: &Bytes, holders: &mut BTreeSet<TxnId>) {
+        if let Some(lock) = self.keys.get(key) {
+            holders.extend(lock.writer.iter().chain(&lock.readers));
+        }
+        holders.extend(self.range_readers_of(key));
     }
 
     fn range_readers_of(&self, key: &Bytes) -> impl Iterator<Item = TxnId> + '_ {
@@ -123,30 +128,34 @@ impl Locks {
             self.conflicts(&txn, want)
         );
         match want {
-            Want::Read(what) => {
+            Want::Read(what, writes) => {
                 what.keys.iter().for_each(|key| self.read(txn, key));
                 what.scans.iter().for_each(|scan| self.read_range(txn, &scan.range));
+                writes.iter().for_each(|key| self.write(txn, key));
             }
             Want::HasRead(keys, ranges) => {
                 keys.iter().for_each(|key| self.read(txn, key));
                 ranges.iter().for_each(|range| self.read_range(txn, range));
             }
-            Want::Write(writes) => {
-                for write in writes {
-                    let key = Bytes::copy_from_slice(&write.key);
-                    let held = self.held.entry(txn).or_default();
-                    self.count += usize::from(held.writes.insert(key.clone()));
-                    self.keys.entry(key).or_default().writer = Some(txn);
-                }
-            }
+            Want::Write(writes) => writes.iter().for_each(|write| self.write(txn, &write.key)),
+        }
+    }
+
+    fn write(&mut self, txn: TxnId, key: &Bytes) {
+        let key = Bytes::copy_from_slice(key);
+        let lock = self.keys.entry(key.clone()).or_default();
+        if lock.writer.replace(txn) != Some(txn) {
+            self.held.entry(txn).or_default().writes.push(key);
+            self.count += 1;
         }
     }
 
     fn read(&mut self, txn: TxnId, key: &Bytes) {
         let key = Bytes::copy_from_slice(key);
-        let held = self.held.entry(txn).or_default();
-        self.count += usize::from(held.reads.insert(key.clone()));
-        self.keys.entry(key).or_default().readers.insert(txn);
+        if self.keys.entry(key.clone()).or_default().readers.insert(txn) {
+            self.held.entry(txn).or_default().reads.push(key);
+            self.count += 1;
+        }
     }
 
     fn read_range(&mut self, txn: TxnId, range: &KeyRange) {
@@ -167,19 +176,13 @@ impl Locks {
         let Some(held) = self.held.remove(txn) else { return };
         self.range_readers.remove(txn);
         self.count -= held.reads.len() + held.ranges.len() + held.writes.len();
-        for key in &held.reads {
-            if let Some(lock) = self.keys.get_mut(key) {
-                lock.readers.remove(txn);
-            }
-        }
-        for key in &held.writes {
-            if let Some(lock) = self.keys.get_mut(key) {
-                lock.writer = lock.writer.filter(|writer| writer != txn);
-            }
-        }
-        for key in held.reads.iter().chain(&held.writes) {
-            if self.keys.get(key).is_some_and(|lock| lock.writer.is_none() && lock.readers.is_empty()) {
-                self.keys.remove(key);
+        for key in held.reads.into_iter().chain(held.writes) {
+            let Entry::Occupied(mut entry) = self.keys.entry(key) else { continue };
+            let lock = entry.get_mut();
+            lock.readers.remove(txn);
+            lock.writer = lock.writer.filter(|writer| writer != txn);
+            if lock.writer.is_none() && lock.readers.is_empty() {
+                entry.remove();
             }
         }
     }
@@ -219,18 +222,30 @@ mod tests {
     #[test]
     fn ranges_are_locked_whole() {
         let mut locks = Locks::default();
-        locks.acquire(txn(1), Want::Read(&reads(&["x"], &["p/"])));
+        locks.acquire(txn(1), Want::Read(&reads(&["x"], &["p/"]), &[]));
         assert_eq!(found(locks.conflicts(&txn(2), Want::Write(&writes(&["p/new"])))), [1]);
         assert_eq!(found(locks.conflicts(&txn(2), Want::Write(&writes(&["p0"])))), []);
         assert_eq!(found(locks.conflicts(&txn(1), Want::Write(&writes(&["p/new", "x"])))), [], "its own");
-        assert_eq!(found(locks.conflicts(&txn(2), Want::Read(&reads(&["x"], &["p/"])))), [], "both read");
-        locks.acquire(txn(2), Want::Read(&reads(&["x"], &[])));
+        assert_eq!(
+            found(locks.conflicts(&txn(2), Want::Read(&reads(&["x"], &["p/"]), &[]))),
+            [],
+            "both read"
+        );
+        locks.acquire(txn(2), Want::Read(&reads(&["x"], &[]), &[]));
         assert_eq!(found(locks.conflicts(&txn(1), Want::Write(&writes(&["x"])))), [2], "an upgrade");
         locks.release(&txn(1));
         locks.acquire(txn(3), Want::Write(&writes(&["p/new"])));
-        assert_eq!(found(locks.conflicts(&txn(2), Want::Read(&reads(&[], &["p/"])))), [3]);
+        assert_eq!(found(locks.conflicts(&txn(2), Want::Read(&reads(&[], &["p/"]), &[]))), [3]);
         assert_eq!(found(locks.conflicts(&txn(2), Want::HasRead(&[key("p/new")], &[]))), [3]);
         assert_eq!((locks.writer(b"p/new"), locks.count()), (Some(txn(3)), 2));
+        // What will be written is locked with the read.
+        locks.acquire(txn(4), Want::Read(&reads(&["y"], &[]), &[key("y"), key("z")]));
+        assert_eq!(found(locks.conflicts(&txn(5), Want::Read(&reads(&["z"], &[]), &[]))), [4]);
+        assert_eq!(found(locks.conflicts(&txn(5), Want::Read(&reads(&[], &[]), &[key("y")]))), [4]);
+        assert_eq!(found(locks.conflicts(&txn(4), Want::Write(&writes(&["y", "z"])))), [], "its own");
+        locks.acquire(txn(4), Want::Write(&writes(&["y", "z"])));
+        assert_eq!(locks.count(), 5);
+        locks.release(&txn(4));
         locks.release(&txn(3));
         locks.release(&txn(2));
         assert!(locks.keys.is_empty() && locks.held.is_empty() && locks.range_readers.is_empty());

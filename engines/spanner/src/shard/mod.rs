@@ -7,6 +7,7 @@
 
 mod active;
 mod coordinator;
+mod counts;
 mod frame;
 mod gateways;
 mod lead;
@@ -23,6 +24,7 @@ mod replica;
 mod steps;
 mod view;
 
+pub use counts::ShardCounts;
 pub use moving::ShardPlacement;
 pub use view::TxnInProgress;
 
@@ -94,6 +96,7 @@ pub struct SpannerShard {
     questions: Questions,
     replica: ReplicaReads,
     moves: Moves,
+    counts: ShardCounts,
 }
 
 impl SpannerShard {
@@ -119,6 +122,7 @@ impl SpannerShard {
             questions: Questions::default(),
             replica: ReplicaReads::default(),
             moves: Moves::default(),
+            counts: ShardCounts::default(),
         }
     }
 
@@ -173,6 +177,7 @@ impl SpannerShard {
             parameters: &self.parameters,
             log: self.log,
             questions: &mut self.questions,
+            counts: &mut self.counts,
         };
         if let Some(lead) = &mut self.lead {
             call(lead, &mut frame, cx);
@@ -244,7 +249,7 @@ impl SpannerShard {
             | ShardIn::CannotPrepare(_)
             | ShardIn::Decided(_)
             | ShardIn::DidConclude(_)
-            | ShardIn::WoundPrepared(_)
+            | ShardIn::MakeWay(_)
             | ShardIn::AskToLead(_) => cx.reject("message for a leader"),
         }
     }

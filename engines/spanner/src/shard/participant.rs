@@ -25,7 +25,8 @@ impl Lead {
         frame: &mut Frame<'_>,
         cx: &mut Cx<'_, SpannerShard>,
     ) {
-        let ReadLocked { txn, priority, held, what } = message;
+        let ReadLocked { txn, priority, held, what, writes } = message;
+        let writes = writes.unwrap_or_default();
         let lost = |busy| LostLocks { txn, shard: frame.shard, busy };
         if self.owners.is_over(&txn) {
             return cx.send(txn.gateway, lost(false));
@@ -59,11 +60,12 @@ impl Lead {
         if active.wants.is_some() {
             return;
         }
-        if self.locked_bytes(&txn) + what.size() > READ_LOCK_BYTES_MAX {
+        let more = what.size() + writes.iter().map(Bytes::len).sum::<usize>();
+        if self.locked_bytes(&txn) + more > READ_LOCK_BYTES_MAX {
             return self.give_up(&txn, true, frame, cx);
         }
         if let Some(active) = self.txns.get_mut(&txn) {
-            active.wants = Some(Wanted::Read(what));
+            active.wants = Some(Wanted::Read(what, writes));
         }
         if self.lock(&txn, frame, cx) {
             self.on_locked(&txn, frame, cx);
@@ -399,7 +401,7 @@ impl Lead {
             let own = self.txns.get(&txn).map(|active| active.priority);
             let oldest = self.waiters.get(&txn).and_then(|waiting| waiting.first().copied());
             if oldest.zip(own).is_some_and(|(oldest, own)| oldest < own) {
-                self.ask_to_abort(&txn, frame, cx);
+                self.ask_to_make_way(&txn, frame, cx);
             }
         }
     }

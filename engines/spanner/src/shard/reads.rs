@@ -115,6 +115,7 @@ impl Lead {
             self.reads.blocked.entry(*txn).or_default().insert(key);
         }
         if !blocked_on.is_empty() {
+            frame.counts.blocked_reads += 1;
             cx.mark(if skips { "shard.rss_read_was_blocked" } else { "shard.strict_read_was_blocked" });
         }
         let ready = blocked_on.is_empty();
@@ -153,6 +154,7 @@ impl Lead {
                 notified.insert(*key);
             }
         }
+        frame.counts.skipped += skipped.len() as u64;
         if !skipped.is_empty() {
             cx.mark("shard.rss_read_skipped_a_prepared_transaction");
         }

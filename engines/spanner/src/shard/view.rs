@@ -2,6 +2,7 @@
 
 use super::SpannerShard;
 use super::active::{Active, Stage};
+use super::counts::ShardCounts;
 use super::lead::Lead;
 use crate::txn::{ShardId, TxnId};
 use kernel::Bytes;
@@ -77,6 +78,11 @@ impl SpannerShard {
             .into_iter()
             .flat_map(|lead| lead.txns.iter().map(move |(txn, active)| lead.view(txn, active)));
         views.take(most).collect()
+    }
+
+    /// What it has counted since it started.
+    pub fn counts(&self) -> ShardCounts {
+        self.counts
     }
 
     /// Locks that are held, and their bound, where the shard is led.

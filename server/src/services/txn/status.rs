@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use spanner::SpannerMember;
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// What a host does for transactions.
 #[derive(Clone, Default, Debug, Serialize)]
@@ -16,6 +17,10 @@ pub struct TxnStatus {
     pub shards: BTreeMap<u16, TxnShardStatus>,
     /// Users' calls that wait for an answer here.
     pub calls_in_progress: usize,
+    /// Commits that waited here for their timestamp to pass.
+    pub commit_waits: u64,
+    /// How long they waited together, in seconds.
+    pub commit_wait_seconds: f64,
 }
 
 /// A shard, as far as a host has to do with it.
@@ -37,6 +42,12 @@ pub struct TxnShardStatus {
     pub holds: bool,
     /// Transactions in progress, where it is led.
     pub in_progress: usize,
+    /// Read-only transactions that waited for a prepared one, since the host started, where it leads or led.
+    pub blocked_reads: u64,
+    /// Prepared transactions that read-only ones did not wait for.
+    pub skipped: u64,
+    /// Transactions that gave up their locks for an older one.
+    pub wounds: u64,
     /// Keys that this host's replica has.
     pub keys: usize,
     /// Versions of them.
@@ -45,12 +56,22 @@ pub struct TxnShardStatus {
     pub bytes: usize,
     /// Transactions that are prepared, and whose end the replica has not seen.
     pub prepared: usize,
+    /// When the oldest of them was prepared, in microseconds since 1970; 0 if none is.
+    pub prepared_at: u64,
     /// Decisions that participants have not logged yet.
     pub undecided_participants: usize,
     /// The timestamp up to which the replica may be read.
     pub safe: u64,
     /// The highest commit timestamp.
     pub last_commit: u64,
+}
+
+impl TxnShardStatus {
+    /// How long the oldest transaction has been prepared, by a clock of this time.
+    fn in_doubt_for(&self, now: SystemTime) -> Duration {
+        let since = UNIX_EPOCH + Duration::from_micros(self.prepared_at);
+        if self.prepared_at == 0 { Duration::ZERO } else { now.duration_since(since).unwrap_or_default() }
+    }
 }
 
 impl TxnStatus {
@@ -70,13 +91,19 @@ impl TxnStatus {
             SpannerMember::Shard(role) => {
                 let shard = self.shards.entry(role.shard().0).or_default();
                 (shard.leads, shard.in_progress) = (role.is_leading(), role.in_progress());
+                let spanner::shard::ShardCounts { blocked_reads, skipped, wounds } = role.counts();
+                (shard.blocked_reads, shard.skipped, shard.wounds) = (blocked_reads, skipped, wounds);
                 let placement = role.placement();
                 shard.holds = role.holds();
                 shard.replicas = placement.replicas;
                 (shard.leader, shard.preferred) = (placement.leader, placement.preferred);
                 (shard.wanted, shard.settled) = (placement.wanted, placement.is_settled);
             }
-            SpannerMember::Gateway(gateway) => self.calls_in_progress = gateway.in_progress(),
+            SpannerMember::Gateway(gateway) => {
+                self.calls_in_progress = gateway.in_progress();
+                let waits = gateway.commit_waits();
+                (self.commit_waits, self.commit_wait_seconds) = (waits.count, waits.sum.as_secs_f64());
+            }
             SpannerMember::Log(embedded) => {
                 if let paxos::Member::Replica(replica) = embedded.node() {
                     let machine = replica.machine();
@@ -85,6 +112,8 @@ impl TxnStatus {
                     shard.versions = machine.versions();
                     shard.bytes = machine.bytes();
                     shard.prepared = machine.prepared().count();
+                    let oldest = machine.prepared().map(|prepared| prepared.t_p).min();
+                    shard.prepared_at = oldest.unwrap_or_default().0;
                     shard.undecided_participants = machine.open_decisions();
                     shard.safe = machine.safe().0;
                     shard.last_commit = machine.last_commit().0;
@@ -101,6 +130,12 @@ impl ServiceStatus for TxnStatus {
 
     fn metrics(&self, page: &mut MetricsPage) {
         page.gauge("txn_calls", "Calls that wait for an answer here", self.calls_in_progress as f64);
+        page.counter(
+            "txn_commit_waits",
+            "Commits that waited for their timestamp to pass",
+            self.commit_waits,
+        );
+        page.gauge("txn_commit_wait_seconds", "How long they waited together", self.commit_wait_seconds);
         for (shard, status) in &self.shards {
             let shard = shard.to_string();
             let of = [("shard", shard.as_str())];
@@ -129,6 +164,27 @@ impl ServiceStatus for TxnStatus {
             ] {
                 page.gauge_of(name, help, &of, value as f64);
             }
+            for (name, help, value) in [
+                (
+                    "txn_shard_blocked_reads",
+                    "Read-only transactions that waited for a prepared one",
+                    status.blocked_reads,
+                ),
+                (
+                    "txn_shard_skipped",
+                    "Prepared transactions that read-only ones did not wait for",
+                    status.skipped,
+                ),
+                ("txn_shard_wounds", "Transactions that gave up their locks for an older one", status.wounds),
+            ] {
+                page.counter_of(name, help, &of, value);
+            }
+            page.gauge_of(
+                "txn_shard_in_doubt_seconds",
+                "How long the oldest transaction has been prepared without an end",
+                &of,
+                status.in_doubt_for(SystemTime::now()).as_secs_f64(),
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A load of transactions whose history is recorded on one monotonic clock and judged: transfers between accounts, and reads of all
-//! accounts at every level.
+//! A load of transactions whose history is recorded on one monotonic clock and judged: transfers between accounts, reads of all
+//! accounts at every level, and Retwis.
 
 use consistency::history::{Draft, History, Timestamp as Version};
 use consistency::{Level, Model, Process, Time, check};
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const ACCOUNTS: u64 = 12;
 /// What each holds at first.
 const BALANCE: i64 = 100;
+/// Keys of Retwis.
+const USERS: u64 = 40;
 /// The pause between two transactions of a client.
 const THINK: Duration = Duration::from_millis(2);
 /// How far a stale read may lie behind.
@@ -57,6 +59,10 @@ impl Shared {
 
     fn account(&self, number: u64) -> String {
         format!("{}/{number:02}", self.prefix)
+    }
+
+    fn user(&self, number: u64) -> String {
+        format!("{}-retwis/{number:02}", self.prefix)
     }
 
     /// A value that nobody else writes.
@@ -220,19 +226,71 @@ impl Caller {
         assert_eq!(sum, BALANCE * ACCOUNTS as i64, "{level:?} at {}: {:?}", found.at, found.rows);
     }
 
+    /// A transaction of Retwis: add-user, follow, post-tweet, or load-timeline at some level.
+    async fn retwis(&mut self) {
+        let draw = self.turn * 7 + self.number * 3;
+        let keys = |count: u64| -> Vec<String> {
+            (0..count).map(|nth| self.shared.user((draw * 11 + nth * 13) % USERS)).collect()
+        };
+        let (gets, puts) = match draw % 20 {
+            0 => (1, 3),
+            1..=3 => (2, 2),
+            4..=9 => (3, 5),
+            timeline => {
+                let keys = keys(1 + draw % 10);
+                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+                let level = match timeline % 3 {
+                    0 => TxnLevel::Strict,
+                    1 => TxnLevel::Rss,
+                    _ => TxnLevel::ProcessOrdered,
+                };
+                self.read(level, &keys).await;
+                return;
+            }
+        };
+        let (read, written, began) = (keys(gets), keys(puts), self.shared.now());
+        let last = Mutex::new(Accesses::default());
+        let (shared, last_of, read, written) = (&*self.shared, &last, &read, &written);
+        let done = self.client.committed(|txn| async move {
+            let reads = txn.rows(read.iter().map(String::as_str)).await?;
+            let writes: Vec<(String, String)> =
+                written.iter().map(|key| (key.clone(), shared.value(0))).collect();
+            for (key, value) in &writes {
+                txn.put(key.as_str(), value.as_str());
+            }
+            *locked(last_of) = Accesses { reads, writes };
+            Ok::<(), TxnError>(())
+        });
+        let done = done.await;
+        let accesses = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match done {
+            Ok(((), at)) => self.committed(began, accesses, at),
+            Err(error) => self.failed(began, accesses, &error),
+        }
+    }
+
+    async fn bank(&mut self) {
+        match (self.turn + self.number) % 10 {
+            0..=3 => self.transfer().await,
+            4 => self.transfer_at_once().await,
+            5 => self.look(TxnLevel::Strict).await,
+            6 | 7 => self.look(TxnLevel::Rss).await,
+            8 => self.look(TxnLevel::ProcessOrdered).await,
+            _ if self.turn.is_multiple_of(2) => {
+                self.look(TxnLevel::Stale(STALE.as_micros() as u64)).await;
+            }
+            _ => self.look(TxnLevel::At(self.client.token())).await,
+        }
+    }
+
+    /// Every third client plays Retwis, the others the bank.
     async fn go_on(mut self) {
         while !self.shared.stop.load(Ordering::Relaxed) {
             self.turn += 1;
-            match (self.turn + self.number) % 10 {
-                0..=3 => self.transfer().await,
-                4 => self.transfer_at_once().await,
-                5 => self.look(TxnLevel::Strict).await,
-                6 | 7 => self.look(TxnLevel::Rss).await,
-                8 => self.look(TxnLevel::ProcessOrdered).await,
-                _ if self.turn.is_multiple_of(2) => {
-                    self.look(TxnLevel::Stale(STALE.as_micros() as u64)).await;
-                }
-                _ => self.look(TxnLevel::At(self.client.token())).await,
+            if self.number % 3 == 2 {
+                self.retwis().await
+            } else {
+                self.bank().await
             }
             tokio::time::sleep(THINK).await;
         }
@@ -254,8 +312,9 @@ impl TxnLoad {
         });
         let mut call = clients[0].one_shot();
         let mut accesses = Accesses::default();
-        for number in 0..ACCOUNTS {
-            let (key, value) = (shared.account(number), shared.value(BALANCE));
+        let accounts = (0..ACCOUNTS).map(|number| (shared.account(number), shared.value(BALANCE)));
+        let users = (0..USERS).map(|number| (shared.user(number), shared.value(0)));
+        for (key, value) in accounts.chain(users) {
             call = call.put(key.as_str(), value.as_str());
             accesses.writes.push((key, value));
         }

@@ -8,6 +8,7 @@ use crate::membership::change;
 use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::number;
+use crate::support::power::lose_what_is_not_synced;
 use load::TxnLoad;
 use ordinate_client::TxnClient;
 use std::time::Duration;
@@ -99,16 +100,41 @@ async fn until_nothing_is_in_doubt(cluster: &Cluster, within: Duration) {
     cluster.until("nothing is in doubt", within, settled).await;
 }
 
+/// What we claim of how long a transaction may stay in doubt once all hosts serve.
+const IN_DOUBT_MAX: Duration = Duration::from_secs(2);
+
+/// No transaction that was in doubt when all hosts served again is so any more.
+async fn until_doubts_are_settled(cluster: &Cluster) -> Duration {
+    let begun = std::time::Instant::now();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = now.map_or(0, |now| now.as_micros() as u64);
+    let settled = |cluster: &Cluster| {
+        (0..3).all(|host| {
+            let status = cluster.status(host).unwrap_or_default();
+            let Some(shards) = status["txn"]["shards"].as_object() else { return false };
+            shards.values().all(|shard| {
+                let oldest = shard["prepared_at"].as_u64().unwrap_or(0);
+                shard["prepared"].as_u64().is_some() && (oldest == 0 || oldest > now)
+            })
+        })
+    };
+    cluster.until("what was in doubt is settled", PATIENCE, settled).await;
+    begun.elapsed()
+}
+
 // A transaction that is half done after a crash makes or loses money; a commit that was acknowledged and is gone was a lie; locks of the
-// dead stop the living.
+// dead stop the living. Power is lost with what was not synced.
 #[test]
 fn transfers_keep_their_sum_while_hosts_die() {
     alone(async {
         let rounds = number("ORDINATE_ROUNDS", 3);
-        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+        let mut cluster = Cluster::planned(3, SETTINGS, "");
+        let loses = lose_what_is_not_synced(&mut cluster);
+        cluster.launch_all();
+        cluster.until_ready().await;
         let load = TxnLoad::start("bank", clients(&cluster, CLIENTS)).await;
         load.until_acknowledged(100, PATIENCE).await;
-        let (mut killed, mut hung, mut all) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut killed, mut hung, mut all, mut doubts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for round in 0..rounds {
             let host = round % 3;
             let at = load.now();
@@ -118,27 +144,33 @@ fn transfers_keep_their_sum_while_hosts_die() {
             cluster.launch(host);
             cluster.until_ready().await;
             load.until_everybody_is_served(at, PATIENCE).await;
+            doubts.push(until_doubts_are_settled(&cluster).await);
             let at = load.now();
             cluster.signal(host, "-STOP");
             load.until_acknowledged(40, PATIENCE).await;
             hung.push(load.longest_gap_after(at));
             cluster.signal(host, "-CONT");
             load.until_everybody_is_served(at, PATIENCE).await;
+            doubts.push(until_doubts_are_settled(&cluster).await);
             let at = load.now();
             cluster.kill_all();
             cluster.launch_all();
             cluster.until_ready().await;
             load.until_everybody_is_served(at, PATIENCE).await;
             all.push(load.longest_gap_after(at));
+            doubts.push(until_doubts_are_settled(&cluster).await);
         }
         let shown = load.finish().await;
         until_nothing_is_in_doubt(&cluster, PATIENCE).await;
         println!(
             "transactions: {rounds} rounds, {} answered, {} commits, by-level; longest without a commit: \
-             killed {killed:?}, hung {hung:?}, all killed {all:?}; errors: {:?}",
+             killed {killed:?}, hung {hung:?}, all lost power {all:?}; doubts settled after {doubts:?}; errors: {:?}; \
+             unsynced writes lost: {loses:?}",
             shown.answered, shown.commits, shown.errors
         );
         let held = killed.iter().filter(|gap| **gap <= KILL_GAP_MAX).count();
         assert!(held >= 1, "gaps of {killed:?}, claimed {KILL_GAP_MAX:?}");
+        let soon = doubts.iter().filter(|took| **took <= IN_DOUBT_MAX).count();
+        assert!(soon >= 1, "doubts settled after {doubts:?}, claimed {IN_DOUBT_MAX:?}");
     });
 }

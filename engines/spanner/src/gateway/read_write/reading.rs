@@ -1,7 +1,7 @@
 //! Reads under locks, of the shards that an attempt touches.
 
-use super::{BACK_OFF_MAX, Kind, OneShotCall, Pending, Phase, holds};
-use crate::gateway::TxnGateway;
+use super::{Attempt, BACK_OFF_MAX, Kind, MADE_WAY_PAUSE_MAX, OneShotCall, Pending, Phase, holds};
+use crate::gateway::{GatewayTimer, TxnGateway};
 use crate::machine::entry::ReplicaValues;
 use crate::messages::gateway::{LockedValues, LostLocks};
 use crate::messages::shard::{LockedUnder, ReadLocked};
@@ -35,6 +35,14 @@ impl TxnGateway {
                 pending.scans.push(index);
             }
         }
+        if let Kind::OneShot(call) = &attempt.kind {
+            for write in &call.writes {
+                let at = attempt.shards.get_mut(&self.directory.shard_of(&write.key));
+                if let Some(pending) = at.and_then(|at| at.pending.as_mut()) {
+                    pending.writes.push(write.key.clone());
+                }
+            }
+        }
         attempt.keys = keys;
         attempt.scans = scans.into_iter().map(|scan| (scan, Vec::new())).collect();
         self.ask_shards(number, cx);
@@ -49,7 +57,8 @@ impl TxnGateway {
             let Some(role) = self.directory.role(shard, cx.node().host()) else { continue };
             let (txn, priority, held) = (attempt.txn, attempt.priority, at.held);
             // What is known of this incarnation must outlive it.
-            cx.send_durable(role, ReadLocked { txn, priority, held, what: pending.what.clone() });
+            let writes = Some(pending.writes.clone());
+            cx.send_durable(role, ReadLocked { txn, priority, held, what: pending.what.clone(), writes });
         }
     }
 
@@ -145,7 +154,8 @@ impl TxnGateway {
                     }
                     return;
                 }
-                self.try_again(number, *call, cx);
+                let longest = if why == TxnFailure::Busy { BACK_OFF_MAX } else { MADE_WAY_PAUSE_MAX };
+                self.try_again(number, *call, longest, cx);
             }
             Kind::Interactive { name, owner } => match attempt.caller {
                 Some(caller) => {
@@ -164,12 +174,42 @@ impl TxnGateway {
     }
 
     /// A pause at random, longer with each attempt, before the next.
-    pub(super) fn try_again(&mut self, number: u64, call: OneShotCall, cx: &mut Cx<'_, Self>) {
-        let most = BACK_OFF_MAX.min(Duration::from_micros(200 << call.attempts.min(12)));
+    pub(super) fn try_again(
+        &mut self,
+        number: u64,
+        call: OneShotCall,
+        longest: Duration,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let most = longest.min(Duration::from_micros(200 << call.attempts.min(12)));
         let pause = cx.rng().duration(Duration::from_micros(100), most);
         if let Some(attempt) = self.attempts.get_mut(&number) {
-            attempt.phase = Phase::BackingOff { until: cx.now() + pause };
+            let until = cx.now() + pause;
+            attempt.phase = Phase::BackingOff { until };
             attempt.shards.clear();
+            self.paused.insert((until, number));
+            self.try_paused(cx);
+        }
+    }
+
+    /// Tries what has paused for long enough, and sets the timer for the rest.
+    pub(in crate::gateway) fn try_paused(&mut self, cx: &mut Cx<'_, Self>) {
+        while let Some(&(until, number)) = self.paused.first() {
+            let now = cx.now();
+            if until > now {
+                return cx.set_timer(GatewayTimer::Again, until.since(now));
+            }
+            self.paused.pop_first();
+            let pauses =
+                |attempt: &Attempt| matches!(attempt.phase, Phase::BackingOff { until: of } if of == until);
+            if !self.attempts.get(&number).is_some_and(pauses) {
+                continue;
+            }
+            let Some(Attempt { kind, caller, .. }) = self.attempts.remove(&number) else { continue };
+            if let (Kind::OneShot(call), Some(caller)) = (kind, caller) {
+                cx.mark("gateway.tried_again");
+                self.try_one_shot(caller, *call, cx);
+            }
         }
     }
 }
