@@ -69,7 +69,7 @@ enum Verb {
     /// Back up all services while they run
     Backup(backup::Backup),
     /// Write a backup into a new cluster
-    Restore(backup::Restore),
+    Restore(backup::RestoreBackup),
     /// Make a cluster of what is left when a majority of its hosts is lost for good
     Recover(recover::Recover),
     /// The cluster file

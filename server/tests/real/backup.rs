@@ -170,7 +170,7 @@ fn a_backup_under_load_is_one_state_and_comes_back_in_a_cluster_of_another_size(
         ];
         let far =
             |load: &Load| load.counts().iter().all(|(_, it)| it.answered.load(Ordering::SeqCst) > BEFORE);
-        cluster.until("the writers are under way", PATIENCE, |_| far(&load)).await;
+        cluster.until("the writers are at it", PATIENCE, |_| far(&load)).await;
         let before = load.counts().map(|(_, count)| count.answered.load(Ordering::SeqCst));
         let said = done(&cluster, &["backup", "--to", &to]).await;
         let behind = load.counts().map(|(_, count)| count.begun.load(Ordering::SeqCst));

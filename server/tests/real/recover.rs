@@ -37,7 +37,7 @@ async fn write(cluster: &Cluster, zookeeper: SocketAddr) {
     }
 }
 
-/// What a host knows: all hosts agree once nothing is under way.
+/// What a host knows: all hosts agree once nothing is in flight.
 fn known(cluster: &Cluster, host: usize) -> Option<(u64, u64, u64)> {
     let status = cluster.status(host)?;
     let number = |value: &serde_json::Value| value.as_u64();
@@ -60,7 +60,7 @@ fn one_survivor_of_three_becomes_a_cluster_and_the_old_hosts_stay_out() {
         old.kill(0);
         // What only the hosts have that are lost.
         let client = Client::connect(old.endpoints_from(1)).with_timeout(PATIENCE);
-        client.put("after", "it was cut off").await.expect("two of three write");
+        client.put("after", "it is lost").await.expect("two of three write");
         old.kill_all();
 
         let (mut new, addresses) = plan();

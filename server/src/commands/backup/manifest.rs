@@ -1,6 +1,6 @@
 //! What a backup is made of: a manifest that names chunks by the digest of their bytes.
 
-use super::store::Store;
+use super::store::BackupStore;
 use crate::failure::Failure;
 use kernel::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ const NAME_DIGITS: usize = 16;
 
 /// A run of records.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
-pub struct Chunk {
+pub struct BackupChunk {
     /// The SHA-256 of its bytes, in hexadecimal digits.
     pub digest: String,
     /// Its length.
@@ -27,7 +27,7 @@ pub struct Chunk {
     pub count: u64,
 }
 
-impl Chunk {
+impl BackupChunk {
     /// Its object's name.
     pub fn name(&self) -> String {
         format!("{CHUNKS}/{}/{}", self.digest.get(..2).unwrap_or_default(), self.digest)
@@ -40,7 +40,7 @@ pub struct Records {
     /// The point that they are of, as the service counts: a revision, a timestamp.
     pub at: u64,
     /// In order.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<BackupChunk>,
 }
 
 impl Records {
@@ -72,7 +72,7 @@ pub struct SavedLog {
     /// What becomes of appends at the disk budget.
     pub cleanup: String,
     /// Its entries.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<BackupChunk>,
 }
 
 /// A backup.
@@ -111,14 +111,14 @@ impl Manifest {
     }
 
     /// All chunks that it names.
-    pub fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+    pub fn chunks(&self) -> impl Iterator<Item = &BackupChunk> {
         let records = [&self.kv, &self.coordination, &self.txn].into_iter().flatten().chain([&self.groups]);
         let logs = self.logs.iter().flatten().flat_map(|log| &log.chunks);
         records.flat_map(|records| &records.chunks).chain(logs)
     }
 
     /// Writes it; returns its identifier, which sorts by time.
-    pub async fn write(&self, store: &Store) -> Result<String, Failure> {
+    pub async fn write(&self, store: &BackupStore) -> Result<String, Failure> {
         let text = serde_json::to_vec_pretty(self).map_err(|error| {
             Failure::failed("O1040", "the backup cannot be written", error.to_string(), "")
         })?;
@@ -128,7 +128,7 @@ impl Manifest {
     }
 
     /// Reads one and checks that it is what was written.
-    pub async fn read(store: &Store, id: &str) -> Result<Self, Failure> {
+    pub async fn read(store: &BackupStore, id: &str) -> Result<Self, Failure> {
         let Some(text) = store.get(&name_of(id)).await? else {
             let remedy = "ordinate backup list --to ...";
             return Err(Failure::input("O1042", format!("there is no backup {id}"), "", remedy));
@@ -147,14 +147,14 @@ impl Manifest {
     }
 
     /// The identifiers of all, the oldest first.
-    pub async fn all(store: &Store) -> Result<Vec<String>, Failure> {
+    pub async fn all(store: &BackupStore) -> Result<Vec<String>, Failure> {
         let names = store.list(MANIFESTS).await?;
         let id = |name: &String| Some(name.strip_prefix("manifests/")?.strip_suffix(".json")?.to_owned());
         Ok(names.iter().filter_map(id).collect())
     }
 
     /// The one of this identifier, or the newest.
-    pub async fn chosen(store: &Store, id: Option<&str>) -> Result<(String, Self), Failure> {
+    pub async fn chosen(store: &BackupStore, id: Option<&str>) -> Result<(String, Self), Failure> {
         let id = match id {
             Some(id) => id.to_owned(),
             None => Self::all(store).await?.pop().ok_or_else(|| {
@@ -183,7 +183,7 @@ pub fn damaged(id: &str, object: &str, what: &str) -> Failure {
 }
 
 /// A chunk's bytes, which are those that were written.
-pub async fn read_chunk(store: &Store, id: &str, chunk: &Chunk) -> Result<Bytes, Failure> {
+pub async fn read_chunk(store: &BackupStore, id: &str, chunk: &BackupChunk) -> Result<Bytes, Failure> {
     let name = chunk.name();
     let Some(bytes) = store.get(&name).await? else { return Err(damaged(id, &name, "it is gone")) };
     if digest_of(&bytes) != chunk.digest || bytes.len() as u64 != chunk.bytes {
@@ -216,10 +216,10 @@ mod tests {
     async fn what_is_damaged_is_named_and_refused() {
         let folder = std::env::temp_dir().join(format!("ordinate-manifest-{}", std::process::id()));
         let location = Location::parse(&folder.display().to_string()).expect("a directory");
-        let store = Store::open(&location, true).expect("it is writable");
+        let store = BackupStore::open(&location, true).expect("it is writable");
         let mut bytes = Vec::new();
         put_record(&mut bytes, b"record");
-        let chunk = Chunk { digest: digest_of(&bytes), bytes: bytes.len() as u64, first: 0, count: 1 };
+        let chunk = BackupChunk { digest: digest_of(&bytes), bytes: bytes.len() as u64, first: 0, count: 1 };
         store.put(&chunk.name(), bytes.clone()).await.expect("it is writable");
         let mut manifest = Manifest::begin("c", "a", 7);
         manifest.kv = Some(Records { at: 1, chunks: vec![chunk.clone()] });

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
-pub use store::{Location, Store};
+pub use store::{BackupStore, Location};
 use take::{Source, Writer};
 
 /// Takes a backup of all services while they run, or looks after those that there are.
@@ -74,7 +74,7 @@ struct There {
 
 /// Writes a backup into a cluster that is empty: of another identity, of any size.
 #[derive(clap::Args)]
-pub struct Restore {
+pub struct RestoreBackup {
     /// Where backups are: a directory, or s3://BUCKET/PREFIX
     #[arg(long, value_name = "DIR|URL", value_parser = Location::parse)]
     from: Location,
@@ -143,7 +143,7 @@ impl Backup {
 /// Takes a backup; what there is to say of it.
 pub fn take(to: &Location, admin: &str, endpoint: &Endpoint) -> Result<String, Failure> {
     let began = Instant::now();
-    let store = Store::open(to, true)?;
+    let store = BackupStore::open(to, true)?;
     let bar = bar("{spinner} {bytes} looked at, {bytes_per_sec}", None);
     let mut writer = Writer::new(&store, bar.as_ref());
     let (id, manifest) = Source { admin, endpoint }.take(&store, &mut writer)?;
@@ -181,7 +181,7 @@ fn words(manifest: &Manifest) -> String {
 }
 
 fn verify(to: &Location, id: Option<&str>) -> Result<(), Failure> {
-    let store = Store::open(to, false)?;
+    let store = BackupStore::open(to, false)?;
     wait(async {
         let (id, manifest) = Manifest::chosen(&store, id).await?;
         let bytes: u64 = manifest.chunks().map(|chunk| chunk.bytes).sum();
@@ -201,7 +201,7 @@ fn verify(to: &Location, id: Option<&str>) -> Result<(), Failure> {
 }
 
 fn list(to: &Location, json: bool) -> Result<(), Failure> {
-    let store = Store::open(to, false)?;
+    let store = BackupStore::open(to, false)?;
     wait(async {
         for id in Manifest::all(&store).await? {
             let manifest = Manifest::read(&store, &id).await?;
@@ -221,14 +221,14 @@ fn list(to: &Location, json: bool) -> Result<(), Failure> {
 
 /// Removes all but the newest backups: how many, and how many chunks that no other has part in.
 pub fn prune(to: &Location, keep: usize) -> Result<(usize, usize), Failure> {
-    let store = Store::open(to, false)?;
+    let store = BackupStore::open(to, false)?;
     wait(async {
         let all = Manifest::all(&store).await?;
-        let (old, kept) = all.split_at(all.len().saturating_sub(keep.max(1)));
+        let (old, newest) = all.split_at(all.len().saturating_sub(keep.max(1)));
         let mut needed = BTreeSet::new();
         // One that cannot be read may need any chunk: then nothing is removed.
-        for id in kept {
-            needed.extend(Manifest::read(&store, id).await?.chunks().map(manifest::Chunk::name));
+        for id in newest {
+            needed.extend(Manifest::read(&store, id).await?.chunks().map(manifest::BackupChunk::name));
         }
         for id in old {
             store.delete(&name_of(id)).await?;
@@ -244,11 +244,11 @@ pub fn prune(to: &Location, keep: usize) -> Result<(usize, usize), Failure> {
     })
 }
 
-impl Restore {
+impl RestoreBackup {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
         let began = Instant::now();
-        let store = Store::open(&self.from, false)?;
+        let store = BackupStore::open(&self.from, false)?;
         let (id, manifest) = wait(Manifest::chosen(&store, self.backup.as_deref()))?;
         let wanted = Wanted { services: self.only, prefix: self.prefix, logs: self.logs, merge: self.merge };
         let all: u64 = manifest.chunks().map(|chunk| chunk.count).sum();

@@ -1,7 +1,7 @@
 //! `ordinate restore`: writes what a backup holds into a cluster, which has an identity of its own.
 
-use super::manifest::{Chunk, Manifest, Records, SavedLog, read_chunk, take_part};
-use super::store::Store;
+use super::manifest::{BackupChunk, Manifest, Records, SavedLog, read_chunk, take_part};
+use super::store::BackupStore;
 use crate::commands::kv::Endpoint;
 use crate::commands::log::failure as log_failure;
 use crate::commands::zk::{Connecting, Target};
@@ -61,7 +61,7 @@ impl Wanted {
 
 /// A backup that is sound, and where it goes.
 pub struct Restoring<'a> {
-    pub store: &'a Store,
+    pub store: &'a BackupStore,
     pub id: &'a str,
     pub manifest: &'a Manifest,
     pub wanted: &'a Wanted,
@@ -86,7 +86,7 @@ fn not_empty(what: &str) -> Failure {
 }
 
 impl Restoring<'_> {
-    fn chunks(&self) -> Vec<&Chunk> {
+    fn chunks(&self) -> Vec<&BackupChunk> {
         let manifest = self.manifest;
         let services =
             [("kv", &manifest.kv), ("coordination", &manifest.coordination), ("txn", &manifest.txn)];
@@ -115,7 +115,7 @@ impl Restoring<'_> {
         }
     }
 
-    async fn read(&self, chunk: &Chunk) -> Result<Bytes, Failure> {
+    async fn read(&self, chunk: &BackupChunk) -> Result<Bytes, Failure> {
         read_chunk(self.store, self.id, chunk).await
     }
 

@@ -1,7 +1,7 @@
 //! Backups that the cluster file asks for: one host takes them at a time, the first by name that is heard and does not lead.
 
 use super::manifest::Manifest;
-use super::store::{Location, Store};
+use super::store::{BackupStore, Location};
 use crate::commands::kv::Endpoint;
 use crate::failure::Failure;
 use runtime::{HostHandle, NoAnswer};
@@ -35,7 +35,7 @@ impl Schedule {
 
     /// Since when the newest backup is there; none without one.
     fn age(&self) -> Result<Option<Duration>, Failure> {
-        let store = Store::open(&self.to, true)?;
+        let store = BackupStore::open(&self.to, true)?;
         let newest = super::wait(Manifest::all(&store))?.pop();
         let begun = newest.and_then(|id| id.split('-').next()?.parse().ok()).map(Duration::from_millis);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();

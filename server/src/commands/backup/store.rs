@@ -34,13 +34,13 @@ impl std::fmt::Display for Location {
 
 /// The objects there, by names without the prefix.
 #[derive(Clone)]
-pub struct Store {
+pub struct BackupStore {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     location: Location,
 }
 
-impl Store {
+impl BackupStore {
     /// Opens it; `makes`: a directory that is not there is made.
     pub fn open(location: &Location, makes: bool) -> Result<Self, Failure> {
         let failed = |what: String| unusable(location, what);

@@ -1,7 +1,7 @@
 //! `ordinate backup --to`: takes the state of all services, and writes what is not there yet.
 
-use super::manifest::{Chunk, Manifest, Records, SavedLog, digest_of, put_record, take_part};
-use super::store::Store;
+use super::manifest::{BackupChunk, Manifest, Records, SavedLog, digest_of, put_record, take_part};
+use super::store::BackupStore;
 use crate::commands::frame_file::{FrameFileReader, unsound};
 use crate::commands::kv::Endpoint;
 use crate::commands::{fetch, parse};
@@ -38,18 +38,18 @@ pub struct Counts {
 
 /// Writes chunks that are not there yet.
 pub struct Writer<'a> {
-    store: &'a Store,
+    store: &'a BackupStore,
     pub counts: Counts,
     bar: Option<&'a ProgressBar>,
 }
 
 impl<'a> Writer<'a> {
-    pub fn new(store: &'a Store, bar: Option<&'a ProgressBar>) -> Self {
+    pub fn new(store: &'a BackupStore, bar: Option<&'a ProgressBar>) -> Self {
         Self { store, counts: Counts::default(), bar }
     }
 
-    async fn write(&mut self, bytes: Vec<u8>, first: u64, count: u64) -> Result<Chunk, Failure> {
-        let chunk = Chunk { digest: digest_of(&bytes), bytes: bytes.len() as u64, first, count };
+    async fn write(&mut self, bytes: Vec<u8>, first: u64, count: u64) -> Result<BackupChunk, Failure> {
+        let chunk = BackupChunk { digest: digest_of(&bytes), bytes: bytes.len() as u64, first, count };
         self.counts.chunks += 1;
         self.counts.bytes += chunk.bytes;
         if self.store.length(&chunk.name()).await? != Some(chunk.bytes) {
@@ -64,7 +64,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A chunk of an earlier backup that is still there.
-    async fn has(&mut self, chunk: &Chunk) -> Result<bool, Failure> {
+    async fn has(&mut self, chunk: &BackupChunk) -> Result<bool, Failure> {
         let there = self.store.length(&chunk.name()).await? == Some(chunk.bytes);
         if there {
             self.counts.chunks += 1;
@@ -144,7 +144,7 @@ impl Source<'_> {
     }
 
     /// Takes a backup; returns its identifier.
-    pub fn take(&self, store: &Store, writer: &mut Writer<'_>) -> Result<(String, Manifest), Failure> {
+    pub fn take(&self, store: &BackupStore, writer: &mut Writer<'_>) -> Result<(String, Manifest), Failure> {
         let begun_ms =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |it| it.as_millis() as u64);
         let status = parse(self.admin, &fetch(self.admin, "/v1/status")?)?;
@@ -188,7 +188,7 @@ impl Source<'_> {
 
     fn finish(
         &self,
-        store: &Store,
+        store: &BackupStore,
         mut manifest: Manifest,
         is_on: impl Fn(&str) -> bool,
         writer: &mut Writer<'_>,
