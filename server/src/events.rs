@@ -23,6 +23,12 @@ impl EventLog {
         write(repeated.take(event, Instant::now()));
     }
 
+    /// Writes a line, or counts it where one of the same kind was written lately.
+    pub fn take_repeated(&self, kind: &str, line: &str) {
+        let mut repeated = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        write(repeated.count(kind.to_owned(), line.to_owned(), Instant::now()));
+    }
+
     /// Writes a line.
     pub fn say(&self, line: &str) {
         let _whole_lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +63,7 @@ impl Repeated {
     /// The line to write now, if any.
     fn take(&mut self, event: &HostEvent, now: Instant) -> Option<String> {
         let line = event.to_string();
-        let mut kind = match event {
+        let kind = match event {
             // Every call comes from another port: the address is no part of the kind, but the reason is.
             HostEvent::PeerRefused { address, reason } => format!("host {} {reason}", address.ip()),
             HostEvent::ClientClosed { reason, .. } => format!("client {reason}"),
@@ -74,6 +80,10 @@ impl Repeated {
             | HostEvent::Stopping { .. }
             | HostEvent::Note { .. } => return Some(line),
         };
+        self.count(kind, line, now)
+    }
+
+    fn count(&mut self, mut kind: String, line: String, now: Instant) -> Option<String> {
         if self.0.len() >= KINDS_MAX && !self.0.contains_key(&kind) {
             kind = "others".to_owned();
         }

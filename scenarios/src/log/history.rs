@@ -167,6 +167,8 @@ impl History {
                     *first = refused.at.max(*first);
                 }
                 Why::Exists | Why::Unknown | Why::Busy | Why::Unarchived | Why::DiskFull => {}
+                // Nobody is asked for grants in a simulation.
+                Why::NotGranted => {}
                 Why::Malformed | Why::Full | Why::TooLarge | Why::Unsupported => {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }

@@ -131,6 +131,13 @@ const OF_THE_CLUSTER: &[Key] = &[
 /// Those that all services share.
 const SHARED: &[Key] = &[
     key(
+        "access.file",
+        KeyKind::Path,
+        "",
+        "who may do what: identities, and what each is granted; with it, everything is refused that it does not grant",
+        "the same file on all hosts; a host takes it over when it changes; without it every client may do everything",
+    ),
+    key(
         "durability.ack",
         KeyKind::Word(&["majority-fsync", "memory"]),
         "majority-fsync",

@@ -1,9 +1,11 @@
 //! `ordinate kv`: the key-value service from the command line.
 
+use super::admin::{GRANT_REMEDY, GivenToken};
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use ordinate_client::{
-    CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, TxnClient, Versioned,
+    CallError, Client, Credentials, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, Token, TxnClient,
+    Versioned,
 };
 use std::future::Future;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -31,6 +33,8 @@ pub struct Endpoint {
     timeout: Duration,
     #[command(flatten)]
     certificates: Certificates,
+    #[command(flatten)]
+    token: GivenToken,
 }
 
 /// TLS of a client.
@@ -65,17 +69,19 @@ pub fn load_tls(files: [&Option<PathBuf>; 3]) -> Result<Option<Tls>, Failure> {
 }
 
 impl Endpoint {
-    /// Runs what is asked of these addresses, over TLS or without.
+    /// Runs what is asked of these addresses, with what shows who asks.
     fn run<T, F: Future<Output = Result<T, Failure>>>(
         &self,
-        ask: impl FnOnce(Vec<String>, Option<Tls>) -> F,
+        ask: impl FnOnce(Vec<String>, Credentials) -> F,
     ) -> Result<T, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
-        let tls = self.certificates.load()?;
+        let GivenToken(token) = &self.token;
+        let token = token.as_ref().map(Token::new);
+        let credentials = Credentials { tls: self.certificates.load()?, token };
         // Clients are made inside of the runtime.
-        runtime.block_on(async { ask(self.endpoints.clone(), tls).await })
+        runtime.block_on(async { ask(self.endpoints.clone(), credentials).await })
     }
 
     /// Runs `ask` with a client.
@@ -83,12 +89,8 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Client) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => Client::connect_tls(endpoints, tls),
-                None => Client::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(Client::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
     }
 
@@ -97,12 +99,8 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Sequence) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => Sequence::connect_tls(endpoints, tls),
-                None => Sequence::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(Sequence::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
     }
 
@@ -111,12 +109,8 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(TxnClient) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => TxnClient::connect_tls(endpoints, tls),
-                None => TxnClient::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(TxnClient::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
     }
 
@@ -125,13 +119,14 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Log) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => Log::connect_tls(endpoints, tls),
-                None => Log::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(Log::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
+    }
+
+    /// The token that was given.
+    pub fn token(&self) -> &GivenToken {
+        &self.token
     }
 
     /// A failed call that surely changed nothing, in the user's terms.
@@ -146,6 +141,7 @@ impl Endpoint {
             | CallError::Invalid(_)
             | CallError::Conflict
             | CallError::DiskFull
+            | CallError::NotGranted
             | CallError::Busy
             | CallError::Unreadable(_)
             | CallError::Closed => self.explain(error),
@@ -193,6 +189,10 @@ impl Endpoint {
                 error.to_string(),
                 "ordinate kv get KEY",
             ),
+            CallError::NotGranted => {
+                let what = "the cluster refuses this: it was not granted";
+                Failure::failed("O1040", what, error.to_string(), GRANT_REMEDY)
+            }
             CallError::DiskFull => Failure::failed(
                 "O1025",
                 "the disk is full: the request was not executed",

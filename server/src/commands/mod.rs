@@ -1,6 +1,7 @@
 //! The command line: nouns, then verbs. Exit codes are the same everywhere: 0 done, 1 failed, 2 bad input, 3 undecided,
 //! 4 unreachable, 5 consistency violated.
 
+mod access;
 mod admin;
 mod arrangement;
 mod calibrate;
@@ -22,7 +23,7 @@ mod tls;
 mod txn;
 mod zk;
 
-pub use admin::{fetch, parse};
+pub use admin::{GivenToken, fetch, parse};
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -31,6 +32,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "ordinate", version = env!("CARGO_PKG_VERSION"), propagate_version = true)]
 struct Arguments {
+    /// A token that shows hosts with access control who you are (ordinate access token)
+    #[arg(long, global = true, env = "ORDINATE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -70,6 +74,8 @@ enum Verb {
     /// Certificates
     #[command(subcommand)]
     Tls(tls::Tls),
+    /// Who may do what
+    Access(access::Access),
     /// Measure a service
     #[command(subcommand)]
     Bench(Bench),
@@ -124,6 +130,7 @@ pub fn run() -> ExitCode {
         Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),
+        Verb::Access(access) => access.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
         Verb::Bench(Bench::Log(bench)) => return bench.run(),
         Verb::Bench(Bench::Txn(bench)) => return bench.run(),

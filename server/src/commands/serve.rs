@@ -2,7 +2,8 @@
 
 use crate::commands::files::Files;
 use crate::failure::Failure;
-use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage, TlsError};
+use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, ServerTls, Shortage};
+use server::access::{Access, PolicyError};
 use server::admin::{self, Admin, HttpPort};
 use server::cluster::file::Overrides;
 use server::cluster::{ClusterFile, Durability, keys};
@@ -13,6 +14,7 @@ use server::host::{self, Sockets, StartError};
 use server::latency::Latencies;
 use server::members;
 use server::native::Gate;
+use server::secure::HostTls;
 use server::services::CannotJoin;
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
@@ -78,6 +80,9 @@ impl Serve {
             let log = log.clone();
             move |event| log.take(event)
         });
+        let tls = file.tls.as_ref().map(HostTls::load).transpose();
+        let tls = tls.map_err(|error| explain(&StartError::Tls(error), &file, &self.host))?;
+        let access = Access::open(file.access.as_deref(), &log).map_err(|error| no_access(&error, &file))?;
         let host = host::start(
             &file,
             &self.host,
@@ -87,15 +92,27 @@ impl Serve {
             &latencies,
             Some(events),
             files.clients.clone(),
+            tls.clone(),
+            &access,
         )
         .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
         let health = watch_health(&handle, &file, &self.host, started, &log)?;
-        let shared =
-            Arc::new(Admin::new(handle.clone(), file.clone(), &self.host, started, latencies, health));
+        access.follow(log.clone()).map_err(not_watched)?;
+        tls.as_ref().map(|tls| tls.follow(log.clone())).transpose().map_err(not_watched)?;
+        let users_tls = tls.as_ref().map(|tls| tls.users.clone());
+        let shared = Arc::new(Admin::new(
+            handle.clone(),
+            file.clone(),
+            &self.host,
+            started,
+            latencies,
+            health,
+            access,
+            tls,
+        ));
         let stop_admin = admin::serve(admin, &shared, files.admin).map_err(not_served)?;
-        let ports = http_ports(&file, http, http_secure)
-            .map_err(|error| explain(&StartError::Tls(error), &file, &self.host))?;
+        let ports = http_ports(users_tls, http, http_secure);
         let has_http = !ports.is_empty();
         let applications = || admin::serve_applications(ports, &shared, files.clients);
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
@@ -155,10 +172,18 @@ fn watch_health(
     log: &EventLog,
 ) -> Result<HealthWatch, Failure> {
     let (handle, file, host) = (handle.clone(), file.clone(), host.to_owned());
-    HealthWatch::start(handle, file, host, started, Some(log.clone())).map_err(|error| {
-        let remedy = "ordinate serve ... again";
-        Failure::failed("O2100", "the host cannot be watched", error.to_string(), remedy)
-    })
+    HealthWatch::start(handle, file, host, started, Some(log.clone())).map_err(not_watched)
+}
+
+fn not_watched(error: std::io::Error) -> Failure {
+    let remedy = "ordinate serve ... again";
+    Failure::failed("O2100", "the host cannot be watched", error.to_string(), remedy)
+}
+
+fn no_access(error: &PolicyError, file: &ClusterFile) -> Failure {
+    let path = file.access.as_deref().unwrap_or(Path::new("access.toml")).display();
+    let remedy = format!("ordinate access list --file {path}  (`ordinate access init` makes one)");
+    Failure::input("O2116", format!("the access file {path} cannot be used"), error.to_string(), remedy)
 }
 
 fn not_served(error: std::io::Error) -> Failure {
@@ -168,14 +193,13 @@ fn not_served(error: std::io::Error) -> Failure {
 
 /// The ports of applications' HTTP. With TLS set and one port, that one has it; of two, the second.
 fn http_ports(
-    file: &ClusterFile,
+    tls: Option<ServerTls>,
     http: Option<TcpListener>,
     secure: Option<TcpListener>,
-) -> Result<Vec<HttpPort>, TlsError> {
-    let tls = file.tls.as_ref().map(|files| files.for_ports()).transpose()?;
+) -> Vec<HttpPort> {
     let is_first_plain = secure.is_some();
     let first = http.map(|listener| HttpPort { listener, tls: tls.clone().filter(|_| !is_first_plain) });
-    Ok(first.into_iter().chain(secure.map(|listener| HttpPort { listener, tls })).collect())
+    first.into_iter().chain(secure.map(|listener| HttpPort { listener, tls })).collect()
 }
 
 /// Reads and checks a cluster file with what the environment and `--set` say.

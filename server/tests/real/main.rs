@@ -12,6 +12,7 @@ mod disk_full;
 mod earlier;
 mod ensemble;
 mod failover;
+mod grants;
 mod health;
 mod input;
 mod inspect;

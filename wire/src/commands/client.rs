@@ -50,6 +50,8 @@ pub enum Refusal {
     DiskFull,
     /// It was not executed: too much has been waiting for as long as the client was patient. Safe to send again.
     Busy,
+    /// It was not executed: the client was not granted it.
+    NotGranted,
 }
 
 /// What has become of a call's messages.
@@ -360,6 +362,14 @@ where
                 }
                 Outcome::Refused(Refusal::DiskFull)
             }
+            // Another host may have executed a copy before it was refused here.
+            Status::NotGranted
+                if answered.sequence < READS_FROM
+                    && table.get(&answered.sequence).is_some_and(|it| it.sent == Sent::Again) =>
+            {
+                Outcome::Refused(Refusal::MaybeExecuted)
+            }
+            Status::NotGranted => Outcome::Refused(Refusal::NotGranted),
             // Given up with the session.
             Status::SessionLost => return,
         };

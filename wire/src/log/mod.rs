@@ -317,12 +317,14 @@ pub enum Why {
     Unarchived = 13,
     /// Nothing was done: the disks are full.
     DiskFull = 14,
+    /// Nothing was done: the client was not granted it.
+    NotGranted = 20,
 }
 
 impl Why {
     /// The reason with this number; what is not known is taken for a malformed call.
     pub fn of(number: u8) -> Self {
-        const ALL: [Why; 14] = [
+        const ALL: [Why; 15] = [
             Why::Busy,
             Why::Unknown,
             Why::Malformed,
@@ -337,6 +339,7 @@ impl Why {
             Why::Unsupported,
             Why::Unarchived,
             Why::DiskFull,
+            Why::NotGranted,
         ];
         ALL.into_iter().find(|why| *why as u8 == number).unwrap_or(Why::Malformed)
     }

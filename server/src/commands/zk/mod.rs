@@ -139,6 +139,8 @@ enum Verb {
         /// The admin address of a host
         #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
         admin: String,
+        #[command(flatten)]
+        token: super::GivenToken,
     },
     /// Bring the nodes of a ZooKeeper 3.5 to 3.9 from its snapshots and logs
     Import(import::Import),
@@ -155,8 +157,8 @@ impl Zk {
     /// Runs one verb.
     pub fn run(self) -> Result<(), Failure> {
         let json = self.output == "json";
-        if let Verb::Sessions { admin } = &self.verb {
-            return sessions::list(admin, json);
+        if let Verb::Sessions { admin, token } = &self.verb {
+            return sessions::list(admin, token, json);
         }
         let tls = self.certificates.load()?;
         let connect = || {

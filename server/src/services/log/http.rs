@@ -195,6 +195,7 @@ fn refusal(refused: Refused) -> Failed {
         Why::DiskFull => {
             (StatusCode::INSUFFICIENT_STORAGE, "the disk is full: nothing was done".to_owned(), None)
         }
+        Why::NotGranted => (StatusCode::FORBIDDEN, "not granted: nothing was done".to_owned(), None),
         Why::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "one append may hold 1 MiB".to_owned(), None),
         Why::Unarchived => (
             StatusCode::SERVICE_UNAVAILABLE,
