@@ -11,10 +11,18 @@ pub fn of(certificate: &[u8]) -> Vec<String> {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return names };
     let common = certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok());
     names.extend(common.map(str::to_owned));
-    if let Ok(Some(alternatives)) = certificate.subject_alternative_name() {
-        names.extend(alternatives.value.general_names.iter().filter_map(alternative));
-    }
+    names.extend(alternatives_of(&certificate));
     names
+}
+
+/// The alternative names of a certificate in DER: what it is good for when it is dialled.
+pub fn alternatives(certificate: &[u8]) -> Vec<String> {
+    X509Certificate::from_der(certificate).map_or_else(|_| Vec::new(), |(_, it)| alternatives_of(&it))
+}
+
+fn alternatives_of(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let Ok(Some(found)) = certificate.subject_alternative_name() else { return Vec::new() };
+    found.value.general_names.iter().filter_map(alternative).collect()
 }
 
 fn alternative(name: &GeneralName<'_>) -> Option<String> {

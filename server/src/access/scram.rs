@@ -102,7 +102,7 @@ fn made_up(user: &str) -> ScramKeys {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A client's side.

@@ -38,6 +38,8 @@ pub struct Zk {
     auth: Option<String>,
     #[command(flatten)]
     certificates: Certificates,
+    #[command(flatten)]
+    token: super::GivenToken,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -139,8 +141,6 @@ enum Verb {
         /// The admin address of a host
         #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
         admin: String,
-        #[command(flatten)]
-        token: super::GivenToken,
     },
     /// Bring the nodes of a ZooKeeper 3.5 to 3.9 from its snapshots and logs
     Import(import::Import),
@@ -157,8 +157,8 @@ impl Zk {
     /// Runs one verb.
     pub fn run(self) -> Result<(), Failure> {
         let json = self.output == "json";
-        if let Verb::Sessions { admin, token } = &self.verb {
-            return sessions::list(admin, token, json);
+        if let Verb::Sessions { admin } = &self.verb {
+            return sessions::list(admin, &self.token, json);
         }
         let tls = self.certificates.load()?;
         let connect = || {
@@ -179,7 +179,7 @@ impl Zk {
         }
         let mut session = connect().map_err(|error| explain(&error, &self.servers))?;
         let outcome = match self.verb {
-            Verb::Shell => shell(&mut session, json),
+            Verb::Shell => shell(&mut session, &self.token, json),
             verb => execute(&mut session, verb, json),
         };
         // A session that is closed leaves nothing behind; one that is not expires.
@@ -435,7 +435,7 @@ fn print_stat(path: &str, stat: &Stat, json: bool) {
 }
 
 /// One command a line, as on the command line; an error is printed and the next line goes on.
-fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
+fn shell(session: &mut ZkClient, token: &super::GivenToken, json: bool) -> Result<(), ZkError> {
     let interactive = std::io::stdin().is_terminal();
     let prompt = || {
         if interactive {
@@ -465,7 +465,7 @@ fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
                     println!("multi 'OPERATION' 'OPERATION' ...");
                 }
                 Ok(Line { verb: Verb::Sessions { admin } }) => {
-                    if let Err(failure) = sessions::list(&admin, json) {
+                    if let Err(failure) = sessions::list(&admin, token, json) {
                         println!("{failure}");
                     }
                 }
