@@ -1,6 +1,6 @@
 //! The native protocol's front end: prefaces and frames in, messages for the services of this host out.
 
-use crate::access::{Access, Caller};
+use crate::access::{Access, PortCaller};
 use crate::family::{self, Ordinate};
 use crate::latency::Latencies;
 use crate::owed::{Owed, OwedReads};
@@ -61,7 +61,7 @@ impl FrontEnd<Ordinate> for NativePort {
             reads: OwedReads::new(Rc::clone(&self.owed), self.latencies.clone()),
             waiting: None,
             writer: Rc::clone(&self.writer),
-            caller: Caller::at(&self.access, "native", address.ip()),
+            caller: PortCaller::at(&self.access, "native", address.ip()),
         })
     }
 
@@ -121,7 +121,7 @@ struct Connection {
     /// What is left of a frame whose next message has to wait for room.
     waiting: Option<Bytes>,
     writer: Rc<RefCell<FrameWriter>>,
-    caller: Caller,
+    caller: PortCaller,
 }
 
 impl Session<Ordinate> for Connection {

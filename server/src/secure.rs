@@ -3,7 +3,7 @@
 use crate::access::names;
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::file::TlsPaths;
-use crate::events::EventLog;
+use crate::events::{EventLog, LogPart};
 use runtime::{ClientCertificates, PeerTls, ServerTls, TlsError, TlsFiles};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -89,10 +89,10 @@ impl HostTls {
                 let left = self
                     .left()
                     .map_or_else(String::new, |(_, left)| format!(", good for {} days", left / DAY as i64));
-                format!("tls: {} is in use as it is now{left}", self.files.certificates.display())
+                format!("{} is in use as it is now{left}", self.files.certificates.display())
             }
             Err(error) => {
-                format!("tls: the files have changed and cannot be used; those before hold: {error}")
+                format!("the files have changed and cannot be used; those before hold: {error}")
             }
         })
     }
@@ -109,24 +109,24 @@ impl HostTls {
         let (whose, left) = self.left().filter(|(_, left)| *left < WARN_BEFORE.as_secs() as i64)?;
         let remedy = "ordinate tls renew makes another, and hosts take it over without a restart";
         Some(match left {
-            ..=0 => format!("tls: the certificate of the {whose} HAS ENDED; {remedy}"),
-            _ => format!("tls: the certificate of the {whose} ends in {} days; {remedy}", left / DAY as i64),
+            ..=0 => format!("the certificate of the {whose} HAS ENDED; {remedy}"),
+            _ => format!("the certificate of the {whose} ends in {} days; {remedy}", left / DAY as i64),
         })
     }
 
-    /// Follows the files on a thread of its own, for as long as the process lives.
+    /// Follows the files on a thread of its own, until the process ends.
     pub fn follow(&self, log: EventLog) -> std::io::Result<()> {
         let tls = self.clone();
         std::thread::Builder::new().name("tls".to_owned()).spawn(move || {
             let mut warn_at = std::time::Instant::now();
             loop {
                 if let Some(line) = tls.look() {
-                    log.say(&line);
+                    log.say(LogPart::Tls, &line);
                     warn_at = std::time::Instant::now();
                 }
                 if warn_at <= std::time::Instant::now() {
                     warn_at += Duration::from_secs(DAY);
-                    tls.warning().iter().for_each(|line| log.say(line));
+                    tls.warning().iter().for_each(|line| log.warn(LogPart::Tls, line));
                 }
                 std::thread::sleep(LOOK_EVERY);
             }

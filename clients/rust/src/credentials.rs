@@ -8,14 +8,14 @@ pub struct Credentials {
     /// TLS, with the client's certificate.
     pub tls: Option<Tls>,
     /// A token, which hosts with access control know. Without TLS it can be overheard.
-    pub token: Option<Token>,
+    pub token: Option<AccessToken>,
 }
 
 /// A token; it is not shown when it is debugged.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Token(String);
+pub struct AccessToken(String);
 
-impl Token {
+impl AccessToken {
     /// Of what `ordinate access token` has printed.
     pub fn new(token: impl Into<String>) -> Self {
         Self(token.into())
@@ -27,9 +27,9 @@ impl Token {
     }
 }
 
-impl std::fmt::Debug for Token {
+impl std::fmt::Debug for AccessToken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token")
+        f.write_str("AccessToken")
     }
 }
 

@@ -33,7 +33,7 @@ use wire::kv::{Answer, Command, Query};
 
 pub use crate::log::{Log, LogEntries, LogError};
 pub use crate::sequence::{Sequence, SequencePosition};
-pub use credentials::{Credentials, Token};
+pub use credentials::{AccessToken, Credentials};
 pub use kernel::Bytes;
 pub use process::{LinearizableKv, Process, ProcessError};
 pub use tls::{Tls, TlsError, TlsFiles};

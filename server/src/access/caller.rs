@@ -3,9 +3,9 @@
 use super::digest_md5::DigestLogin;
 use super::grants::Need;
 use super::policy::{KnownIdentity, Policy, Proof};
-use super::scram::{Proven, ScramLogin, Unproven};
+use super::scram::{ProvenUser, ScramLogin, Unproven};
 use super::secrets::{SECRET_BYTES_MAX, TokenHash};
-use super::{Access, Active, names};
+use super::{Access, ActiveAccess, names};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ const PROOFS_MAX: usize = 16;
 
 /// Somebody at a port. While access control is off, it may do everything and costs nothing.
 #[derive(Debug)]
-pub struct Caller(Option<Box<Known>>);
+pub struct PortCaller(Option<Box<Known>>);
 
 #[derive(Debug)]
 struct Known {
-    active: Arc<Active>,
+    active: Arc<ActiveAccess>,
     port: &'static str,
     address: IpAddr,
     proofs: Vec<Proof>,
@@ -47,7 +47,7 @@ impl Denied {
     }
 }
 
-impl Caller {
+impl PortCaller {
     /// Somebody who may do everything: access control is off.
     pub const fn unchecked() -> Self {
         Self(None)
@@ -82,7 +82,7 @@ impl Caller {
         known.log_in("a token", proof)
     }
 
-    /// A name with a password, or with a token in its place.
+    /// A name with a password or a token.
     pub fn log_in(&mut self, name: &str, secret: &str) -> Result<String, Unproven> {
         let Some(known) = &mut self.0 else { return Ok(String::new()) };
         known.refresh();
@@ -120,7 +120,7 @@ impl Caller {
     }
 
     /// Ends it.
-    pub fn finish_scram(&mut self, login: ScramLogin, message: &[u8]) -> Result<Proven, Unproven> {
+    pub fn finish_scram(&mut self, login: ScramLogin, message: &[u8]) -> Result<ProvenUser, Unproven> {
         let known = self.0.as_mut().ok_or(Unproven)?;
         let keys = login.keys().clone();
         let outcome = login.finish(message);
@@ -130,7 +130,7 @@ impl Caller {
     }
 
     /// Ends a login by DIGEST-MD5.
-    pub fn finish_digest(&mut self, login: DigestLogin, response: &[u8]) -> Result<Proven, Unproven> {
+    pub fn finish_digest(&mut self, login: DigestLogin, response: &[u8]) -> Result<ProvenUser, Unproven> {
         let known = self.0.as_mut().ok_or(Unproven)?;
         known.refresh();
         let mut found = None;

@@ -1,7 +1,7 @@
 //! DIGEST-MD5 (RFC 2831) as ZooKeeper's clients speak it, the host's side. Old and weak, and the only scheme that they all have: use it
 //! under TLS.
 
-use super::scram::{Proven, Unproven};
+use super::scram::{ProvenUser, Unproven};
 use super::secrets::{DigestSecret, REALM, SECRET_BYTES_MAX, hex, random, same};
 use md5::{Digest as _, Md5};
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ impl DigestLogin {
         self,
         response: &[u8],
         secret_of: impl FnOnce(&str) -> Option<DigestSecret>,
-    ) -> Result<Proven, Unproven> {
+    ) -> Result<ProvenUser, Unproven> {
         if response.len() > 4 * SECRET_BYTES_MAX {
             return Err(Unproven);
         }
@@ -57,7 +57,7 @@ impl DigestLogin {
         if !(is_ours && is_proven && secret.is_some()) {
             return Err(Unproven);
         }
-        Ok(Proven { user: user.to_owned(), answer: format!("rspauth={}", of("")).into_bytes() })
+        Ok(ProvenUser { user: user.to_owned(), answer: format!("rspauth={}", of("")).into_bytes() })
     }
 }
 
@@ -98,7 +98,7 @@ fn fields_of(text: &str) -> Option<BTreeMap<String, String>> {
 mod tests {
     use super::*;
 
-    // The example of RFC 2831, section 4: whoever computes another digest locks all clients out.
+    // The example of RFC 2831, section 4: another digest locks all clients out.
     #[test]
     fn the_digest_is_the_rfcs() {
         let response = "charset=utf-8,username=\"chris\",realm=\"elwood.innosoft.com\",\
@@ -110,7 +110,7 @@ mod tests {
         let login = DigestLogin { nonce: "OA6MG9tEQGm2hh".to_owned() };
         let proven = login.finish(response.as_bytes(), |user| (user == "chris").then_some(secret));
         let answer = "rspauth=ea40f60335c427b5527b84dbabcdfffd".into();
-        assert_eq!(proven, Ok(Proven { user: "chris".to_owned(), answer }));
+        assert_eq!(proven, Ok(ProvenUser { user: "chris".to_owned(), answer }));
     }
 
     // A digest for another nonce is one that somebody has overheard.

@@ -67,7 +67,7 @@ impl Area {
 
 /// What is concerned: a name, or all names of a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Names<'a> {
+pub enum NeededNames<'a> {
     /// This one: a key, a log, a group, a space, the path of a znode.
     One(&'a [u8]),
     /// Those from `start` on and below `end`; to the last one where there is no end.
@@ -91,18 +91,18 @@ pub struct Need<'a> {
     /// Where.
     pub area: Area,
     /// To what.
-    pub names: Names<'a>,
+    pub names: NeededNames<'a>,
 }
 
 impl<'a> Need<'a> {
     /// To do something to one name.
     pub const fn of(right: Right, area: Area, name: &'a [u8]) -> Self {
-        Self { right, area, names: Names::One(name) }
+        Self { right, area, names: NeededNames::One(name) }
     }
 
     /// To do something to the area as a whole.
     pub const fn whole(right: Right, area: Area) -> Self {
-        Self { right, area, names: Names::Whole }
+        Self { right, area, names: NeededNames::Whole }
     }
 }
 
@@ -118,12 +118,12 @@ impl fmt::Display for Need<'_> {
         };
         write!(f, "{} {}", self.right.name(), self.area.name())?;
         match self.names {
-            Names::One(name) => write!(f, " {}", shown(name)),
-            Names::Range { start, end } => {
+            NeededNames::One(name) => write!(f, " {}", shown(name)),
+            NeededNames::Range { start, end } => {
                 write!(f, " from {:?} to {}", shown(start), end.map_or("the end".to_owned(), shown))
             }
-            Names::Whole => write!(f, " *"),
-            Names::Some => Ok(()),
+            NeededNames::Whole => write!(f, " *"),
+            NeededNames::Some => Ok(()),
         }
     }
 }
@@ -220,22 +220,24 @@ impl Pattern {
         }
     }
 
-    fn covers(&self, names: &Names<'_>, is_tree: bool) -> bool {
+    fn covers(&self, names: &NeededNames<'_>, is_tree: bool) -> bool {
         match (self, names) {
-            (Self::All, _) | (_, Names::Some) => true,
-            (Self::Prefix(prefix), Names::One(name)) => name.starts_with(prefix),
-            (Self::Prefix(prefix), Names::Range { start, end: Some(end) }) => {
+            (Self::All, _) | (_, NeededNames::Some) => true,
+            (Self::Prefix(prefix), NeededNames::One(name)) => name.starts_with(prefix),
+            (Self::Prefix(prefix), NeededNames::Range { start, end: Some(end) }) => {
                 start.starts_with(prefix) && after(prefix).is_none_or(|after| *end <= &after[..])
             }
-            (Self::Exact(exact), Names::One(name)) if is_tree => {
+            (Self::Exact(exact), NeededNames::One(name)) if is_tree => {
                 let below = name.strip_prefix(&exact[..]);
                 below.is_some_and(|rest| rest.is_empty() || rest[0] == b'/' || exact == b"/")
             }
-            (Self::Exact(exact), Names::One(name)) => name == exact,
-            (Self::Exact(exact), Names::Range { start, end: Some(end) }) => {
+            (Self::Exact(exact), NeededNames::One(name)) => name == exact,
+            (Self::Exact(exact), NeededNames::Range { start, end: Some(end) }) => {
                 start == exact && end.strip_suffix(&[0]) == Some(exact)
             }
-            (Self::Prefix(_) | Self::Exact(_), Names::Range { end: None, .. } | Names::Whole) => false,
+            (Self::Prefix(_) | Self::Exact(_), NeededNames::Range { end: None, .. } | NeededNames::Whole) => {
+                false
+            }
         }
     }
 }
@@ -252,19 +254,20 @@ fn after(prefix: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn covers(grant: &str, right: Right, area: Area, names: Names<'_>) -> bool {
+    fn covers(grant: &str, right: Right, area: Area, names: NeededNames<'_>) -> bool {
         Grant::parse(grant).expect("it is one").covers(&Need { right, area, names })
     }
 
     // A pattern that covers one name too many gives somebody what is another's.
     #[test]
     fn a_grant_covers_its_names_and_no_other() {
-        let kv = |grant: &str, name: &str| covers(grant, Right::Read, Area::Kv, Names::One(name.as_bytes()));
+        let kv =
+            |grant: &str, name: &str| covers(grant, Right::Read, Area::Kv, NeededNames::One(name.as_bytes()));
         assert!(kv("read kv orders/*", "orders/7") && kv("all kv *", "x") && kv("read * x", "x"));
         assert!(!kv("read kv orders/*", "orders") && !kv("read kv orders", "orders/7"));
         assert!(!kv("write kv *", "x") && !kv("read txn *", "x") && !kv("read,write log *", "x"));
         let tree = |grant: &str, path: &str| {
-            covers(grant, Right::Read, Area::Coordination, Names::One(path.as_bytes()))
+            covers(grant, Right::Read, Area::Coordination, NeededNames::One(path.as_bytes()))
         };
         assert!(tree("read coordination /app", "/app") && tree("read coordination /app", "/app/a/b"));
         assert!(tree("read coordination /", "/app") && tree("read coordination *", "/"));
@@ -275,17 +278,17 @@ mod tests {
     #[test]
     fn the_cluster_is_granted_by_name_only() {
         for right in Right::ALL {
-            assert!(!covers("all * *", right, Area::Cluster, Names::Whole));
-            assert!(covers("all cluster", right, Area::Cluster, Names::Whole));
+            assert!(!covers("all * *", right, Area::Cluster, NeededNames::Whole));
+            assert!(covers("all cluster", right, Area::Cluster, NeededNames::Whole));
         }
-        assert!(!covers("read cluster *", Right::Manage, Area::Cluster, Names::Whole));
+        assert!(!covers("read cluster *", Right::Manage, Area::Cluster, NeededNames::Whole));
     }
 
     // A scan that goes past the last key of a prefix shows the next tenant's first.
     #[test]
     fn a_range_stays_within_what_is_granted() {
         let scan = |grant: &str, start: &str, end: Option<&str>| {
-            let names = Names::Range { start: start.as_bytes(), end: end.map(str::as_bytes) };
+            let names = NeededNames::Range { start: start.as_bytes(), end: end.map(str::as_bytes) };
             covers(grant, Right::Read, Area::Kv, names)
         };
         assert!(scan("read kv a/*", "a/", Some("a0")) && scan("read kv a/*", "a/3", Some("a/9")));

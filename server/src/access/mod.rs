@@ -13,12 +13,12 @@ pub mod refusals;
 pub mod scram;
 pub mod secrets;
 
-pub use caller::{Caller, Denied};
-pub use grants::{Area, Names, Need, Right};
+pub use caller::{Denied, PortCaller};
+pub use grants::{Area, Need, NeededNames, Right};
 pub use policy::{AccessFile, Policy, PolicyError};
 
 use crate::admin::exposition::MetricsPage;
-use crate::events::EventLog;
+use crate::events::{EventLog, LogPart};
 use refusals::Refusals;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -30,11 +30,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// Access control of a host. Cheap to clone; all clones are one.
 #[derive(Clone, Default, Debug)]
-pub struct Access(Option<Arc<Active>>);
+pub struct Access(Option<Arc<ActiveAccess>>);
 
 /// Access control that is on.
 #[derive(Debug)]
-pub struct Active {
+pub struct ActiveAccess {
     path: PathBuf,
     policy: RwLock<Arc<Policy>>,
     version: AtomicU64,
@@ -49,7 +49,7 @@ impl Access {
     pub fn open(path: Option<&Path>, log: &EventLog) -> Result<Self, PolicyError> {
         let Some(path) = path else { return Ok(Self(None)) };
         let policy = AccessFile::read(path)?.policy()?;
-        Ok(Self(Some(Arc::new(Active {
+        Ok(Self(Some(Arc::new(ActiveAccess {
             path: path.to_owned(),
             policy: RwLock::new(Arc::new(policy)),
             version: AtomicU64::new(1),
@@ -64,18 +64,18 @@ impl Access {
         self.0.is_some()
     }
 
-    fn active(&self) -> Option<&Arc<Active>> {
+    fn active(&self) -> Option<&Arc<ActiveAccess>> {
         self.0.as_ref()
     }
 
-    /// Follows the file on a thread of its own, for as long as the process lives.
+    /// Follows the file on a thread of its own, until the process ends.
     pub fn follow(&self, log: EventLog) -> std::io::Result<()> {
         let Some(active) = self.0.clone() else { return Ok(()) };
         std::thread::Builder::new().name("access".to_owned()).spawn(move || {
             loop {
                 std::thread::sleep(LOOK_EVERY);
                 if let Some(line) = active.look() {
-                    log.say(&line);
+                    log.say(LogPart::Access, &line);
                 }
             }
         })?;
@@ -97,7 +97,7 @@ impl Access {
     }
 }
 
-impl Active {
+impl ActiveAccess {
     fn policy(&self) -> (Arc<Policy>, u64) {
         let policy = self.policy.read().unwrap_or_else(PoisonError::into_inner);
         (Arc::clone(&policy), self.version())
@@ -124,11 +124,11 @@ impl Active {
                 *now = Arc::new(policy);
                 self.version.fetch_add(1, Ordering::AcqRel);
                 self.is_sound.store(true, Ordering::Relaxed);
-                Some(format!("access: {shown} is in use as it is now, with {count} identities"))
+                Some(format!("{shown} is in use as it is now, with {count} identities"))
             }
             Err(error) => {
                 self.is_sound.store(false, Ordering::Relaxed);
-                Some(format!("access: {shown} cannot be used, and the one before holds: {error}"))
+                Some(format!("{shown} cannot be used, and the one before holds: {error}"))
             }
         }
     }
@@ -154,7 +154,7 @@ mod tests {
         write(&[&first], "read kv *");
         let access = Access::open(Some(&path), &EventLog::default()).expect("it is sound");
         let active = access.active().expect("it is on");
-        let mut caller = Caller::at(&access, "native", [127, 0, 0, 1].into());
+        let mut caller = PortCaller::at(&access, "native", [127, 0, 0, 1].into());
         let need = Need::of(Right::Read, Area::Kv, b"x");
         assert_eq!(caller.check(need), Err(Denied::Unknown));
         assert!(caller.log_in_by_token(&second).is_err() && caller.log_in_by_token(&first).is_ok());

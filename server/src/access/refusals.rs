@@ -3,7 +3,7 @@
 use super::caller::Denied;
 use super::grants::Need;
 use crate::admin::exposition::MetricsPage;
-use crate::events::EventLog;
+use crate::events::{EventLog, LogPart};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
@@ -43,8 +43,8 @@ impl Refusals {
         *self.refused.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_insert(0) += 1;
         // What names the keys are strangers' words: they are no part of the kind.
         let kind = format!("access {port} {address} {who} {} {}", key.right, key.area);
-        self.log
-            .take_repeated(&kind, &format!("access refused at {port}: {who} of {address} may not {need}"));
+        let line = format!("access refused at {port}: {who} of {address} may not {need}");
+        self.log.take_repeated(LogPart::Access, &kind, &line);
     }
 
     /// Somebody could not prove who it is; `by` says how it tried.
@@ -53,7 +53,7 @@ impl Refusals {
         // A name that somebody gives is a stranger's word.
         let shown: String = by.chars().take(64).flat_map(char::escape_debug).collect();
         let line = format!("login refused at {port}: {address} by {shown}");
-        self.log.take_repeated(&format!("login {port} {address}"), &line);
+        self.log.take_repeated(LogPart::Access, &format!("login {port} {address}"), &line);
     }
 
     /// As metrics.

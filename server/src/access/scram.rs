@@ -21,7 +21,7 @@ pub struct ScramLogin {
 
 /// What a login came to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Proven {
+pub struct ProvenUser {
     /// Who.
     pub user: String,
     /// What the client is answered.
@@ -65,7 +65,7 @@ impl ScramLogin {
     }
 
     /// Takes the client's proof.
-    pub fn finish(self, message: &[u8]) -> Result<Proven, Unproven> {
+    pub fn finish(self, message: &[u8]) -> Result<ProvenUser, Unproven> {
         let text = text_of(message)?;
         let (without_proof, proof) = text.rsplit_once(",p=").ok_or(Unproven)?;
         let mut fields = without_proof.split(',');
@@ -82,7 +82,7 @@ impl ScramLogin {
             return Err(Unproven);
         }
         let signature = mac(&self.keys.server, &[said.as_bytes()]);
-        Ok(Proven { user: self.user, answer: format!("v={}", BASE64.encode(signature)).into_bytes() })
+        Ok(ProvenUser { user: self.user, answer: format!("v={}", BASE64.encode(signature)).into_bytes() })
     }
 }
 
@@ -95,7 +95,7 @@ fn text_of(message: &[u8]) -> Result<&str, Unproven> {
 
 /// Keys that nobody has the password of; of one user they are always the same.
 fn made_up(user: &str) -> ScramKeys {
-    // Whoever knows the name of the program can tell that the salt is made up: what is hidden is hidden from idle tries only.
+    // Somebody who has read this line knows such a salt when it comes: what is hidden is hidden from idle tries only.
     let salt = mac(b"ordinate: no such user", &[user.as_bytes()])[..16].to_vec();
     let nobody = mac(hex(&salt).as_bytes(), &[b"nobody"]);
     ScramKeys { salt, rounds: 4096, stored: nobody, server: nobody }
@@ -125,7 +125,7 @@ pub(crate) mod tests {
         format!("{without_proof},p={}", BASE64.encode(proof)).into_bytes()
     }
 
-    fn login(user: &str, password: &str, known: Option<ScramKeys>) -> Result<Proven, Unproven> {
+    fn login(user: &str, password: &str, known: Option<ScramKeys>) -> Result<ProvenUser, Unproven> {
         let bare = format!("n={user},r=abc");
         let (login, challenge) = ScramLogin::begin(format!("n,,{bare}").as_bytes(), |_| known)?;
         let challenge = String::from_utf8(challenge).expect("text");

@@ -111,7 +111,7 @@ impl fmt::Display for ScramKeys {
     }
 }
 
-/// What is stored of a password for DIGEST-MD5. Whoever has it can log in: the scheme allows no better.
+/// What is stored of a password for DIGEST-MD5. It is enough to log in: the scheme allows no better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DigestSecret(pub [u8; 16]);
 

@@ -3,7 +3,7 @@
 
 use super::Admin;
 use super::port::Peer;
-use crate::access::{Area, Caller, Denied, Need, Right};
+use crate::access::{Area, Denied, Need, PortCaller, Right};
 use crate::services::Listed;
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -38,10 +38,10 @@ impl HttpCall<'_> {
 
 /// Who sent the request; taken along with it.
 #[derive(Clone)]
-struct Sender(Arc<Mutex<Caller>>);
+struct Sender(Arc<Mutex<PortCaller>>);
 
 impl Sender {
-    fn check(&self, check: impl FnOnce(&mut Caller) -> Result<(), Denied>) -> Result<(), Response> {
+    fn check(&self, check: impl FnOnce(&mut PortCaller) -> Result<(), Denied>) -> Result<(), Response> {
         let mut caller = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         check(&mut caller).map_err(|denied| refusal(denied, &caller.name()))
     }
@@ -61,7 +61,7 @@ pub(super) async fn identified(
     }
     let peer = request.extensions().get::<Peer>().cloned();
     let address = peer.as_ref().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.address);
-    let mut caller = Caller::at(&admin.access, port, address);
+    let mut caller = PortCaller::at(&admin.access, port, address);
     caller.show(peer.as_ref().and_then(|peer| peer.certificate.as_deref()));
     if !log_in(&mut caller, request.headers()) {
         return unauthorized("the token, or the name and password, are not known here: nothing was done");
@@ -71,7 +71,7 @@ pub(super) async fn identified(
 }
 
 /// False if what was sent proves nobody.
-fn log_in(caller: &mut Caller, headers: &HeaderMap) -> bool {
+fn log_in(caller: &mut PortCaller, headers: &HeaderMap) -> bool {
     let Some(sent) = headers.get(header::AUTHORIZATION) else { return true };
     let Some((scheme, proof)) = sent.to_str().ok().and_then(|sent| sent.split_once(' ')) else {
         return false;

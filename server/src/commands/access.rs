@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use server::access::grants::Grant;
 use server::access::policy::{ANYONE, IdentityLines, RoleLines, check_identity_name};
 use server::access::secrets::{DigestSecret, ScramKeys, TokenHash, new_password, new_token};
-use server::access::{AccessFile, Area, Names, Need, PolicyError, Right};
+use server::access::{AccessFile, Area, Need, NeededNames, PolicyError, Right};
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -338,7 +338,7 @@ fn check(path: &Path, name: &str, right: &str, area: &str, of: Option<&str>) -> 
     let Some(area) = Area::ALL.into_iter().find(|it| it.name() == area) else {
         return unknown("area", area, Area::ALL.map(Area::name).join(", "));
     };
-    let names = of.map_or(Names::Whole, |of| Names::One(of.as_bytes()));
+    let names = of.map_or(NeededNames::Whole, |of| NeededNames::One(of.as_bytes()));
     let need = Need { right, area, names };
     let own = policy.identity(name);
     if own.is_none() && name != ANYONE {

@@ -4,8 +4,8 @@ use super::admin::{GRANT_REMEDY, GivenToken};
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use ordinate_client::{
-    CallError, Client, Credentials, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, Token, TxnClient,
-    Versioned,
+    AccessToken, CallError, Client, Credentials, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles,
+    TxnClient, Versioned,
 };
 use std::future::Future;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -78,7 +78,7 @@ impl Endpoint {
         let runtime =
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
         let GivenToken(token) = &self.token;
-        let token = token.as_ref().map(Token::new);
+        let token = token.as_ref().map(AccessToken::new);
         let credentials = Credentials { tls: self.certificates.load()?, token };
         // Clients are made inside of the runtime.
         runtime.block_on(async { ask(self.endpoints.clone(), credentials).await })

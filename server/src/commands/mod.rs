@@ -15,6 +15,7 @@ mod frame_file;
 mod inspect;
 mod kv;
 mod log;
+mod manual;
 mod plan;
 mod sequence;
 mod serve;
@@ -89,6 +90,12 @@ enum Verb {
     /// The fault simulator
     #[command(subcommand)]
     Sim(sim::Sim),
+    /// Version and commit
+    Version(manual::Version),
+    /// Completions for a shell, to standard output
+    Completions(manual::Completions),
+    /// Manual pages, a file for each verb
+    Man(manual::Man),
     /// Decide a recorded history against consistency models
     Check(consistency::cli::CheckArgs),
 }
@@ -138,6 +145,9 @@ pub fn run() -> ExitCode {
         Verb::Figures(figures) => figures.run(),
         Verb::Plan(plan) => plan.run(),
         Verb::Calibrate(calibrate) => calibrate.run(),
+        Verb::Version(version) => version.run(),
+        Verb::Completions(completions) => completions.run(),
+        Verb::Man(man) => man.run(),
         Verb::Sim(sim) => return sim.run(),
         Verb::Check(check) => return ExitCode::from(consistency::cli::run(check)),
     };

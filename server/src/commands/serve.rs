@@ -7,7 +7,7 @@ use server::access::{Access, PolicyError};
 use server::admin::{self, Admin, HttpPort};
 use server::cluster::file::Overrides;
 use server::cluster::{ClusterFile, Durability, keys};
-use server::events::EventLog;
+use server::events::{EventLog, LogFormat, LogPart, write_to_stderr};
 use server::family::HostedNode;
 use server::health::HealthWatch;
 use server::host::{self, Sockets, StartError};
@@ -44,16 +44,7 @@ impl Serve {
     pub fn run(self) -> Result<(), Failure> {
         let started = Instant::now();
         let mut file = read_file(&self.config, &self.set)?;
-        let line = file.host(&self.host).ok_or_else(|| {
-            let known: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
-            let near = keys::nearest(&self.host, known.iter().copied()).unwrap_or(known[0]);
-            Failure::input(
-                "O2002",
-                format!("no host {} in {}", self.host, self.config.display()),
-                format!("its hosts are: {}", known.join(", ")),
-                format!("ordinate serve --config {} --host {near}", self.config.display()),
-            )
-        })?;
+        let line = file.host(&self.host).ok_or_else(|| self.no_such_host(&file))?;
         if self.join {
             let refused = file.services().iter().find_map(|service| service.admits_joining().err());
             if let Some(CannotJoin { what, fact, remedy }) = refused {
@@ -73,8 +64,7 @@ impl Serve {
         let http = bind_if(&file.listen.http, "listen.http")?;
         let http_secure = bind_if(&file.listen.http_secure, "listen.http_secure")?;
         let files = Files::fit(&mut file)?;
-        // The reader of the log may go; the host stays.
-        let log = EventLog::default();
+        let log = self.begin_log(&file);
         let (gate, latencies) = (Gate::default(), Latencies::default());
         let events: EventSink = Box::new({
             let log = log.clone();
@@ -117,11 +107,28 @@ impl Serve {
         let applications = || admin::serve_applications(ports, &shared, files.clients);
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
-        stop_on_signal(handle.clone())?;
+        stop_on_signal(handle.clone(), log.clone())?;
         members::watch(handle, file.clone(), self.host.clone(), gate, log);
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
+    }
+
+    fn no_such_host(&self, file: &ClusterFile) -> Failure {
+        let known: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
+        let near = keys::nearest(&self.host, known.iter().copied()).unwrap_or(known[0]);
+        Failure::input(
+            "O2002",
+            format!("no host {} in {}", self.host, self.config.display()),
+            format!("its hosts are: {}", known.join(", ")),
+            format!("ordinate serve --config {} --host {near}", self.config.display()),
+        )
+    }
+
+    fn begin_log(&self, file: &ClusterFile) -> EventLog {
+        let is_json = file.value("log_output.format").is_some_and(|(format, _)| format == "json");
+        write_to_stderr(if is_json { LogFormat::Json } else { LogFormat::Text }, &self.host);
+        EventLog::default()
     }
 
     fn banner(&self, file: &ClusterFile, started: Instant) {
@@ -307,7 +314,7 @@ fn shortage_of(error: &StartError) -> Option<Shortage> {
     Shortage::of(source).filter(|it| *it != Shortage::Space)
 }
 
-fn stop_on_signal(handle: HostHandle<HostedNode>) -> Result<(), Failure> {
+fn stop_on_signal(handle: HostHandle<HostedNode>, log: EventLog) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::failed("O2100", "cannot wait for signals", error.to_string(), ""))?;
@@ -315,10 +322,11 @@ fn stop_on_signal(handle: HostHandle<HostedNode>) -> Result<(), Failure> {
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
             let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
+            let received = tokio::select! {
+                _ = tokio::signal::ctrl_c() => "SIGINT",
+                _ = terminate.recv() => "SIGTERM",
+            };
+            log.say(LogPart::Host, &format!("{received} received: this host stops"));
             handle.stop();
         });
     });

@@ -17,7 +17,7 @@ pub mod txn;
 pub use native::{Asker, NativeCalls};
 pub use status::{ServiceStatus, Statuses};
 
-use crate::access::{Access, Caller, Denied};
+use crate::access::{Access, Denied, PortCaller};
 use crate::admin::Admin;
 use crate::admin::access::HttpCall;
 use crate::admin::baggage::FenceCall;
@@ -146,7 +146,7 @@ pub struct Listed {
 }
 
 /// Whether somebody was granted what it calls over HTTP.
-pub type CheckHttp = fn(&HttpCall<'_>, &mut Caller) -> Result<(), Denied>;
+pub type CheckHttp = fn(&HttpCall<'_>, &mut PortCaller) -> Result<(), Denied>;
 
 /// A service, if a cluster file switches it on.
 pub type IfOn = Option<Arc<dyn Service>>;

@@ -1,6 +1,6 @@
 //! What a service does at the native port: takes its calls in and counts its answers out.
 
-use crate::access::Caller;
+use crate::access::PortCaller;
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::owed::OwedReads;
 use kernel::{Bytes, Instant};
@@ -9,7 +9,7 @@ use runtime::{CloseReason, SessionCx};
 /// Who calls, and what it is owed.
 pub struct Asker<'a> {
     /// Who.
-    pub caller: &'a mut Caller,
+    pub caller: &'a mut PortCaller,
     /// What it is to be answered.
     pub reads: &'a mut OwedReads,
     /// Messages that say that it was not granted what it asked; they are sent at once.

@@ -5,7 +5,7 @@ use crate::support::raw::{Raw, word};
 use crate::support::zookeeper::{create_body, read_body, session, set_body};
 use crate::support::{alone, http, kafka as kafka_client};
 use coordination::wire::{JuteOutput as _, op};
-use ordinate_client::{CallError, Client, Credentials, Level, Log, LogError, Rows, Token};
+use ordinate_client::{AccessToken, CallError, Client, Credentials, Level, Log, LogError, Rows};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const ALL: &str = "[coordination]\nengine = \"mason\"\nshards = 2\n[log]\nspaces = 1\n[sequence]\n\
-                   spaces = [\"s\", \"t\"]\n[txn]\nshards = 1";
+                   spaces = [\"s\", \"t\"]\n[txn]\nshards = 1\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"";
 /// Every identity of the matrix, with what it is granted. The first has no proof.
 const IDENTITIES: &[(&str, &[&str])] = &[
     ("nobody", &[]),
@@ -105,7 +105,7 @@ async fn start() -> Stage {
 }
 
 fn credentials(token: Option<&String>) -> Credentials {
-    Credentials { tls: None, token: token.map(Token::new) }
+    Credentials { tls: None, token: token.map(AccessToken::new) }
 }
 
 impl Stage {

@@ -78,7 +78,8 @@ fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
 /// When a host's certificate ends, by its metrics.
 async fn ends_at(cluster: &Cluster, host: usize) -> f64 {
     let page = cluster.page(host, "/metrics", 200).await.text();
-    let found = page.lines().find_map(|line| line.strip_prefix("ordinate_certificate_ends_seconds{of=\"host\"} "));
+    let found =
+        page.lines().find_map(|line| line.strip_prefix("ordinate_certificate_ends_seconds{of=\"host\"} "));
     found.and_then(|ends| ends.parse().ok()).unwrap_or_else(|| panic!("{page}"))
 }
 
@@ -92,7 +93,8 @@ fn certificates_are_renewed_under_load_without_a_failed_request() {
         cluster.until_ready().await;
         for host in 0..3 {
             let said = cluster.log(host);
-            let warned = said.contains("tls: the certificate of the host ends in 19 days; ordinate tls renew");
+            let warned =
+                said.contains("tls: the certificate of the host ends in 19 days; ordinate tls renew");
             assert!(warned, "no warning before it ends\n{said}");
         }
         let load_tls = || {
@@ -107,7 +109,8 @@ fn certificates_are_renewed_under_load_without_a_failed_request() {
         let renewed = renewed.expect("the binary under test runs");
         let said = String::from_utf8_lossy(&renewed.stdout).into_owned();
         assert!(renewed.status.success() && said.matches("is good for 365 days").count() == 4, "{renewed:?}");
-        let taken_over = |cluster: &Cluster| (0..3).all(|host| cluster.log(host).contains(", good for 364 days"));
+        let taken_over =
+            |cluster: &Cluster| (0..3).all(|host| cluster.log(host).contains(", good for 364 days"));
         cluster.until("the certificates are taken over", PATIENCE, taken_over).await;
         let year = 340.0 * 24.0 * 3600.0;
         for host in 0..3 {

@@ -63,6 +63,8 @@ impl Code {
     pub const OUT_OF_ORDER_SEQUENCE: Self = Self(45);
     /// A producer has begun a later epoch.
     pub const INVALID_PRODUCER_EPOCH: Self = Self(47);
+    /// Transactions are not there; of the codes that a client gives up at once upon, the nearest.
+    pub const TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Self = Self(53);
     /// The client is not who it says.
     pub const SASL_AUTHENTICATION_FAILED: Self = Self(58);
     /// Nothing is known of a producer any more: it asks for another number.

@@ -1,4 +1,4 @@
-//! Who is at a connection, and what it may do: decided by whoever serves the port.
+//! Who is at a connection, and what it may do: decided by who serves the port.
 
 use std::cell::RefCell;
 use std::fmt;

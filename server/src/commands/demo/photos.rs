@@ -14,7 +14,7 @@ const SEEN_WITHIN: Duration = Duration::from_secs(3);
 const LOG_WITHIN: Duration = Duration::from_millis(250);
 /// Every second commit is decided by the shard that it has to be; some are too slow on a busy machine.
 const TRIES: usize = 16;
-/// Whoever looks while a commit is in flight may look late on a busy machine: so many commits are looked at, or until one is missed.
+/// Who looks while a commit is in flight may look late on a busy machine: so many commits are looked at, or until one is missed.
 const LOOKS: usize = 3;
 const QUEUE: &str = "photo-queue";
 

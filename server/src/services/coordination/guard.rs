@@ -2,7 +2,7 @@
 //! as ones that the gateway refuses in their turn.
 
 use crate::access::digest_md5::DigestLogin;
-use crate::access::{Area, Caller, Need, Right};
+use crate::access::{Area, Need, PortCaller, Right};
 use ::coordination::wire::{JuteInput, JuteOutput as _, Request, SetWatches, Update, op};
 use kernel::client::Proven;
 
@@ -13,7 +13,7 @@ const WORDS_FOR_ANYONE: [&[u8]; 2] = [b"ruok", b"isro"];
 
 /// The guard of one connection.
 pub(super) struct Guard {
-    caller: Caller,
+    caller: PortCaller,
     /// The first frame opens the session, and has no head.
     greeted: bool,
     login: Option<DigestLogin>,
@@ -37,7 +37,7 @@ pub(super) enum Piece {
 }
 
 impl Guard {
-    pub(super) fn new(caller: Caller) -> Self {
+    pub(super) fn new(caller: PortCaller) -> Self {
         Self { caller, greeted: false, login: None }
     }
 
@@ -200,7 +200,7 @@ mod tests {
         );
         std::fs::write(&path, text).expect("it is writable");
         let access = Access::open(Some(&path), &EventLog::default()).expect("it is sound");
-        Guard::new(Caller::at(&access, "zookeeper", [127, 0, 0, 1].into()))
+        Guard::new(PortCaller::at(&access, "zookeeper", [127, 0, 0, 1].into()))
     }
 
     fn frame(number: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

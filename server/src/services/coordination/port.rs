@@ -3,7 +3,7 @@
 use super::guard::{Guard, Piece};
 use super::subject;
 use super::timing::Timing;
-use crate::access::{Access, Caller};
+use crate::access::{Access, PortCaller};
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::latency::Latencies;
 use crate::native::Gate;
@@ -53,7 +53,7 @@ impl FrontEnd<Ordinate> for ZooKeeper {
             announced: false,
             timing: Timing::new(self.latencies.clone()),
             request_bytes_max: self.request_bytes_max,
-            guard: Guard::new(Caller::at(&self.access, "zookeeper", address.ip())),
+            guard: Guard::new(PortCaller::at(&self.access, "zookeeper", address.ip())),
         })
     }
 }

@@ -1,13 +1,13 @@
 //! What calls of the key-value service need.
 
 use super::http;
-use crate::access::{Area, Caller, Denied, Names, Need, Right};
+use crate::access::{Area, Denied, Need, NeededNames, PortCaller, Right};
 use crate::admin::access::HttpCall;
 use ::kv::{Command, Query};
 use axum::http::Method;
 
 /// What a command needs: what answers with what was there needs both rights.
-pub(super) fn check_command(caller: &mut Caller, command: &Command<'_>) -> Result<(), Denied> {
+pub(super) fn check_command(caller: &mut PortCaller, command: &Command<'_>) -> Result<(), Denied> {
     let mut to = |right, key: &[u8]| caller.check(Need::of(right, Area::Kv, key));
     match command {
         Command::Put { key, .. } | Command::Delete { key } => to(Right::Write, key),
@@ -19,21 +19,21 @@ pub(super) fn check_command(caller: &mut Caller, command: &Command<'_>) -> Resul
 }
 
 /// What a query needs.
-pub(super) fn check_query(caller: &mut Caller, query: &Query<'_>) -> Result<(), Denied> {
+pub(super) fn check_query(caller: &mut PortCaller, query: &Query<'_>) -> Result<(), Denied> {
     match query {
         Query::Get { key } => caller.check(Need::of(Right::Read, Area::Kv, key)),
         Query::GetMany { keys } => {
             keys.iter().try_for_each(|key| caller.check(Need::of(Right::Read, Area::Kv, key)))
         }
         Query::Scan { start, end, .. } => {
-            let names = Names::Range { start, end: *end };
+            let names = NeededNames::Range { start, end: *end };
             caller.check(Need { right: Right::Read, area: Area::Kv, names })
         }
     }
 }
 
 /// What is called over HTTP. What cannot be read is refused by who serves it.
-pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut Caller) -> Result<(), Denied> {
+pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result<(), Denied> {
     match (call.parameter("key"), call.method) {
         (Some(key), &Method::GET | &Method::HEAD) => check_query(caller, &Query::Get { key: key.as_bytes() }),
         (Some(key), _) => {

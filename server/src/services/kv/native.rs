@@ -1,7 +1,7 @@
 //! The key-value service at the native port: messages for this host's batcher.
 
 use super::access::{check_command, check_query};
-use crate::access::{Area, Caller, Need, Right};
+use crate::access::{Area, Need, PortCaller, Right};
 use crate::family::{self, Ordinate};
 use crate::latency::MeasuredOperation;
 use crate::owed::{OwedRead, OwedReads};
@@ -111,7 +111,7 @@ fn granted(message: BatcherIn, asker: &mut Asker<'_>) -> Result<Option<BatcherIn
     let mut refused = Row::default();
     let (session, left) = match message {
         BatcherIn::Submit(mut message) => {
-            let may = |caller: &mut Caller, bytes: &[u8]| {
+            let may = |caller: &mut PortCaller, bytes: &[u8]| {
                 // What is no command is refused by who executes it.
                 Command::decode(bytes).map_or(true, |command| check_command(caller, &command).is_ok())
             };
@@ -122,7 +122,7 @@ fn granted(message: BatcherIn, asker: &mut Asker<'_>) -> Result<Option<BatcherIn
             (message.session, is_left.then_some(BatcherIn::Submit(message)))
         }
         BatcherIn::Query(mut message) => {
-            let may = |caller: &mut Caller, bytes: &[u8]| {
+            let may = |caller: &mut PortCaller, bytes: &[u8]| {
                 Query::decode(bytes).map_or(true, |query| check_query(caller, &query).is_ok())
             };
             message.queries = without(&message.queries, asker.caller, may, &mut refused)?;
@@ -153,8 +153,8 @@ fn granted(message: BatcherIn, asker: &mut Asker<'_>) -> Result<Option<BatcherIn
 
 fn without(
     row: &Commands,
-    caller: &mut Caller,
-    may: impl Fn(&mut Caller, &[u8]) -> bool,
+    caller: &mut PortCaller,
+    may: impl Fn(&mut PortCaller, &[u8]) -> bool,
     refused: &mut Row,
 ) -> Result<Commands, CloseReason> {
     if !row.is_sound() {

@@ -1,16 +1,16 @@
 //! What calls of the shared log need.
 
-use crate::access::{Area, Caller, Denied, Need, Right};
+use crate::access::{Area, Denied, Need, PortCaller, Right};
 use crate::admin::access::HttpCall;
 use axum::http::Method;
 use shared_log::Request;
 
 /// Whether the caller may do what it asks, all of it.
-pub(super) fn may(caller: &mut Caller, request: &Request) -> bool {
+pub(super) fn may(caller: &mut PortCaller, request: &Request) -> bool {
     check(caller, request).is_ok()
 }
 
-fn check(caller: &mut Caller, request: &Request) -> Result<(), Denied> {
+fn check(caller: &mut PortCaller, request: &Request) -> Result<(), Denied> {
     let mut log = |right, name: &str| caller.check(Need::of(right, Area::Log, name.as_bytes()));
     match request {
         Request::Create(create) => log(Right::Manage, &create.name),
@@ -33,7 +33,7 @@ fn check(caller: &mut Caller, request: &Request) -> Result<(), Denied> {
 }
 
 /// What is called over HTTP: each path has the log's name.
-pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut Caller) -> Result<(), Denied> {
+pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result<(), Denied> {
     let name = call.parameter("name").unwrap_or_default().as_bytes();
     let right = match *call.method {
         Method::GET | Method::HEAD => Right::Read,

@@ -2,7 +2,7 @@
 
 use super::SharedLog;
 use super::permits;
-use crate::access::{Access, Caller};
+use crate::access::{Access, PortCaller};
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, Ordinate, OrdinateMessage};
 use crate::latency::Latencies;
@@ -67,7 +67,7 @@ impl FrontEnd<Ordinate> for Kafka {
             connection: None,
             settings: self.settings,
             shared: self.shared.clone(),
-            caller: Some(Caller::at(&self.access, "kafka", address.ip())),
+            caller: Some(PortCaller::at(&self.access, "kafka", address.ip())),
             is_secure: self.is_secure,
         })
     }
@@ -87,7 +87,7 @@ struct Client {
     connection: Option<Connection>,
     settings: Settings,
     shared: Shared,
-    caller: Option<Caller>,
+    caller: Option<PortCaller>,
     is_secure: bool,
 }
 
@@ -101,7 +101,7 @@ impl Client {
         let mut out = Outgoing::default();
         let brokers = self.directory.brokers();
         let connection = self.connection.get_or_insert_with(|| {
-            let caller = self.caller.take().unwrap_or(Caller::unchecked());
+            let caller = self.caller.take().unwrap_or(PortCaller::unchecked());
             let client = permits::Client::new(caller, cx.certificate(), self.is_secure);
             Connection::new(self.settings, self.shared.clone(), Permitted::by(client))
         });

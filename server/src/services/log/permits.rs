@@ -1,7 +1,7 @@
 //! Who a client of Kafka's protocol is, and what it may do: SASL by SCRAM-SHA-256, and by PLAIN where TLS hides what it sends.
 
 use crate::access::scram::ScramLogin;
-use crate::access::{Area, Caller, Need, Right};
+use crate::access::{Area, Need, PortCaller, Right};
 use ::kafka::{LoginStep, Of, Permits, Verb};
 
 const SCRAM: &str = "SCRAM-SHA-256";
@@ -10,7 +10,7 @@ const UNPROVEN: LoginStep = LoginStep::Refused("the name, or the password or tok
 
 /// One client.
 pub(super) struct Client {
-    caller: Caller,
+    caller: PortCaller,
     is_secure: bool,
     login: Login,
 }
@@ -26,7 +26,7 @@ enum Login {
 
 impl Client {
     /// One that has shown this certificate, if any; `is_secure`: under TLS.
-    pub(super) fn new(mut caller: Caller, certificate: Option<&[u8]>, is_secure: bool) -> Self {
+    pub(super) fn new(mut caller: PortCaller, certificate: Option<&[u8]>, is_secure: bool) -> Self {
         caller.show(certificate);
         Self { caller, is_secure, login: Login::None }
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn client(access: &Access, is_secure: bool) -> Client {
-        Client::new(Caller::at(access, "kafka", [127, 0, 0, 1].into()), None, is_secure)
+        Client::new(PortCaller::at(access, "kafka", [127, 0, 0, 1].into()), None, is_secure)
     }
 
     // A login that proves nothing, or a password in the clear.

@@ -9,7 +9,7 @@ pub use status::SequenceStatus;
 use super::records::{self, RecordOwner};
 use super::status::ServiceStatus;
 use super::{Asker, Engine, Follower, Listed, NativeCalls, ReadyProbe, Service, slots};
-use crate::access::{Area, Caller, Need, Right};
+use crate::access::{Area, Need, PortCaller, Right};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::cluster::file::{FileError, Values, names_of};
@@ -45,7 +45,7 @@ pub const LISTED: Listed = Listed {
 const KEYS: &[Key] = &[
     key(
         "sequence.spaces",
-        KeyKind::Names,
+        KeyKind::NeededNames,
         "",
         "names of the sequence's spaces, separated by commas; without it there is no sequence service",
         "all hosts must agree on them and their order, from the first start on",
@@ -138,7 +138,7 @@ fn id_of(message: &Bytes) -> Option<u64> {
 }
 
 /// Whether the caller may take numbers of all the spaces that it names.
-fn is_granted(message: &Bytes, caller: &mut Caller) -> Result<bool, CloseReason> {
+fn is_granted(message: &Bytes, caller: &mut PortCaller) -> Result<bool, CloseReason> {
     let Ok(Native::Next(next)) = Native::decoded(message) else { return Err(UNREADABLE) };
     Ok(next.spaces.iter().all(|space| caller.may(Need::of(Right::Write, Area::Sequence, space.as_bytes()))))
 }

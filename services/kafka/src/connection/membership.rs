@@ -53,14 +53,15 @@ impl Job for Find {
         let found = match self.kind {
             _ if !self.is_granted => Err(Code::GROUP_AUTHORIZATION_FAILED),
             OF_GROUPS => brokers.coordinator_of(&self.group).ok_or(Code::COORDINATOR_NOT_AVAILABLE),
-            _ => Err(Code::INVALID_REQUEST),
+            _ => Err(Code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         };
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
         out.put_i16(found.map_or_else(|code| code, |_| Code::NONE).0);
         if version >= 1 {
-            out.put_text(None);
+            let why = (self.kind != OF_GROUPS).then_some("there are no transactions of Kafka's here");
+            out.put_text(why);
         }
         out.put_i32(found.map_or(-1, |broker| broker.node));
         out.put_text(Some(found.map_or("", |broker| &broker.address)));

@@ -318,7 +318,9 @@ impl Connection {
                 Box::new(producer_id::Given(Ok(self.shared.producer_ids.draw())))
             }
             // Transactions are not there.
-            Request::InitProducerId(Some(_)) => Box::new(producer_id::Given(Err(Code::INVALID_REQUEST))),
+            Request::InitProducerId(Some(_)) => {
+                Box::new(producer_id::Given(Err(Code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)))
+            }
             Request::FindCoordinator(group, kind) => Box::new(membership::Find::new(group, kind, &permitted)),
             Request::JoinGroup(join) => {
                 let coordinator = self.coordinator(&join.group, brokers);

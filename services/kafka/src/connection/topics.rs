@@ -41,7 +41,7 @@ impl Describe {
     }
 }
 
-/// Whoever may do anything with a topic may know of it.
+/// Who may do anything with a topic may know of it.
 fn sees(permitted: &Permitted, topic: &str) -> bool {
     permitted.sees(Of::Topic(topic))
 }
