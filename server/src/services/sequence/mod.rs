@@ -45,7 +45,7 @@ pub const LISTED: Listed = Listed {
 const KEYS: &[Key] = &[
     key(
         "sequence.spaces",
-        KeyKind::NeededNames,
+        KeyKind::Names,
         "",
         "names of the sequence's spaces, separated by commas; without it there is no sequence service",
         "all hosts must agree on them and their order, from the first start on",
