@@ -45,11 +45,9 @@ impl Serve {
         let started = Instant::now();
         let mut file = read_file(&self.config, &self.set)?;
         let line = file.host(&self.host).ok_or_else(|| self.no_such_host(&file))?;
-        if self.join {
-            let refused = file.services().iter().find_map(|service| service.admits_joining().err());
-            if let Some(CannotJoin { what, fact, remedy }) = refused {
-                return Err(Failure::input("O2005", what, fact, remedy));
-            }
+        let refused = file.services().iter().find_map(|service| service.admits_joining().err());
+        if let Some(CannotJoin { what, fact, remedy }) = refused.filter(|_| self.join) {
+            return Err(Failure::input("O2005", what, fact, remedy));
         }
         let ports = file.services().iter().flat_map(|service| service.ports());
         let sockets = Sockets {

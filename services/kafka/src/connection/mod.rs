@@ -317,10 +317,7 @@ impl Connection {
             Request::InitProducerId(None) => {
                 Box::new(producer_id::Given(Ok(self.shared.producer_ids.draw())))
             }
-            // Transactions are not there.
-            Request::InitProducerId(Some(_)) => {
-                Box::new(producer_id::Given(Err(Code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED)))
-            }
+            Request::InitProducerId(Some(_)) => Box::new(producer_id::NO_TRANSACTIONS),
             Request::FindCoordinator(group, kind) => Box::new(membership::Find::new(group, kind, &permitted)),
             Request::JoinGroup(join) => {
                 let coordinator = self.coordinator(&join.group, brokers);
