@@ -333,6 +333,9 @@ where
         if answered.sequence == OPENING && answered.status == Status::DiskFull {
             return self.refuse_what_nobody_has(Refusal::DiskFull, cx);
         }
+        if answered.sequence == OPENING && answered.status == Status::NotGranted {
+            return self.refuse_what_nobody_has(Refusal::NotGranted, cx);
+        }
         let table = if answered.sequence < READS_FROM { &mut self.writes } else { &mut self.reads };
         if !table.contains_key(&answered.sequence) {
             return;

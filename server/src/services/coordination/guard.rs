@@ -26,6 +26,8 @@ pub(super) struct Passed {
     pub(super) pieces: Vec<Piece>,
     /// A word that was not granted: what is said of it before the end.
     pub(super) refused_word: Option<String>,
+    /// What comes now is no frame.
+    pub(super) is_malformed: bool,
 }
 
 /// One after the other.
@@ -88,8 +90,8 @@ impl Guard {
                 }
             }
         }
-        // What is no whole frame is the gateway's to refuse.
-        frames.extend_from_slice(bytes);
+        // What is no whole frame is longer than a request may be.
+        passed.is_malformed = !bytes.is_empty();
         passed.pieces.push(Piece::Frames(frames));
         passed
     }

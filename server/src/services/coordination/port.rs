@@ -114,6 +114,9 @@ impl Session<Ordinate> for Connection {
                 Piece::Login(proven) => self.notify(proven, cx),
             }
         }
+        if passed.is_malformed {
+            return Err(CloseReason("a frame of an impossible length"));
+        }
         if let Some(said) = passed.refused_word {
             cx.output().extend_from_slice(said.as_bytes());
             cx.finish(CloseReason("a word that was not granted"));

@@ -1,7 +1,7 @@
 //! The key-value service at the native port: messages for this host's batcher.
 
 use super::access::{check_command, check_query};
-use crate::access::{Area, Need, PortCaller, Right};
+use crate::access::{Area, Need, NeededNames, PortCaller, Right};
 use crate::family::{self, Ordinate};
 use crate::latency::MeasuredOperation;
 use crate::owed::{OwedRead, OwedReads};
@@ -14,7 +14,8 @@ use paxos::Message;
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::client::{ClientIn, Results, Row, Status};
 use runtime::{CloseReason, SessionCx};
-use wire::commands::Commands;
+use wire::commands::results::OPENING;
+use wire::commands::{Commands, GroupKind};
 
 /// Those of all MultiPaxos roles; clients speak to the first, a batcher, and are the last.
 pub(super) const RECEIVERS: &[u8] = &[1, 2, 3, 4, 5, 6, 7];
@@ -116,6 +117,15 @@ fn granted(message: BatcherIn, asker: &mut Asker<'_>) -> Result<Option<BatcherIn
                 Command::decode(bytes).map_or(true, |command| check_command(caller, &command).is_ok())
             };
             let had = message.commands.size() > 0;
+            // A session is state of all replicas: it is for those who have something to write.
+            let some = Need { right: Right::Write, area: Area::Kv, names: NeededNames::Some };
+            if message.kind == GroupKind::Open && !asker.caller.may(some) {
+                refused.push(OPENING, Status::NotGranted, &[]);
+                let refused =
+                    Message::from(Results { session: message.session, executed: Slot(0), results: refused });
+                asker.refusals.push(refused.encoded().into());
+                return Ok(None);
+            }
             message.commands = without(&message.commands, asker.caller, may, &mut refused)?;
             // A group without commands opens or closes the session.
             let is_left = !had || message.commands.size() > 0;
