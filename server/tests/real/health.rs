@@ -34,8 +34,9 @@ async fn signals(cluster: &Cluster, host: usize) -> BTreeMap<&'static str, Optio
     let log = cluster.log(host);
     let mut lines =
         log.lines().filter(|line| line.contains("health: serving") || line.contains("health: not serving"));
-    let mut leads =
-        log.lines().filter(|line| line.contains("leads (round") || line.ends_with("no leader is heard"));
+    let mut leads = log
+        .lines()
+        .filter(|line| line.contains("leads (round") || line.ends_with("health: no leader is heard"));
     BTreeMap::from([
         ("/readyz", http::get(admin, "/readyz").map(|answer| answer.code == 200)),
         ("metrics, in total", is_one("ordinate_ready ")),
