@@ -31,6 +31,17 @@ crate::messages! {
             /// Bytes since it was opened.
             bytes: u64,
         },
+        /// The port has found who the user is, or is on the way to it; the request that asked is answered by the gateway.
+        15 => Proven {
+            /// The number of the request, as the user gave it.
+            number: u32,
+            /// What the user is answered.
+            answer: Bytes,
+            /// Who it is, if that is proven now.
+            who: Option<String>,
+            /// It is not who it says.
+            is_refused: bool,
+        },
     }
 }
 

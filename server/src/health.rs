@@ -5,7 +5,7 @@
 //! where that has changed, where the host does not serve, while anybody asks, and else every few seconds.
 
 use crate::cluster::ClusterFile;
-use crate::events::EventLog;
+use crate::events::{EventLog, LogPart};
 use crate::family::{HostedNode, LocalResponse as Answered};
 use crate::readiness::Unready;
 use crate::services::{ReadyProbe, Service, ServiceStatus};
@@ -311,7 +311,7 @@ struct Reporter {
 impl Reporter {
     /// Each warning is said when it comes up.
     fn warn(&mut self, warnings: BTreeSet<String>) {
-        warnings.difference(&self.warned).for_each(|warning| self.log.say(warning));
+        warnings.difference(&self.warned).for_each(|warning| self.log.warn(LogPart::Health, warning));
         self.warned = warnings;
     }
 
@@ -320,13 +320,18 @@ impl Reporter {
             && *leader != self.leader
         {
             self.leader.clone_from(leader);
-            self.log.say(&match leader {
-                Some(leader) if leader == host => format!("this host leads (round {round})"),
-                Some(leader) => format!("{leader} leads (round {round})"),
-                None => "no leader is heard".to_owned(),
-            });
+            self.log.say(
+                LogPart::Health,
+                &match leader {
+                    Some(leader) if leader == host => format!("this host leads (round {round})"),
+                    Some(leader) => format!("{leader} leads (round {round})"),
+                    None => "no leader is heard".to_owned(),
+                },
+            );
         }
-        self.lines_of(health.words(host), Instant::now()).iter().for_each(|line| self.log.say(line));
+        self.lines_of(health.words(host), Instant::now())
+            .iter()
+            .for_each(|line| self.log.say(LogPart::Health, line));
     }
 
     /// The lines to write when a host serves, or does not for this reason.

@@ -1,15 +1,16 @@
 //! One host of a cluster: its roles, its journal, its ports.
 
-use crate::cluster::file::TlsPaths;
+use crate::access::Access;
 use crate::cluster::{ClusterFile, Durability};
 use crate::family::{HostedNode, Ordinate};
 use crate::latency::Latencies;
 use crate::native::{Gate, NativePort, NativeService};
 use crate::owed;
+use crate::secure::HostTls;
 use crate::services::{Listed, SERVICES, Starting, client_limits};
 use kernel::HostSlot;
 use runtime::{
-    Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, PeerConfig, PeerTls, Storage,
+    Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, PeerConfig, Storage,
 };
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -58,6 +59,8 @@ pub fn start(
     latencies: &Latencies,
     events: Option<EventSink>,
     descriptors: Descriptors,
+    tls: Option<HostTls>,
+    access: &Access,
 ) -> Result<Host<HostedNode>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
     // The cluster file of a host that joined stays unconfirmed for as long as its data live, however it is started.
@@ -74,7 +77,6 @@ pub fn start(
             Storage::Directory { path: file.data.join(name), journal: JournalOptions::default() }
         }
     };
-    let tls = file.tls.as_ref().map(TlsPaths::files);
     let mut archive: Option<Arc<dyn runtime::blobs::Archive>> = None;
     for service in file.services() {
         archive = archive.or(service.archive()?);
@@ -91,15 +93,15 @@ pub fn start(
         agreement: file.agreement(),
         clock: file.clock_config(),
         joining_max: JOINING_MAX,
-        tls: tls.as_ref().map(PeerTls::load).transpose()?,
+        tls: tls.as_ref().map(|tls| tls.peers.clone()),
         events,
         message_version: MESSAGE_VERSION,
         message_version_min: MESSAGE_VERSION_MIN,
         ..HostConfig::new(&file.cluster, name)
     };
     let sockets_of = &mut sockets.users;
-    let mut users =
-        Starting { file, host: name, gate: &gate, latencies, sockets: sockets_of, tls: tls.as_ref() };
+    let tls = tls.as_ref().map(|tls| &tls.users);
+    let mut users = Starting { file, host: name, gate: &gate, latencies, sockets: sockets_of, tls, access };
     let mut front_ends = vec![native(&users, sockets.native)?];
     let mut beside = Vec::new();
     for service in file.services() {
@@ -123,6 +125,7 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(HostSlot, Host
 /// The native port: all services that have calls there.
 fn native(at: &Starting<'_>, listen: TcpListener) -> Result<FrontEndConfig<Ordinate>, StartError> {
     let (file, name, gate, latencies) = (at.file, at.host, at.gate.clone(), at.latencies.clone());
+    let access = at.access.clone();
     let of =
         |listed: &'static Listed| (listed, file.on(listed).and_then(|service| service.native(file, name)));
     let services: Vec<NativeService> = SERVICES.iter().map(|listed| of(listed)).collect();
@@ -139,10 +142,11 @@ fn native(at: &Starting<'_>, listen: TcpListener) -> Result<FrontEndConfig<Ordin
                 owed: owed::pool(share.promised_bytes_max()),
                 latencies,
                 writer: Rc::default(),
+                access,
             })
         }),
         limits: client_limits(&file.limits, body_max + kernel::FRAME_HEADER_BYTES, share),
-        tls: at.tls()?,
+        tls: at.tls(),
         secure: None,
     })
 }

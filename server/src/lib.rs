@@ -2,6 +2,7 @@
 //! of it: nothing here knows of flags, of load generators, or of simulators.
 #![forbid(unsafe_code)]
 
+pub mod access;
 pub mod admin;
 pub mod cluster;
 pub mod cut;
@@ -15,5 +16,6 @@ pub mod native;
 pub mod owed;
 pub mod process;
 pub mod readiness;
+pub mod secure;
 pub mod services;
 pub mod status;

@@ -1,7 +1,7 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::events::EventLog;
+use crate::events::{EventLog, LogPart};
 use crate::family::{HostedNode, LocalRequest};
 use crate::native::Gate;
 use crate::services::Follower;
@@ -26,10 +26,12 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
         let followers = file.services().iter().flat_map(|service| service.followers(&file, &host));
         let followers: Vec<Follower> = followers.collect();
         let left_dialled_for = if followers.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
+        let mut seen = Seen::default();
         loop {
             log.tick();
             if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
                 gate.set(refusal(&status));
+                seen.report(&status, &log);
                 follow(&handle, &followers, &status.membership, &host);
                 if let Some(changed) =
                     peers.follow(&status.membership, status.executed, left_dialled_for, Instant::now())
@@ -40,6 +42,30 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
             std::thread::sleep(WATCH_EVERY);
         }
     });
+}
+
+/// What the log has said of the members and of what is on the disk.
+#[derive(Default)]
+struct Seen {
+    members: u64,
+    snapshot: Option<u64>,
+}
+
+impl Seen {
+    fn report(&mut self, status: &HostStatus, log: &EventLog) {
+        let MembershipStatus { version, hosts, .. } = &status.membership;
+        if *version != self.members {
+            let names: Vec<&str> = hosts.keys().map(String::as_str).collect();
+            log.say(LogPart::Members, &format!("the members are {} (version {version})", names.join(", ")));
+            self.members = *version;
+        }
+        if let Some(slot) = status.snapshot.filter(|_| status.snapshot != self.snapshot) {
+            let line =
+                format!("a snapshot of the key-value store has all below slot {slot}, and is on the disk");
+            log.say(LogPart::Disk, &line);
+            self.snapshot = status.snapshot;
+        }
+    }
 }
 
 /// Has the services' logs follow a change: the host that leads one puts the members into it, once. Asked again and again,

@@ -1,10 +1,11 @@
 //! The native protocol's front end: prefaces and frames in, messages for the services of this host out.
 
+use crate::access::{Access, PortCaller};
 use crate::family::{self, Ordinate};
 use crate::latency::Latencies;
 use crate::owed::{Owed, OwedReads};
 use crate::services::native::UNREADABLE;
-use crate::services::{Listed, NativeCalls};
+use crate::services::{Asker, Listed, NativeCalls};
 use bytes::BytesMut;
 use kernel::client::ConnectionIn;
 use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
@@ -36,17 +37,22 @@ pub struct NativePort {
     pub latencies: Latencies,
     /// Where a message becomes a frame. One for all connections: it stays as large as the largest answers.
     pub writer: Rc<RefCell<FrameWriter>>,
+    /// Who may do what.
+    pub access: Access,
 }
 
 /// Clients of a host that serves them no more are sent away this soon.
 const GATE_WATCHED_EVERY: Duration = Duration::from_secs(1);
+/// What a client with a wrong token is sent.
+const UNKNOWN_TOKEN: &str =
+    "this token is not known here: the access file (access.file) has no identity with it";
 const SENT_ELSEWHERE: CloseReason = CloseReason("other hosts serve clients");
 
 /// What the writer keeps of its memory between two messages.
 const WRITER_RETAINED_BYTES: usize = 256 << 10;
 
 impl FrontEnd<Ordinate> for NativePort {
-    fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Ordinate>> {
+    fn open(&mut self, _client: NodeId, address: SocketAddr) -> Box<dyn Session<Ordinate>> {
         Box::new(Connection {
             services: Rc::clone(&self.services),
             frames: FrameReader { body_max: self.body_max },
@@ -55,6 +61,7 @@ impl FrontEnd<Ordinate> for NativePort {
             reads: OwedReads::new(Rc::clone(&self.owed), self.latencies.clone()),
             waiting: None,
             writer: Rc::clone(&self.writer),
+            caller: PortCaller::at(&self.access, "native", address.ip()),
         })
     }
 
@@ -114,6 +121,7 @@ struct Connection {
     /// What is left of a frame whose next message has to wait for room.
     waiting: Option<Bytes>,
     writer: Rc<RefCell<FrameWriter>>,
+    caller: PortCaller,
 }
 
 impl Session<Ordinate> for Connection {
@@ -199,13 +207,30 @@ impl Connection {
         let Some(version) = protocol::version_of(preface) else {
             return Err(CloseReason("not the native protocol"));
         };
+        let token_bytes = protocol::token_bytes(preface);
+        if token_bytes > protocol::TOKEN_BYTES_MAX {
+            return Err(CloseReason("a token that is too long"));
+        }
+        if input.len() < protocol::PREFACE_BYTES + token_bytes {
+            return Ok(false);
+        }
         let _ = input.split_to(protocol::PREFACE_BYTES);
+        let token = input.split_to(token_bytes);
         if let Some(why) = self.gate.refusal() {
             cx.output().extend_from_slice(&protocol::refusal(&why));
             cx.finish(SENT_ELSEWHERE);
             return Ok(false);
         }
         let spoken = if version == 0 { 0 } else { version.min(protocol::VERSION) };
+        self.caller.show(cx.certificate());
+        if !token.is_empty() {
+            let token = std::str::from_utf8(&token).unwrap_or_default();
+            if self.caller.log_in_by_token(token).is_err() {
+                cx.output().extend_from_slice(&protocol::refusal(UNKNOWN_TOKEN));
+                cx.finish(CloseReason("a token that nobody has"));
+                return Ok(false);
+            }
+        }
         cx.output().extend_from_slice(&protocol::preface(spoken));
         if spoken == 0 {
             cx.finish(CloseReason("no common protocol version"));
@@ -251,7 +276,16 @@ impl Connection {
         let (service, calls) =
             self.services.iter().find(|(service, _)| service.receivers.contains(tag)).ok_or(UNREADABLE)?;
         let calls = calls.as_ref().ok_or(CloseReason(service.off))?;
-        calls.take(message, &mut self.reads, cx)
+        let mut refusals = Vec::new();
+        let mut asker = Asker { caller: &mut self.caller, reads: &mut self.reads, refusals: &mut refusals };
+        let taken = calls.take(message, &mut asker, cx)?;
+        let mut writer = self.writer.borrow_mut();
+        for refusal in refusals {
+            refusal.encode(writer.body());
+            cx.output().extend_from_slice(writer.bytes());
+            writer.bytes().clear();
+        }
+        Ok(taken)
     }
 
     /// Notes what is answered; each service knows its own answers.

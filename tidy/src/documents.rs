@@ -10,7 +10,9 @@ const METRICS: &str = "server/src/admin/metrics.rs";
 /// Metrics of the host are written in one file, those of services where they report their status.
 fn has_metrics(file: &File) -> bool {
     let of_services = file.path.starts_with("server/src/services/");
-    matches!(&*file.path, METRICS | "server/src/latency.rs")
+    let of_a_part = [METRICS, "server/src/latency.rs", "server/src/secure.rs"].contains(&&*file.path);
+    of_a_part
+        || file.path.starts_with("server/src/access/")
         || (of_services && (file.is("/status.rs") || file.is("/mason.rs")))
 }
 
@@ -122,13 +124,13 @@ pub fn metrics(files: &[File]) -> Vec<Finding> {
     compare(&exported, &listed.collect::<Vec<_>>(), "metric")
 }
 
-/// The dashboard shows metrics that exist.
+/// The dashboard and the alerts ask for metrics that exist.
 pub fn dashboard(files: &[File]) -> Vec<Finding> {
     let pages = files.iter().filter(|file| file.path == OPERATIONS);
     let listed: Vec<&str> =
         pages.flat_map(|page| page.text.lines()).filter_map(whole_name_of_a_row).collect();
     let mut findings = Vec::new();
-    for file in files.iter().filter(|file| file.path.starts_with("deploy/") && file.is(".json")) {
+    for file in files.iter().filter(|file| file.path.starts_with("deploy/") && !file.is(".service")) {
         for (number, line) in file.lines() {
             let words = line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
             let ours = words.filter(|word| word.starts_with("ordinate_") || word.starts_with("process_"));

@@ -1,7 +1,7 @@
 //! The native protocol's outer layer, shared by clients and servers.
 //!
-//! A client connects and sends a [preface](PREFACE_BYTES): `ORDINATE | version: u32 | 0: u32`; the server answers alike,
-//! with the version it will speak, or with version 0 if it turns the client away: then the last word is the length of
+//! A client connects and sends a [preface](PREFACE_BYTES): `ORDINATE | version: u32 | token_bytes: u32`, and so many bytes of its token
+//! if it has one (hosts of before there were tokens take none); the server answers alike, without a token, with the version it will speak, or with version 0 if it turns the client away: then the last word is the length of
 //! a text that follows and says why. Frames follow both ways:
 //! `length: u32 | crc32c: u32 | body`; a body is a row of `length: u32 | message`. All integers are little-endian.
 
@@ -20,6 +20,22 @@ pub fn preface(version: u32) -> [u8; PREFACE_BYTES] {
     preface[..8].copy_from_slice(MAGIC);
     preface[8..12].copy_from_slice(&version.to_le_bytes());
     preface
+}
+
+/// The longest token.
+pub const TOKEN_BYTES_MAX: usize = 1024;
+
+/// A preface with a token behind it.
+pub fn preface_with_token(version: u32, token: &str) -> Vec<u8> {
+    let mut preface = preface(version);
+    preface[12..].copy_from_slice(&(token.len() as u32).to_le_bytes());
+    [&preface, token.as_bytes()].concat()
+}
+
+/// The length of the token that follows a client's preface.
+pub fn token_bytes(preface: &[u8; PREFACE_BYTES]) -> usize {
+    let [.., a, b, c, d] = *preface;
+    u32::from_le_bytes([a, b, c, d]) as usize
 }
 
 /// The longest text of a refusal.

@@ -42,6 +42,8 @@ pub enum Outcome {
     Malformed = 3,
     /// Nothing was done: the disks are full.
     DiskFull = 4,
+    /// Nothing was done: the client was not granted it.
+    NotGranted = 5,
 }
 
 impl Outcome {
@@ -52,6 +54,7 @@ impl Outcome {
             1 => Self::Busy,
             2 => Self::Unknown,
             4 => Self::DiskFull,
+            5 => Self::NotGranted,
             _ => Self::Malformed,
         }
     }

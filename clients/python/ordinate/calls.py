@@ -37,9 +37,15 @@ class Calls:
     """A connection of their own: where it breaks, calls that may not be repeated end with `MaybeExecuted`."""
 
     def __init__(
-        self, endpoints: list[str], tls: ssl.SSLContext | None, timeout: float, window: Window, to_client: int
+        self,
+        endpoints: list[str],
+        tls: ssl.SSLContext | None,
+        token: str,
+        timeout: float,
+        window: Window,
+        to_client: int,
     ) -> None:
-        self._link = Link(endpoints, tls, self._on_message, self._on_up, self._on_down)
+        self._link = Link(endpoints, tls, token, self._on_message, self._on_up, self._on_down)
         self._timeout = timeout
         self._window = window
         self._to_client = to_client

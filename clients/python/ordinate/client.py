@@ -23,6 +23,7 @@ class Client:
         endpoints: Iterable[str],
         *,
         tls: ssl.SSLContext | None = None,
+        token: str = "",
         timeout: float = 10.0,
         outstanding_max: int = 1_024,
         outstanding_bytes_max: int = 16 << 20,
@@ -32,11 +33,11 @@ class Client:
         def window() -> Window:
             return Window(outstanding_max, outstanding_bytes_max)
 
-        self._logs = Calls(hosts, tls, timeout, window(), log.TO_CLIENT)
-        self._sequences = Calls(hosts, tls, timeout, window(), sequence.TO_CLIENT)
-        self._transactions = Calls(hosts, tls, timeout, window(), txn.TO_CLIENT)
+        self._logs = Calls(hosts, tls, token, timeout, window(), log.TO_CLIENT)
+        self._sequences = Calls(hosts, tls, token, timeout, window(), sequence.TO_CLIENT)
+        self._transactions = Calls(hosts, tls, token, timeout, window(), txn.TO_CLIENT)
         #: The key-value store.
-        self.kv = Kv(hosts, tls, timeout, window())
+        self.kv = Kv(hosts, tls, token, timeout, window())
         #: The shared log.
         self.log = log.Log(self._logs)
         #: The sequence.

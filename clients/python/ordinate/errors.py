@@ -27,6 +27,10 @@ class Unreadable(CallError):
     """The answer cannot be read: client and server do not fit."""
 
 
+class NotGranted(CallError):
+    """Never executed: the cluster's access control does not let this client do it."""
+
+
 class Closed(CallError):
     """The client is closed."""
 

@@ -241,7 +241,7 @@ def read_results(message: bytes) -> Results:
     return Results(session, executed, found)
 
 
-_DONE, _BUSY, _SESSION_LOST, _MALFORMED = 0, 1, 2, 3
+_DONE, _BUSY, _SESSION_LOST, _MALFORMED, _NOT_GRANTED = 0, 1, 2, 3, 6
 
 
 @dataclass(eq=False)
@@ -263,8 +263,10 @@ class _Session:
 class Kv:
     """The key-value store. A command is executed once, however often it is sent."""
 
-    def __init__(self, endpoints: list[str], tls: ssl.SSLContext | None, timeout: float, window: Window) -> None:
-        self._link = Link(endpoints, tls, self._on_message, self._on_up, self._on_down)
+    def __init__(
+        self, endpoints: list[str], tls: ssl.SSLContext | None, token: str, timeout: float, window: Window
+    ) -> None:
+        self._link = Link(endpoints, tls, token, self._on_message, self._on_up, self._on_down)
         self._timeout = timeout
         self._window = window
         self._session = _Session()
@@ -498,6 +500,8 @@ class Kv:
                 _fail(call, errors.Unreadable(f"the answer cannot be read: {error}"))
         elif status == _MALFORMED:
             _fail(call, errors.Refused("the command was refused and not executed: malformed or too large"))
+        elif status == _NOT_GRANTED:
+            _fail(call, errors.NotGranted("not granted: the command was not executed"))
         else:
             _fail(call, errors.Unreadable(f"status {status}"))
         if self._unnumbered:

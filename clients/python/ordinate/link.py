@@ -36,6 +36,7 @@ class Link:
         self,
         endpoints: list[str],
         tls: ssl.SSLContext | None,
+        token: str,
         on_message: Callable[[bytes], None],
         on_up: Callable[[], None],
         on_down: Callable[[], None],
@@ -44,6 +45,7 @@ class Link:
             raise ValueError("a client needs an endpoint, like 127.0.0.1:7071")
         self._endpoints = endpoints
         self._tls = tls
+        self._token = token
         self._on_message = on_message
         self._on_up = on_up
         self._on_down = on_down
@@ -120,7 +122,7 @@ class Link:
             name, int(port), ssl=self._tls, server_hostname=hostname, limit=1 << 20
         )
         try:
-            writer.write(wire.preface(wire.VERSION))
+            writer.write(wire.preface(wire.VERSION, self._token))
             version, last = wire.read_preface(await reader.readexactly(wire.PREFACE_BYTES))
             if version == 0:
                 why = await reader.readexactly(min(last, wire.REFUSAL_BYTES_MAX))

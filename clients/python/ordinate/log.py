@@ -19,7 +19,7 @@ WAIT_MAX = 30.0
 #: What becomes of appends when the hosts' disk budget is reached.
 CLEANUPS = {"refuse": 0, "drop-oldest": 1}
 
-_BUSY, _UNKNOWN, _MALFORMED = 1, 2, 3
+_BUSY, _UNKNOWN, _MALFORMED, _NOT_GRANTED = 1, 2, 3, 20
 _REFUSALS: dict[int, tuple[type[errors.LogError], str]] = {
     4: (errors.NoSuchLog, "there is no log {name}"),
     5: (errors.Exists, "there is a log {name} already"),
@@ -153,6 +153,8 @@ def read_answer(reader: wire.Reader) -> None | list[int] | LogEntries | list[Log
         raise Busy
     if why == _UNKNOWN:
         raise errors.MaybeExecuted("the host lost track of the call; it may have been executed")
+    if why == _NOT_GRANTED:
+        raise errors.NotGranted(f"not granted: nothing was done to {name}" if name else "not granted: nothing was done")
     if why in _REFUSALS:
         kind, text = _REFUSALS[why]
         raise kind(name, at, text.format(name=name, at=at))

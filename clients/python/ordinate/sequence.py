@@ -38,6 +38,8 @@ def read_numbered(reader: wire.Reader) -> SequencePosition:
         raise errors.MaybeExecuted("a position may have been given; asking again takes another one")
     if status == 4:
         raise errors.DiskFull("the disk is full: nothing was done")
+    if status == 5:
+        raise errors.NotGranted("not granted: nothing was done")
     raise errors.Refused("no space or an unknown one is named, or the label is too long")
 
 

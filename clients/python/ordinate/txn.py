@@ -19,7 +19,7 @@ TO_CLIENT = 25
 
 _READ_ONLY, _ONE_SHOT, _BEGIN, _READ_WITHIN, _COMMIT, _GIVE_UP, _FENCE, _STATUS = range(1, 9)
 _READ_ROWS, _COMMITTED, _NOT_MET, _BEGUN, _ROWS_WITHIN, _FENCED, _FATE, _FAILED = range(1, 9)
-_BUSY, _UNKNOWN = 2, 3
+_BUSY, _UNKNOWN, _NOT_GRANTED = 2, 3, 11
 _FAILURES: dict[int, tuple[type[errors.TxnError], str]] = {
     1: (errors.Aborted, "aborted in favour of an older transaction: nothing was executed, try again"),
     2: (errors.TxnBusy, "busy: nothing was executed, try again later"),
@@ -241,7 +241,10 @@ def read_reply(reader: wire.Reader, variant: int) -> dict[str, Any]:
     if variant == _FATE:
         return {"committed": reader.option(wire.Reader.u64)}
     if variant == _FAILED:
-        kind, text = _FAILURES.get(reader.u8(), (errors.TxnError, "the transaction failed"))
+        why = reader.u8()
+        if why == _NOT_GRANTED:
+            raise errors.NotGranted("not granted: nothing was executed")
+        kind, text = _FAILURES.get(why, (errors.TxnError, "the transaction failed"))
         raise kind(text)
     raise wire.Malformed(f"reply {variant} of transactions")
 

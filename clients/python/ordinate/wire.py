@@ -41,9 +41,10 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def preface(version: int) -> bytes:
-    """The 16 bytes that open a connection."""
-    return b"ORDINATE" + struct.pack("<II", version, 0)
+def preface(version: int, token: str = "") -> bytes:
+    """The 16 bytes that open a connection, and a token behind them if there is one."""
+    secret = token.encode()
+    return b"ORDINATE" + struct.pack("<II", version, len(secret)) + secret
 
 
 def read_preface(data: bytes) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 //! Calls of a service that answers each by one message: a task with one connection at a time.
 
 use crate::connection::{Connection, DialError, Reading, Writing};
-use crate::{CallError, Tls};
+use crate::{CallError, Credentials};
 use kernel::{Decode, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
@@ -60,12 +60,15 @@ struct Order<A: Ask> {
 
 impl<A: Ask> Calls<A> {
     /// Begins a task of the runtime that this is called in; it ends with the last handle.
-    pub(crate) fn begin<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Option<Tls>) -> Self {
+    pub(crate) fn begin<E: Into<String>>(
+        endpoints: impl IntoIterator<Item = E>,
+        credentials: Credentials,
+    ) -> Self {
         let (orders, taken) = mpsc::unbounded_channel();
         let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
         // Without endpoints nobody listens, and calls say that the client is closed.
         if !endpoints.is_empty() {
-            tokio::spawn(run(endpoints, tls, taken));
+            tokio::spawn(run(endpoints, credentials, taken));
         }
         Self(orders)
     }
@@ -106,7 +109,7 @@ enum Event<A: Ask> {
 
 async fn run<A: Ask>(
     endpoints: Vec<String>,
-    tls: Option<Tls>,
+    credentials: Credentials,
     mut orders: mpsc::UnboundedReceiver<Order<A>>,
 ) {
     let mut waiting: VecDeque<Order<A>> = VecDeque::new();
@@ -123,7 +126,7 @@ async fn run<A: Ask>(
         }
         let endpoint = endpoints[at % endpoints.len()].clone();
         at += 1;
-        match Connection::dial(endpoint, tls.clone(), DIAL_WITHIN).await {
+        match Connection::dial(endpoint, credentials.clone(), DIAL_WITHIN).await {
             Err(DialError::Broken | DialError::Refused(_)) => {
                 while let Ok(order) = orders.try_recv() {
                     waiting.push_back(order);

@@ -1,7 +1,7 @@
 //! One connection to one host.
 
+use crate::credentials::Credentials;
 use crate::protocol;
-use crate::tls::Tls;
 use bytes::{Buf, BytesMut};
 use kernel::{Decode, Encode, FrameReader, FrameWriter, Reader};
 use std::io;
@@ -43,17 +43,23 @@ impl Connection {
     /// Dials `endpoint` and exchanges prefaces.
     pub(crate) async fn dial(
         endpoint: String,
-        tls: Option<Tls>,
+        credentials: Credentials,
         within: Duration,
     ) -> Result<Self, DialError> {
         let dialled = async {
             let stream = TcpStream::connect(&endpoint).await?;
             stream.set_nodelay(true)?;
-            let mut stream: Box<dyn Wire> = match &tls {
+            let mut stream: Box<dyn Wire> = match &credentials.tls {
                 None => Box::new(stream),
                 Some(tls) => Box::new(tls.greet(&endpoint, stream).await?),
             };
-            stream.write_all(&protocol::preface(protocol::VERSION)).await?;
+            match &credentials.token {
+                None => stream.write_all(&protocol::preface(protocol::VERSION)).await?,
+                Some(token) => {
+                    let preface = protocol::preface_with_token(protocol::VERSION, token.secret());
+                    stream.write_all(&preface).await?;
+                }
+            }
             stream.flush().await?;
             let mut preface = [0; protocol::PREFACE_BYTES];
             stream.read_exact(&mut preface).await?;

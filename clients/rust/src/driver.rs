@@ -1,7 +1,7 @@
 //! Drives the client role: the same code that runs in the simulator, on a real socket and clock.
 
 use crate::connection::{Connection, DialError, Reading, Writing};
-use crate::tls::Tls;
+use crate::credentials::Credentials;
 use kernel::{
     Cx, Effect, Effects, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role, Situation, Wall,
 };
@@ -57,7 +57,7 @@ enum Link {
 
 struct Driver {
     endpoints: Vec<String>,
-    tls: Option<Tls>,
+    credentials: Credentials,
     client: CommandClient<CommandCalls>,
     effects: Effects<CommandCalls>,
     rng: Rng,
@@ -76,7 +76,7 @@ struct Driver {
 /// Serves calls until every handle is dropped.
 pub(crate) async fn run(
     endpoints: Vec<String>,
-    tls: Option<Tls>,
+    credentials: Credentials,
     mut orders: mpsc::UnboundedReceiver<Order>,
     refusals: Refusals,
 ) {
@@ -85,7 +85,7 @@ pub(crate) async fn run(
     let batchers = (0..endpoints.len()).map(batcher).collect();
     let mut driver = Driver {
         endpoints,
-        tls,
+        credentials,
         client: CommandClient::new(batchers, RESEND_AFTER),
         effects: Effects::new(Position(0), false),
         rng: Rng::seeded(seed),
@@ -248,7 +248,7 @@ impl Driver {
             Link::Down | Link::Up { .. } | Link::Dialling { .. } => {
                 let rounds = (self.failures / self.endpoints.len()).min(16) as u32;
                 let within = (DIAL_WITHIN * (1 << rounds)).min(DIAL_WITHIN_MAX);
-                let dial = Connection::dial(self.endpoints[to].clone(), self.tls.clone(), within);
+                let dial = Connection::dial(self.endpoints[to].clone(), self.credentials.clone(), within);
                 self.link = Link::Dialling { endpoint: to, dial: Box::pin(dial), queue: vec![message] };
             }
         }

@@ -18,6 +18,7 @@
 mod baggage;
 mod calls;
 mod connection;
+mod credentials;
 mod driver;
 mod log;
 mod process;
@@ -34,6 +35,7 @@ use wire::kv::{Answer, Command, Query};
 pub use crate::log::{Log, LogEntries, LogError, LogOptions};
 pub use crate::sequence::{Sequence, SequencePosition};
 pub use baggage::{BaggageLayer, CarriesBaggage};
+pub use credentials::{AccessToken, Credentials};
 pub use kernel::Bytes;
 pub use process::{LinearizableKv, Process, ProcessError};
 pub use tls::{Tls, TlsError, TlsFiles};
@@ -84,6 +86,9 @@ pub enum CallError {
     /// Not executed: too much is waiting at the service, and was for a while.
     #[error("busy, not executed: too much is waiting; send it again later")]
     Busy,
+    /// Never executed: the client was not granted it.
+    #[error("not granted, not executed: the cluster's access file does not let this client do it")]
+    NotGranted,
     /// The answer cannot be read: client and server do not fit.
     #[error("the answer cannot be read ({0}); is the server newer than this client?")]
     Unreadable(String),
@@ -133,20 +138,25 @@ impl Client {
     /// A client of the cluster behind `endpoints`: native addresses, `name:port`, of one or more hosts. Names are resolved
     /// on every dial. Returns at once; calls wait for the connection.
     pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self::start(endpoints.into_iter().map(Into::into).collect(), None)
+        Self::connect_as(endpoints, Credentials::default())
     }
 
     /// The same over TLS: each endpoint's name must be in its host's certificate.
     pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self::start(endpoints.into_iter().map(Into::into).collect(), Some(tls))
+        Self::connect_as(endpoints, tls.into())
     }
 
-    fn start(endpoints: Vec<String>, tls: Option<Tls>) -> Self {
+    /// The same with any credentials.
+    pub fn connect_as<E: Into<String>>(
+        endpoints: impl IntoIterator<Item = E>,
+        credentials: Credentials,
+    ) -> Self {
+        let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
         let (calls, orders) = mpsc::unbounded_channel();
         let refusals = driver::Refusals::default();
         // Without endpoints nobody listens, and calls say that the client is closed.
         if !endpoints.is_empty() {
-            tokio::spawn(driver::run(endpoints, tls, orders, Arc::clone(&refusals)));
+            tokio::spawn(driver::run(endpoints, credentials, orders, Arc::clone(&refusals)));
         }
         Self { calls, timeout: TIMEOUT, refusals }
     }
@@ -170,6 +180,7 @@ impl Client {
             Ok(Ok(Outcome::Refused(Refusal::Conflict))) => Err(CallError::Conflict),
             Ok(Ok(Outcome::Refused(Refusal::Busy))) => Err(CallError::Busy),
             Ok(Ok(Outcome::Refused(Refusal::DiskFull))) => Err(CallError::DiskFull),
+            Ok(Ok(Outcome::Refused(Refusal::NotGranted))) => Err(CallError::NotGranted),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Calls of the shared log.
 
 use crate::calls::{Ask, Calls};
-use crate::{CallError, TIMEOUT, Tls};
+use crate::{CallError, Credentials, TIMEOUT, Tls};
 use kernel::Bytes;
 use std::future::Future;
 use std::time::Duration;
@@ -169,12 +169,20 @@ pub struct Log {
 impl Log {
     /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
     pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self { calls: Calls::begin(endpoints, None), timeout: TIMEOUT }
+        Self::connect_as(endpoints, Credentials::default())
     }
 
     /// The same over TLS.
     pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self { calls: Calls::begin(endpoints, Some(tls)), timeout: TIMEOUT }
+        Self::connect_as(endpoints, tls.into())
+    }
+
+    /// The same with any credentials.
+    pub fn connect_as<E: Into<String>>(
+        endpoints: impl IntoIterator<Item = E>,
+        credentials: Credentials,
+    ) -> Self {
+        Self { calls: Calls::begin(endpoints, credentials), timeout: TIMEOUT }
     }
 
     /// The same client with another time limit per call (10 s unless said).
@@ -365,6 +373,7 @@ fn error_of(Refused { why, name, at }: Refused) -> LogError {
         Why::BeyondTail => LogError::BeyondTail { name, tail: at },
         Why::Full => LogError::Full { name, free: at },
         Why::DiskFull => CallError::DiskFull.into(),
+        Why::NotGranted => CallError::NotGranted.into(),
         Why::TooLarge => LogError::TooLarge,
         Why::Unsupported => LogError::Unsupported,
         Why::OverBudget => LogError::OverBudget { name, held_bytes: at },

@@ -1,7 +1,7 @@
 //! Calls of the sequence service.
 
 use crate::calls::{Ask, Calls};
-use crate::{CallError, TIMEOUT, Tls};
+use crate::{CallError, Credentials, TIMEOUT, Tls};
 use kernel::Bytes;
 use std::future::Future;
 use std::time::Duration;
@@ -44,6 +44,7 @@ impl Ask for Wanted {
             Outcome::Done => Some(Ok(SequencePosition { numbers: numbered.numbers, gsn: numbered.gsn })),
             Outcome::Unknown => Some(Err(CallError::MaybeExecuted)),
             Outcome::DiskFull => Some(Err(CallError::DiskFull)),
+            Outcome::NotGranted => Some(Err(CallError::NotGranted)),
             Outcome::Malformed => Some(Err(CallError::Invalid(format!(
                 "the cluster has no such spaces ({}), or the label is longer than 256 bytes",
                 self.spaces.join(", ")
@@ -67,12 +68,20 @@ pub struct Sequence {
 impl Sequence {
     /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
     pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self { calls: Calls::begin(endpoints, None), timeout: TIMEOUT }
+        Self::connect_as(endpoints, Credentials::default())
     }
 
     /// The same over TLS.
     pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self { calls: Calls::begin(endpoints, Some(tls)), timeout: TIMEOUT }
+        Self::connect_as(endpoints, tls.into())
+    }
+
+    /// The same with any credentials.
+    pub fn connect_as<E: Into<String>>(
+        endpoints: impl IntoIterator<Item = E>,
+        credentials: Credentials,
+    ) -> Self {
+        Self { calls: Calls::begin(endpoints, credentials), timeout: TIMEOUT }
     }
 
     /// The same client with another time limit per call (10 s unless said).

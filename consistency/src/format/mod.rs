@@ -207,23 +207,10 @@ fn known_fields(tree: &Tree<'_>, known: &[&str], options: &LoadOptions) -> Resul
     for (name, _) in entries {
         let name = name.word().unwrap_or("");
         if !known.contains(&name) {
-            let near = known.iter().min_by_key(|candidate| distance(name, candidate)).unwrap_or(&"");
+            let near =
+                known.iter().min_by_key(|candidate| strsim::levenshtein(name, candidate)).unwrap_or(&"");
             return Err(format!("unknown field {name:?} (did you mean {near:?}?); --lenient ignores it"));
         }
     }
     Ok(())
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, left) in a.bytes().enumerate() {
-        let mut corner = row[0];
-        row[0] = i + 1;
-        for (j, right) in b.bytes().enumerate() {
-            let best = (corner + usize::from(left != right)).min(row[j] + 1).min(row[j + 1] + 1);
-            corner = std::mem::replace(&mut row[j + 1], best);
-        }
-    }
-    row[b.len()]
 }

@@ -3,6 +3,7 @@
 mod admission;
 mod backlog;
 mod output;
+mod untrusted;
 
 use crate::descriptors::{Descriptor, Descriptors};
 use crate::event::HostEvent;
@@ -334,7 +335,8 @@ impl<F: Family> Clients<F> {
                     self.read_buffer.clear();
                     // A plain socket has no such error.
                     let no_tls = error.kind() == io::ErrorKind::InvalidData;
-                    self.close(index, if no_tls { NO_TLS } else { BROKEN }, outside);
+                    let reason = if no_tls { untrusted::reason_of(&error) } else { BROKEN };
+                    self.close(index, reason, outside);
                 }
             }
         }
@@ -497,7 +499,6 @@ impl<F: Family> Clients<F> {
 }
 
 const BROKEN: CloseReason = CloseReason("connection broken");
-const NO_TLS: CloseReason = CloseReason("no TLS that can be accepted");
 const CLOSED_BY_CLIENT: CloseReason = CloseReason("closed by the client");
 
 fn give_back(pool: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {

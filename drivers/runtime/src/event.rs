@@ -27,6 +27,13 @@ pub enum HostEvent {
         /// Why.
         reason: String,
     },
+    /// A host's connection to us has ended, for the reason that is given.
+    PeerEnded {
+        /// From where.
+        address: SocketAddr,
+        /// Why.
+        reason: String,
+    },
     /// A client was turned away or disconnected.
     ClientClosed {
         /// From where.
@@ -81,6 +88,9 @@ impl fmt::Display for HostEvent {
             Self::LinkUp { host } => write!(f, "link to {host} is up"),
             Self::LinkDown { host, reason } => write!(f, "link to {host} is down: {reason}"),
             Self::PeerRefused { address, reason } => write!(f, "refused the host at {address}: {reason}"),
+            Self::PeerEnded { address, reason } => {
+                write!(f, "the connection of the host at {address} ended: {reason}")
+            }
             Self::ClientClosed { address, reason } => write!(f, "closed the client at {address}: {reason}"),
             Self::DiskFull => write!(f, "the disk is full: writes are refused until there is space"),
             Self::DiskBack => write!(f, "there is disk space again: writes go on"),

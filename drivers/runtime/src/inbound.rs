@@ -339,8 +339,14 @@ impl Inbounds {
         }
         // Dropping the socket deregisters it as well.
         let _ = outside.registry.deregister(inbound.socket.stream());
-        if let Some(reason) = reason {
-            self.refuse(inbound.address, reason, outside);
+        match (reason, inbound.host) {
+            (None, _) => {}
+            // Its process or its machine has gone, or the network: nobody refuses it.
+            (Some(reason), Some(_)) => {
+                *outside.metrics.closes.entry("host connection ended").or_insert(0) += 1;
+                self.events.push(HostEvent::PeerEnded { address: inbound.address, reason });
+            }
+            (Some(reason), None) => self.refuse(inbound.address, reason, outside),
         }
     }
 

@@ -5,7 +5,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Where a side's certificate, its key, and the authorities it trusts are stored, as PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,15 +35,18 @@ pub enum TlsError {
 }
 
 /// TLS between hosts: both sides show a certificate of the cluster's authority, with the host's name.
+///
+/// Cheap to clone; all clones are one, and follow [`Self::reload`].
 #[derive(Clone)]
 pub struct PeerTls {
-    client: Arc<ClientConfig>,
+    client: Arc<RwLock<Arc<ClientConfig>>>,
     server: ServerTls,
 }
 
-/// TLS on a port for clients.
+/// TLS on a port for clients. Cheap to clone; all clones are one, and follow [`Self::reload`]: connections that are open go on as
+/// they began.
 #[derive(Clone)]
-pub struct ServerTls(Arc<ServerConfig>);
+pub struct ServerTls(Arc<RwLock<Arc<ServerConfig>>>);
 
 /// Whether clients must show a certificate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,19 +61,21 @@ impl PeerTls {
     /// Reads the files of one host.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let server = ServerTls::load(files, ClientCertificates::Required)?;
-        let client = ClientConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(setup)?
-            .with_root_certificates(authorities(&files.authorities)?)
-            .with_client_auth_cert(certificates(&files.certificates)?, key(&files.key)?)
-            .map_err(setup)?;
-        Ok(Self { client: Arc::new(client), server })
+        Ok(Self { client: Arc::new(RwLock::new(client_config(files)?)), server })
+    }
+
+    /// Reads the files again, for connections from now on; after an error all is as before.
+    pub fn reload(&self, files: &TlsFiles) -> Result<(), TlsError> {
+        let client = client_config(files)?;
+        self.server.reload(files, ClientCertificates::Required)?;
+        *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        Ok(())
     }
 
     pub(crate) fn connect(&self, host: &str) -> Result<Connection, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-        let client =
-            ClientConnection::new(Arc::clone(&self.client), name).map_err(|error| error.to_string())?;
+        let config = Arc::clone(&self.client.read().unwrap_or_else(PoisonError::into_inner));
+        let client = ClientConnection::new(config, name).map_err(|error| error.to_string())?;
         Ok(client.into())
     }
 
@@ -79,35 +84,56 @@ impl PeerTls {
     }
 }
 
+fn client_config(files: &TlsFiles) -> Result<Arc<ClientConfig>, TlsError> {
+    let config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(setup)?
+        .with_root_certificates(authorities(&files.authorities)?)
+        .with_client_auth_cert(certificates(&files.certificates)?, key(&files.key)?)
+        .map_err(setup)?;
+    Ok(Arc::new(config))
+}
+
 impl ServerTls {
     /// Reads the files of one port.
     pub fn load(files: &TlsFiles, clients: ClientCertificates) -> Result<Self, TlsError> {
-        let builder = ServerConfig::builder_with_provider(provider())
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .map_err(setup)?;
-        let builder = match clients {
-            ClientCertificates::Required => {
-                let roots = Arc::new(authorities(&files.authorities)?);
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
-                builder.with_client_cert_verifier(verifier.map_err(setup)?)
-            }
-            ClientCertificates::NotAsked => builder.with_no_client_auth(),
-        };
-        let mut config =
-            builder.with_single_cert(certificates(&files.certificates)?, key(&files.key)?).map_err(setup)?;
-        // No early data, and no tickets: links live long, and ticket state would be a table without an owner.
-        config.send_tls13_tickets = 0;
-        Ok(Self(Arc::new(config)))
+        Ok(Self(Arc::new(RwLock::new(server_config(files, clients)?))))
     }
 
-    /// For ports that are served by others.
+    /// Reads the files again, for connections from now on; after an error all is as before.
+    pub fn reload(&self, files: &TlsFiles, clients: ClientCertificates) -> Result<(), TlsError> {
+        let config = server_config(files, clients)?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+        Ok(())
+    }
+
+    /// For ports that are served by others: what holds now.
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     pub(crate) fn accept(&self) -> Result<Connection, String> {
-        Ok(ServerConnection::new(Arc::clone(&self.0)).map_err(|error| error.to_string())?.into())
+        Ok(ServerConnection::new(self.config()).map_err(|error| error.to_string())?.into())
     }
+}
+
+fn server_config(files: &TlsFiles, clients: ClientCertificates) -> Result<Arc<ServerConfig>, TlsError> {
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(setup)?;
+    let builder = match clients {
+        ClientCertificates::Required => {
+            let roots = Arc::new(authorities(&files.authorities)?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider()).build();
+            builder.with_client_cert_verifier(verifier.map_err(setup)?)
+        }
+        ClientCertificates::NotAsked => builder.with_no_client_auth(),
+    };
+    let mut config =
+        builder.with_single_cert(certificates(&files.certificates)?, key(&files.key)?).map_err(setup)?;
+    // No early data, and no tickets: links live long, and ticket state would be a table without an owner.
+    config.send_tls13_tickets = 0;
+    Ok(Arc::new(config))
 }
 
 /// The only function that names the cryptography in use.

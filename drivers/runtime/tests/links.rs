@@ -33,6 +33,7 @@ fn down_reason(event: &HostEvent) -> Option<String> {
         HostEvent::LinkDown { reason, .. } => Some(reason.clone()),
         HostEvent::LinkUp { .. }
         | HostEvent::PeerRefused { .. }
+        | HostEvent::PeerEnded { .. }
         | HostEvent::ClientClosed { .. }
         | HostEvent::DiskFull
         | HostEvent::Short { .. }
@@ -335,7 +336,9 @@ fn a_truncated_frame_is_forgotten() {
     let _b = Host::start(again, both, vec![]).expect("b starts again");
     assert_eq!(answer.wait(LIMIT), Ok(400));
     let is_frames = |event: &HostEvent| match event {
-        HostEvent::PeerRefused { reason, .. } => reason.contains("frame") || reason.contains("checksum"),
+        HostEvent::PeerRefused { reason, .. } | HostEvent::PeerEnded { reason, .. } => {
+            reason.contains("frame") || reason.contains("checksum")
+        }
         _ => false,
     };
     let refused: Vec<HostEvent> = refusals.try_iter().filter(is_frames).collect();

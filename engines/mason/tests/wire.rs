@@ -1,6 +1,6 @@
 //! The wire, journal and log formats: golden bytes of every message, record and entry, and hostile input.
 
-use kernel::client::{Close, Connected, Disconnected, Input, Output, Pause, Taken};
+use kernel::client::{Close, Connected, Disconnected, Input, Output, Pause, Proven, Taken};
 use kernel::{BlobId, Bytes, Encode as _, HostId, HostSlot, NodeId};
 use mason::client::{self, OperationAnswer, ReadAnswer};
 use mason::proxy::delivery::{Run, Runs};
@@ -271,6 +271,7 @@ fn to_users() -> Vec<MasonMessage> {
         Input { bytes: body() }.into(),
         Disconnected {}.into(),
         Taken { bytes: 77 }.into(),
+        Proven { number: 7, answer: body(), who: Some("u".to_owned()), is_refused: true }.into(),
         Output { bytes: body() }.into(),
         Close { reason: "slow".to_owned() }.into(),
         Pause { paused: true }.into(),

@@ -172,6 +172,8 @@ impl History {
                 | Why::Unarchived
                 | Why::OverBudget
                 | Why::DiskFull => {}
+                // Nobody is asked for grants in a simulation.
+                Why::NotGranted => {}
                 Why::Malformed | Why::Full | Why::TooLarge | Why::Unsupported => {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }

@@ -97,7 +97,7 @@ impl Histories {
                 return;
             }
             Outcome::Refused(Refusal::Malformed) if matches!(open.asked, Asked::TooLarge) => return,
-            Outcome::Refused(refusal @ (Refusal::Malformed | Refusal::Conflict)) => {
+            Outcome::Refused(refusal @ (Refusal::Malformed | Refusal::Conflict | Refusal::NotGranted)) => {
                 panic!("LIN: a sound request was refused as {refusal:?}")
             }
         };

@@ -46,6 +46,10 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     }
     status.services.iter().for_each(|service| service.metrics(&mut page));
     admin.latencies.metrics(&mut page);
+    admin.access.metrics(&mut page);
+    if let Some(tls) = &admin.tls {
+        tls.metrics(&mut page);
+    }
     let process = std::process::id();
     if let Some(cpu) = crate::process::cpu_time(process) {
         let help = "Processor time that the process has used";

@@ -1,5 +1,6 @@
 //! The admin port: health, metrics, status, and the services over HTTP and JSON.
 
+pub mod access;
 pub mod baggage;
 pub mod exposition;
 mod metrics;
@@ -11,11 +12,13 @@ mod ready;
 use origin::OwnNames;
 pub use port::CONNECTIONS_MAX;
 
+use crate::access::Access;
 use crate::cluster::ClusterFile;
 use crate::cluster::file::Listen;
 use crate::family::HostedNode;
 use crate::health::HealthWatch;
 use crate::latency::Latencies;
+use crate::secure::HostTls;
 use crate::services::{Listed, SERVICES};
 use crate::status::HostStatus;
 use axum::Router;
@@ -46,6 +49,10 @@ pub struct Admin {
     names: OwnNames,
     /// Whether its users are served.
     pub health: HealthWatch,
+    /// Who may do what.
+    pub access: Access,
+    /// When certificates end, if TLS is on.
+    pub tls: Option<HostTls>,
 }
 
 impl Admin {
@@ -57,6 +64,8 @@ impl Admin {
         started: std::time::Instant,
         latencies: Latencies,
         health: HealthWatch,
+        access: Access,
+        tls: Option<HostTls>,
     ) -> Self {
         let counts = Arc::default();
         let hosts = file.hosts.iter().map(|host| host.address.as_str());
@@ -65,7 +74,7 @@ impl Admin {
         let addresses = hosts.chain(ports.into_iter().flatten().map(String::as_str));
         let named = file.hosts.iter().map(|host| &host.name).chain(&listen.names);
         let names = OwnNames::of(addresses, named.map(String::as_str));
-        Self { handle, file, host: host.to_owned(), started, latencies, counts, names, health }
+        Self { handle, file, host: host.to_owned(), started, latencies, counts, names, health, access, tls }
     }
 }
 
@@ -90,7 +99,7 @@ pub fn serve_applications(
     admin: &Arc<Admin>,
     descriptors: Descriptors,
 ) -> std::io::Result<Stop> {
-    let routes = guarded(of_services(Router::new(), admin, |service| (service.routes)()), admin);
+    let routes = guarded(of_services(Router::new(), admin), admin, "http");
     serve_on("http", ports, routes, admin, descriptors)
 }
 
@@ -114,7 +123,6 @@ fn serve_on(
         runtime.block_on(async move {
             for HttpPort { listener, tls } in ports {
                 let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-                let tls = tls.map(|tls| tls.config().into());
                 let (descriptors, counts) = (descriptors.clone(), Arc::clone(&counts));
                 tokio::spawn(port::serve(listener, tls, routes.clone(), descriptors, counts));
             }
@@ -125,6 +133,9 @@ fn serve_on(
     Ok(stop)
 }
 
+/// Where the state of all services is.
+const CUT_PATH: &str = "/v1/cut";
+
 /// The admin port's. Applications' are there as long as they have no port of their own.
 fn routes(admin: &Arc<Admin>) -> Router {
     let own = Router::new()
@@ -134,15 +145,17 @@ fn routes(admin: &Arc<Admin>) -> Router {
         .route("/readyz", get(ready::readyz))
         .route("/metrics", get(metrics::metrics))
         .route("/v1/status", get(status))
-        .route("/v1/cut", get(crate::cut::cut));
+        .route(CUT_PATH, get(crate::cut::cut));
     let Listen { http, http_secure, .. } = &admin.file.listen;
-    let all = of_services(own, admin, |service| (service.admin_routes)());
+    let all = SERVICES.iter().fold(own, |all, service| with(all, service, (service.admin_routes)(), admin));
+    let all = all.layer(axum::middleware::from_fn(access::granted_to_operators));
     guarded(
         match http.as_ref().or(http_secure.as_ref()) {
-            None => of_services(all, admin, |service| (service.routes)()),
+            None => of_services(all, admin),
             Some(_) => all.fallback(moved),
         },
         admin,
+        "admin",
     )
 }
 
@@ -161,22 +174,31 @@ async fn moved(State(admin): State<Arc<Admin>>, request: Request) -> Response {
 
 type Routes = Router<Arc<Admin>>;
 
-fn of_services(own: Routes, admin: &Arc<Admin>, of: fn(&Listed) -> Routes) -> Routes {
+/// What applications call.
+fn of_services(own: Routes, admin: &Arc<Admin>) -> Routes {
     SERVICES.iter().fold(own, |routes, service| {
-        let found = of(service);
-        if !found.has_routes() {
-            return routes;
-        }
-        let state = (Arc::clone(admin), service.name);
-        let timed = axum::middleware::from_fn_with_state(state, timed);
-        let of = (Arc::clone(admin), *service);
-        let carried = axum::middleware::from_fn_with_state(of, baggage::carried);
-        routes.merge(found.layer(carried).layer(timed))
+        let granted = axum::middleware::from_fn_with_state(*service, access::granted);
+        let found = (service.routes)();
+        if found.has_routes() { with(routes, service, found.layer(granted), admin) } else { routes }
     })
 }
 
-fn guarded(routes: Routes, admin: &Arc<Admin>) -> Router {
+/// Routes of a service beside others.
+fn with(routes: Routes, service: &'static Listed, found: Routes, admin: &Arc<Admin>) -> Routes {
+    if !found.has_routes() {
+        return routes;
+    }
+    let state = (Arc::clone(admin), service.name);
+    let timed = axum::middleware::from_fn_with_state(state, timed);
+    let of = (Arc::clone(admin), service);
+    let carried = axum::middleware::from_fn_with_state(of, baggage::carried);
+    routes.merge(found.layer(carried).layer(timed))
+}
+
+fn guarded(routes: Routes, admin: &Arc<Admin>, port: &'static str) -> Router {
+    let identified = axum::middleware::from_fn_with_state((Arc::clone(admin), port), access::identified);
     routes
+        .layer(identified)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(admin), port::bounded))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(admin), origin::guarded))
         .with_state(Arc::clone(admin))

@@ -8,13 +8,15 @@ use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use runtime::{Descriptor, Descriptors, Shortage};
+use runtime::{Descriptor, Descriptors, ServerTls, Shortage};
 use std::collections::BTreeMap;
 use std::future::Future as _;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -88,17 +90,18 @@ impl Counts {
 /// Takes connections for as long as its thread runs.
 pub async fn serve(
     listener: TcpListener,
-    tls: Option<TlsAcceptor>,
+    tls: Option<ServerTls>,
     routes: Router,
     descriptors: Descriptors,
     counts: Arc<Counts>,
 ) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => match descriptors.take() {
+            Ok((stream, address)) => match descriptors.take() {
                 Some(descriptor) => {
-                    let (tls, routes) = (tls.clone(), routes.clone());
-                    tokio::spawn(greet(stream, tls, routes, descriptor, Arc::clone(&counts)));
+                    let tls = tls.as_ref().map(|tls| tls.config().into());
+                    let peer = Peer { address: address.ip(), certificate: None };
+                    tokio::spawn(greet(stream, tls, routes.clone(), peer, descriptor, Arc::clone(&counts)));
                 }
                 None => {
                     counts.note("too many connections");
@@ -126,6 +129,33 @@ fn refuse(stream: &TcpStream, status: &str, text: &str) {
     let _ = stream.try_write(answer.as_bytes());
 }
 
+/// Who is at the other end of a connection; a part of each of its requests.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// Its address.
+    pub(super) address: IpAddr,
+    /// Its certificate, in DER, if it has shown one.
+    pub(super) certificate: Option<Arc<[u8]>>,
+}
+
+/// The routes, for requests of one connection.
+struct OfPeer {
+    routes: TowerToHyperService<Router>,
+    peer: Peer,
+}
+
+impl hyper::service::Service<hyper::Request<Incoming>> for OfPeer {
+    type Response =
+        <TowerToHyperService<Router> as hyper::service::Service<hyper::Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as hyper::service::Service<hyper::Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as hyper::service::Service<hyper::Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        self.routes.call(request)
+    }
+}
+
 /// The first byte of a client that speaks TLS.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -134,12 +164,13 @@ async fn greet(
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
     routes: Router,
+    mut peer: Peer,
     _descriptor: Descriptor,
     counts: Arc<Counts>,
 ) {
     // Answers are written whole: waiting for more to send would only delay them.
     let _ = stream.set_nodelay(true);
-    let Some(tls) = tls else { return converse(stream, routes, &counts).await };
+    let Some(tls) = tls else { return converse(stream, routes, peer, &counts).await };
     let greeted = tokio::time::timeout(HEAD_WITHIN, async {
         let mut first = [0];
         if stream.peek(&mut first).await.is_ok_and(|bytes| bytes == 1 && first[0] != TLS_HANDSHAKE) {
@@ -150,7 +181,11 @@ async fn greet(
         tls.accept(stream).await.ok()
     });
     match greeted.await {
-        Ok(Some(stream)) => converse(stream, routes, &counts).await,
+        Ok(Some(stream)) => {
+            let chain = stream.get_ref().1.peer_certificates();
+            peer.certificate = chain.and_then(|chain| chain.first()).map(|own| Arc::from(own.as_ref()));
+            converse(stream, routes, peer, &counts).await;
+        }
         Ok(None) | Err(_) => counts.note("no TLS, or no certificate of the authority"),
     }
 }
@@ -158,6 +193,7 @@ async fn greet(
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     routes: Router,
+    peer: Peer,
     counts: &Counts,
 ) {
     counts.open.fetch_add(1, Ordering::Relaxed);
@@ -166,7 +202,7 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_WITHIN)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+        .serve_connection(TokioIo::new(stream), OfPeer { routes: TowerToHyperService::new(routes), peer })
         .await;
     counts.open.fetch_sub(1, Ordering::Relaxed);
     if let Err(error) = served {

@@ -7,7 +7,7 @@ use super::placement::{BootstrapPlacement, PlacedRole};
 use crate::services::{Engine, Listed, SERVICES, Service};
 use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Encode as _, Misfit};
-use runtime::{ClientCertificates, ServerTls, TlsError, TlsFiles};
+use runtime::TlsFiles;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -90,11 +90,6 @@ impl TlsPaths {
     pub fn files(&self) -> TlsFiles {
         TlsFiles { certificates: self.cert.clone(), key: self.key.clone(), authorities: self.ca.clone() }
     }
-
-    /// TLS for a port of users, who show a certificate of the authority.
-    pub fn for_ports(&self) -> Result<ServerTls, TlsError> {
-        ServerTls::load(&self.files(), ClientCertificates::Required)
-    }
 }
 
 /// Certificates.
@@ -138,6 +133,8 @@ pub struct ClusterFile {
     pub clock: ClockKeys,
     /// Certificates, if TLS is on.
     pub tls: Option<TlsPaths>,
+    /// The access file, if access control is on.
+    pub access: Option<PathBuf>,
     /// Who plays which role.
     pub placement: BootstrapPlacement,
     services: Vec<Arc<dyn Service>>,
@@ -343,6 +340,7 @@ impl ClusterFile {
             services,
             clock: ClockKeys::of(&values)?,
             tls: values.tls()?,
+            access: values.path("access.file"),
             placement,
             hosts: raw.hosts,
             values: values.values,

@@ -131,6 +131,20 @@ const OF_THE_CLUSTER: &[Key] = &[
 /// Those that all services share.
 const SHARED: &[Key] = &[
     key(
+        "access.file",
+        KeyKind::Path,
+        "",
+        "who may do what: identities, and what each is granted; with it, everything is refused that it does not grant",
+        "the same file on all hosts; a host takes it over when it changes; without it every client may do everything",
+    ),
+    key(
+        "log_output.format",
+        KeyKind::Word(&["text", "json"]),
+        "text",
+        "how a host writes its log to standard error: lines for people, or an object a line, with time, level, host and target",
+        "a program that reads the log must know which; the lines of the start are text always",
+    ),
+    key(
         "durability.ack",
         KeyKind::Word(&["majority-fsync", "memory"]),
         "majority-fsync",
@@ -296,6 +310,13 @@ const SHARED: &[Key] = &[
         "too few: what was deleted unnoticed is gone from all of them",
     ),
     key(
+        "backup.token_file",
+        KeyKind::Path,
+        "",
+        "a file with the token of an identity that may take backups, where access control is on",
+        "without it, and with access control, no backup is taken, and the log says so",
+    ),
+    key(
         "tls.ca",
         KeyKind::Path,
         "",
@@ -327,24 +348,8 @@ pub fn find(name: &str) -> Option<&'static Key> {
 
 /// The known name that `name` was most likely meant to be.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let closest = known.into_iter().map(|known| (distance(name, known), known)).min()?;
+    let closest = known.into_iter().map(|known| (strsim::levenshtein(name, known), known)).min()?;
     (closest.0 <= name.len().max(closest.1.len()) / 2).then_some(closest.1)
-}
-
-/// How many letters to add, drop or change (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &to) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(from != to);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// `30ms`, `2s`, `1m`, `500us`.

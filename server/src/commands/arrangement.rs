@@ -1,7 +1,7 @@
 //! `ordinate cluster proxies` and `ordinate cluster shards`: how many of them order and hold what the coordination service has, changed
 //! while it runs.
 
-use super::admin::{call, parse};
+use super::admin::{GivenToken, call, parse};
 use crate::failure::Failure;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ struct How {
     /// The admin address of a host
     #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
+    #[command(flatten)]
+    token: GivenToken,
     /// Give up waiting after so many seconds; the change goes on
     #[arg(long, default_value_t = 60)]
     timeout: u64,
@@ -113,8 +115,14 @@ impl Change {
     fn ask(&self) -> Result<Value, Refused> {
         let path = format!("/v1/zookeeper/{}", self.of);
         let called = match self.wanted {
-            Some(wanted) => call(&self.how.admin, "PUT", &path, &format!("{{\"{}\": {wanted}}}", self.of)),
-            None => call(&self.how.admin, "GET", &path, ""),
+            Some(wanted) => call(
+                &self.how.admin,
+                &self.how.token,
+                "PUT",
+                &path,
+                &format!("{{\"{}\": {wanted}}}", self.of),
+            ),
+            None => call(&self.how.admin, &self.how.token, "GET", &path, ""),
         };
         let (status, answer) = called.map_err(Refused::Unreachable)?;
         let answer = parse(&self.how.admin, &answer)

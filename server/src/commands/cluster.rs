@@ -1,6 +1,6 @@
 //! `ordinate status` and `ordinate cluster`: what hosts know, and who is a member.
 
-use super::admin::{fetch, parse};
+use super::admin::{GivenToken, fetch, parse};
 use super::kv::Endpoint;
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -20,6 +20,8 @@ pub struct ShowStatus {
     /// The admin address of a host
     #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
+    #[command(flatten)]
+    token: GivenToken,
     /// Output
     #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
     output: String,
@@ -86,7 +88,7 @@ pub struct Change {
 impl ShowStatus {
     /// Prints it.
     pub fn run(self) -> Result<(), Failure> {
-        let text = fetch(&self.admin, "/v1/status")?;
+        let text = fetch(&self.admin, &self.token, "/v1/status")?;
         if self.output == "json" {
             println!("{text}");
             return Ok(());
@@ -287,7 +289,7 @@ impl Cluster {
         };
         match members {
             Members::List(status) => {
-                let status = parse(&status.admin, &fetch(&status.admin, "/v1/status")?)?;
+                let status = parse(&status.admin, &fetch(&status.admin, &status.token, "/v1/status")?)?;
                 print_members(&status);
                 Ok(())
             }
@@ -310,7 +312,7 @@ struct Present {
 
 impl Change {
     fn carry_out(&self, change: impl FnOnce(&Present) -> Result<Present, Failure>) -> Result<(), Failure> {
-        let status = parse(&self.admin, &fetch(&self.admin, "/v1/status")?)?;
+        let status = parse(&self.admin, &fetch(&self.admin, self.endpoint.token(), "/v1/status")?)?;
         let present = Present::read(&status)?;
         if present.settled < present.version && !self.unsettled {
             return Err(Failure::failed(
@@ -354,7 +356,8 @@ impl Change {
         let begun = Instant::now();
         let deadline = begun + self.settle_within;
         loop {
-            let heard = fetch(&self.admin, "/v1/status").and_then(|text| parse(&self.admin, &text));
+            let heard = fetch(&self.admin, self.endpoint.token(), "/v1/status")
+                .and_then(|text| parse(&self.admin, &text));
             let membership = heard.as_ref().ok().map(|status| &status["membership"]);
             if membership.and_then(|it| it["settled"].as_u64()) >= Some(version) {
                 println!(

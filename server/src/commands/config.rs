@@ -3,9 +3,14 @@
 use super::serve::read_file;
 use crate::failure::Failure;
 use clap::Subcommand;
+use server::access::AccessFile;
+use server::cluster::ClusterFile;
 use server::cluster::file::{environment_name, wanted};
 use server::cluster::keys;
+use server::secure::{HostTls, ends_at};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use time::OffsetDateTime;
 
 /// The cluster file
 #[derive(Subcommand)]
@@ -72,11 +77,15 @@ impl Config {
                     checked.cluster,
                     checked.hosts.len()
                 );
+                let warnings = check_surroundings(&checked)?;
                 println!(
                     "  durability {}; survives {} failed hosts",
                     checked.durability,
                     configuration.acceptors.faults()
                 );
+                for (name, text) in warnings {
+                    println!("  {name:<12}{text}");
+                }
                 Ok(())
             }
             Self::Explain { key, config } => explain(key.as_deref(), config),
@@ -86,6 +95,74 @@ impl Config {
             }
         }
     }
+}
+
+/// What a host would find when it starts: files that are named, and addresses that cannot all be listened at. What is given back is to be
+/// shown.
+fn check_surroundings(file: &ClusterFile) -> Result<Vec<(&'static str, String)>, Failure> {
+    let mut shown = Vec::new();
+    let mut peers: BTreeMap<&str, &str> = BTreeMap::new();
+    for host in &file.hosts {
+        if let Some(other) = peers.insert(&host.address, &host.name) {
+            let what = format!("hosts {other} and {} have one address, {}", host.name, host.address);
+            return Err(Failure::input(
+                "O2001",
+                what,
+                "each host listens at its own",
+                "ordinate config explain hosts",
+            ));
+        }
+    }
+    let listen = &file.listen;
+    let own = [
+        ("listen.native", Some(listen.native.clone())),
+        ("listen.admin", Some(listen.admin.clone())),
+        ("listen.http", listen.http.clone()),
+        ("listen.http_secure", listen.http_secure.clone()),
+    ];
+    let of_services = file.services().iter().flat_map(|service| service.ports());
+    let of_services = of_services.map(|port| (port.key, Some(port.address)));
+    let mut taken: BTreeMap<String, &str> = BTreeMap::new();
+    for (key, address) in own.into_iter().chain(of_services) {
+        let Some(address) = address.filter(|address| !address.ends_with(":0")) else { continue };
+        let other = taken.insert(address.clone(), key).filter(|other| *other != key);
+        if let Some(other) = other {
+            let what = format!("{other} and {key} are both {address}");
+            return Err(Failure::input(
+                "O2001",
+                what,
+                "each needs a port of its own",
+                format!("ordinate config explain {key}"),
+            ));
+        }
+    }
+    if file.hosts.len() == 2 {
+        let text = "two hosts survive no failure, as one does: run one, or three";
+        shown.push(("WARNING", text.to_owned()));
+    }
+    if let Some(paths) = &file.tls {
+        HostTls::load(paths).map_err(|error| {
+            let remedy = "ordinate tls init makes them; ordinate tls show FOLDER shows what there is";
+            Failure::input("O2105", "the TLS files cannot be used", error.to_string(), remedy)
+        })?;
+        for (whose, path) in [("host", &paths.cert), ("authority", &paths.ca)] {
+            let Some(ends) = ends_at(path) else { continue };
+            let days = (ends - OffsetDateTime::now_utc().unix_timestamp()).div_euclid(24 * 60 * 60);
+            if days < 0 {
+                let what = format!("the certificate of the {whose} has ended");
+                return Err(Failure::input("O2105", what, path.display().to_string(), "ordinate tls renew"));
+            }
+            shown.push(("tls", format!("the certificate of the {whose} is good for {days} days")));
+        }
+    }
+    if let Some(path) = &file.access {
+        let policy = AccessFile::read(path).and_then(|file| file.policy()).map_err(|error| {
+            let what = format!("the access file {} cannot be used", path.display());
+            Failure::input("O2116", what, error.to_string(), "ordinate access list --file FILE")
+        })?;
+        shown.push(("access", format!("{} identities in {}", policy.len(), path.display())));
+    }
+    Ok(shown)
 }
 
 fn explain(name: Option<&str>, config: Option<PathBuf>) -> Result<(), Failure> {

@@ -1,9 +1,11 @@
 //! `ordinate kv`: the key-value service from the command line.
 
+use super::admin::{GRANT_REMEDY, GivenToken};
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use ordinate_client::{
-    CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, TxnClient, Versioned,
+    AccessToken, CallError, Client, Credentials, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles,
+    TxnClient, Versioned,
 };
 use std::future::Future;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -34,6 +36,8 @@ pub struct Endpoint {
     timeout: Duration,
     #[command(flatten)]
     certificates: Certificates,
+    #[command(flatten)]
+    token: GivenToken,
 }
 
 /// TLS of a client.
@@ -69,14 +73,14 @@ pub fn load_tls(files: [&Option<PathBuf>; 3]) -> Result<Option<Tls>, Failure> {
 
 impl Endpoint {
     /// Of the host that this process serves, with its own certificate.
-    pub fn of_host(file: &server::cluster::ClusterFile) -> Self {
+    pub fn of_host(file: &server::cluster::ClusterFile, token: GivenToken) -> Self {
         let tls = file.tls.as_ref();
         let certificates = Certificates {
             tls_ca: tls.map(|tls| tls.ca.clone()),
             tls_cert: tls.map(|tls| tls.cert.clone()),
             tls_key: tls.map(|tls| tls.key.clone()),
         };
-        Self { endpoints: vec![file.listen.native.clone()], timeout: OWN_HOST_WITHIN, certificates }
+        Self { endpoints: vec![file.listen.native.clone()], timeout: OWN_HOST_WITHIN, certificates, token }
     }
 
     /// The TLS that clients use, if it is on.
@@ -84,17 +88,19 @@ impl Endpoint {
         self.certificates.load()
     }
 
-    /// Runs what is asked of these addresses, over TLS or without.
+    /// Runs what is asked of these addresses, with what shows who asks.
     fn run<T, F: Future<Output = Result<T, Failure>>>(
         &self,
-        ask: impl FnOnce(Vec<String>, Option<Tls>) -> F,
+        ask: impl FnOnce(Vec<String>, Credentials) -> F,
     ) -> Result<T, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
-        let tls = self.certificates.load()?;
+        let GivenToken(token) = &self.token;
+        let token = token.as_ref().map(AccessToken::new);
+        let credentials = Credentials { tls: self.certificates.load()?, token };
         // Clients are made inside of the runtime.
-        runtime.block_on(async { ask(self.endpoints.clone(), tls).await })
+        runtime.block_on(async { ask(self.endpoints.clone(), credentials).await })
     }
 
     /// Runs `ask` with a client.
@@ -102,12 +108,8 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Client) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => Client::connect_tls(endpoints, tls),
-                None => Client::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(Client::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
     }
 
@@ -116,12 +118,8 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Sequence) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => Sequence::connect_tls(endpoints, tls),
-                None => Sequence::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(Sequence::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
     }
 
@@ -130,12 +128,8 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(TxnClient) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => TxnClient::connect_tls(endpoints, tls),
-                None => TxnClient::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(TxnClient::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
     }
 
@@ -144,13 +138,14 @@ impl Endpoint {
         &self,
         ask: impl FnOnce(Log) -> F,
     ) -> Result<T, Failure> {
-        self.run(|endpoints, tls| {
-            let client = match tls {
-                Some(tls) => Log::connect_tls(endpoints, tls),
-                None => Log::connect(endpoints),
-            };
-            ask(client.with_timeout(self.timeout))
+        self.run(|endpoints, credentials| {
+            ask(Log::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
+    }
+
+    /// The token that was given.
+    pub fn token(&self) -> &GivenToken {
+        &self.token
     }
 
     /// A failed call that surely changed nothing, in the user's terms.
@@ -165,6 +160,7 @@ impl Endpoint {
             | CallError::Invalid(_)
             | CallError::Conflict
             | CallError::DiskFull
+            | CallError::NotGranted
             | CallError::Busy
             | CallError::Unreadable(_)
             | CallError::Closed => self.explain(error),
@@ -212,6 +208,10 @@ impl Endpoint {
                 error.to_string(),
                 "ordinate kv get KEY",
             ),
+            CallError::NotGranted => {
+                let what = "the cluster refuses this: it was not granted";
+                Failure::failed("O1050", what, error.to_string(), GRANT_REMEDY)
+            }
             CallError::DiskFull => Failure::failed(
                 "O1025",
                 "the disk is full: the request was not executed",

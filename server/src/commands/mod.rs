@@ -1,6 +1,7 @@
 //! The command line: nouns, then verbs. Exit codes are the same everywhere: 0 done, 1 failed, 2 bad input, 3 undecided,
 //! 4 unreachable, 5 consistency violated.
 
+mod access;
 mod admin;
 mod arrangement;
 mod backup;
@@ -15,6 +16,7 @@ mod frame_file;
 mod inspect;
 mod kv;
 mod log;
+mod manual;
 mod plan;
 mod recover;
 mod sequence;
@@ -24,7 +26,7 @@ mod tls;
 mod txn;
 mod zk;
 
-pub use admin::{fetch, parse};
+pub use admin::{GivenToken, fetch, parse};
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +35,9 @@ use std::process::ExitCode;
 #[derive(Parser)]
 #[command(name = "ordinate", version = env!("CARGO_PKG_VERSION"), propagate_version = true)]
 struct Arguments {
+    /// A token that shows hosts with access control who you are (ordinate access token)
+    #[arg(long, global = true, env = "ORDINATE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    token: Option<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -78,6 +83,8 @@ enum Verb {
     /// Certificates
     #[command(subcommand)]
     Tls(tls::Tls),
+    /// Who may do what
+    Access(access::Access),
     /// Measure a service
     #[command(subcommand)]
     Bench(Bench),
@@ -91,6 +98,12 @@ enum Verb {
     /// The fault simulator
     #[command(subcommand)]
     Sim(sim::Sim),
+    /// Version and commit
+    Version(manual::Version),
+    /// Completions for a shell, to standard output
+    Completions(manual::Completions),
+    /// Manual pages, a file for each verb
+    Man(manual::Man),
     /// Decide a recorded history against consistency models
     Check(consistency::cli::CheckArgs),
 }
@@ -135,6 +148,7 @@ pub fn run() -> ExitCode {
         Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),
+        Verb::Access(access) => access.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
         Verb::Bench(Bench::Log(bench)) => return bench.run(),
         Verb::Bench(Bench::Txn(bench)) => return bench.run(),
@@ -142,6 +156,9 @@ pub fn run() -> ExitCode {
         Verb::Figures(figures) => figures.run(),
         Verb::Plan(plan) => plan.run(),
         Verb::Calibrate(calibrate) => calibrate.run(),
+        Verb::Version(version) => version.run(),
+        Verb::Completions(completions) => completions.run(),
+        Verb::Man(man) => man.run(),
         Verb::Sim(sim) => return sim.run(),
         Verb::Check(check) => return ExitCode::from(consistency::cli::run(check)),
     };

@@ -78,6 +78,7 @@ fn explain(endpoint: &Endpoint, spaces: &[String], error: &CallError) -> Failure
         | CallError::MaybeExecuted
         | CallError::Conflict
         | CallError::DiskFull
+        | CallError::NotGranted
         | CallError::Busy
         | CallError::Unreadable(_)
         | CallError::Closed => endpoint.explain(error),

@@ -3,17 +3,19 @@
 use crate::commands::backup;
 use crate::commands::files::Files;
 use crate::failure::Failure;
-use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage, TlsError};
+use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, ServerTls, Shortage};
+use server::access::{Access, PolicyError};
 use server::admin::{self, Admin, HttpPort};
 use server::cluster::file::Overrides;
 use server::cluster::{ClusterFile, Durability, keys};
-use server::events::EventLog;
+use server::events::{EventLog, LogFormat, LogPart, write_to_stderr};
 use server::family::HostedNode;
 use server::health::HealthWatch;
 use server::host::{self, Sockets, StartError};
 use server::latency::Latencies;
 use server::members;
 use server::native::Gate;
+use server::secure::HostTls;
 use server::services::CannotJoin;
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
@@ -43,21 +45,10 @@ impl Serve {
     pub fn run(self) -> Result<(), Failure> {
         let started = Instant::now();
         let mut file = read_file(&self.config, &self.set)?;
-        let line = file.host(&self.host).ok_or_else(|| {
-            let known: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
-            let near = keys::nearest(&self.host, known.iter().copied()).unwrap_or(known[0]);
-            Failure::input(
-                "O2002",
-                format!("no host {} in {}", self.host, self.config.display()),
-                format!("its hosts are: {}", known.join(", ")),
-                format!("ordinate serve --config {} --host {near}", self.config.display()),
-            )
-        })?;
-        if self.join {
-            let refused = file.services().iter().find_map(|service| service.admits_joining().err());
-            if let Some(CannotJoin { what, fact, remedy }) = refused {
-                return Err(Failure::input("O2005", what, fact, remedy));
-            }
+        let line = file.host(&self.host).ok_or_else(|| self.no_such_host(&file))?;
+        let refused = file.services().iter().find_map(|service| service.admits_joining().err());
+        if let Some(CannotJoin { what, fact, remedy }) = refused.filter(|_| self.join) {
+            return Err(Failure::input("O2005", what, fact, remedy));
         }
         let ports = file.services().iter().flat_map(|service| service.ports());
         let sockets = Sockets {
@@ -72,13 +63,15 @@ impl Serve {
         let http = bind_if(&file.listen.http, "listen.http")?;
         let http_secure = bind_if(&file.listen.http_secure, "listen.http_secure")?;
         let files = Files::fit(&mut file)?;
-        // The reader of the log may go; the host stays.
-        let log = EventLog::default();
+        let log = self.begin_log(&file);
         let (gate, latencies) = (Gate::default(), Latencies::default());
         let events: EventSink = Box::new({
             let log = log.clone();
             move |event| log.take(event)
         });
+        let tls = file.tls.as_ref().map(HostTls::load).transpose();
+        let tls = tls.map_err(|error| explain(&StartError::Tls(error), &file, &self.host))?;
+        let access = Access::open(file.access.as_deref(), &log).map_err(|error| no_access(&error, &file))?;
         let host = host::start(
             &file,
             &self.host,
@@ -88,25 +81,54 @@ impl Serve {
             &latencies,
             Some(events),
             files.clients.clone(),
+            tls.clone(),
+            &access,
         )
         .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
         let health = watch_health(&handle, &file, &self.host, started, &log)?;
-        let shared =
-            Arc::new(Admin::new(handle.clone(), file.clone(), &self.host, started, latencies, health));
+        access.follow(log.clone()).map_err(not_watched)?;
+        tls.as_ref().map(|tls| tls.follow(log.clone())).transpose().map_err(not_watched)?;
+        let users_tls = tls.as_ref().map(|tls| tls.users.clone());
+        let shared = Arc::new(Admin::new(
+            handle.clone(),
+            file.clone(),
+            &self.host,
+            started,
+            latencies,
+            health,
+            access,
+            tls,
+        ));
         let stop_admin = admin::serve(admin, &shared, files.admin).map_err(not_served)?;
-        let ports = http_ports(&file, http, http_secure)
-            .map_err(|error| explain(&StartError::Tls(error), &file, &self.host))?;
+        let ports = http_ports(users_tls, http, http_secure);
         let has_http = !ports.is_empty();
         let applications = || admin::serve_applications(ports, &shared, files.clients);
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
-        stop_on_signal(handle.clone())?;
+        stop_on_signal(handle.clone(), log.clone())?;
         members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
         backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
+    }
+
+    fn no_such_host(&self, file: &ClusterFile) -> Failure {
+        let known: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
+        let near = keys::nearest(&self.host, known.iter().copied()).unwrap_or(known[0]);
+        Failure::input(
+            "O2002",
+            format!("no host {} in {}", self.host, self.config.display()),
+            format!("its hosts are: {}", known.join(", ")),
+            format!("ordinate serve --config {} --host {near}", self.config.display()),
+        )
+    }
+
+    fn begin_log(&self, file: &ClusterFile) -> EventLog {
+        let is_json = file.value("log_output.format").is_some_and(|(format, _)| format == "json");
+        write_to_stderr(if is_json { LogFormat::Json } else { LogFormat::Text }, &self.host);
+        EventLog::default()
     }
 
     fn banner(&self, file: &ClusterFile, started: Instant) {
@@ -157,10 +179,18 @@ fn watch_health(
     log: &EventLog,
 ) -> Result<HealthWatch, Failure> {
     let (handle, file, host) = (handle.clone(), file.clone(), host.to_owned());
-    HealthWatch::start(handle, file, host, started, Some(log.clone())).map_err(|error| {
-        let remedy = "ordinate serve ... again";
-        Failure::failed("O2100", "the host cannot be watched", error.to_string(), remedy)
-    })
+    HealthWatch::start(handle, file, host, started, Some(log.clone())).map_err(not_watched)
+}
+
+fn not_watched(error: std::io::Error) -> Failure {
+    let remedy = "ordinate serve ... again";
+    Failure::failed("O2100", "the host cannot be watched", error.to_string(), remedy)
+}
+
+fn no_access(error: &PolicyError, file: &ClusterFile) -> Failure {
+    let path = file.access.as_deref().unwrap_or(Path::new("access.toml")).display();
+    let remedy = format!("ordinate access list --file {path}  (`ordinate access init` makes one)");
+    Failure::input("O2116", format!("the access file {path} cannot be used"), error.to_string(), remedy)
 }
 
 fn not_served(error: std::io::Error) -> Failure {
@@ -170,14 +200,13 @@ fn not_served(error: std::io::Error) -> Failure {
 
 /// The ports of applications' HTTP. With TLS set and one port, that one has it; of two, the second.
 fn http_ports(
-    file: &ClusterFile,
+    tls: Option<ServerTls>,
     http: Option<TcpListener>,
     secure: Option<TcpListener>,
-) -> Result<Vec<HttpPort>, TlsError> {
-    let tls = file.tls.as_ref().map(|files| files.for_ports()).transpose()?;
+) -> Vec<HttpPort> {
     let is_first_plain = secure.is_some();
     let first = http.map(|listener| HttpPort { listener, tls: tls.clone().filter(|_| !is_first_plain) });
-    Ok(first.into_iter().chain(secure.map(|listener| HttpPort { listener, tls })).collect())
+    first.into_iter().chain(secure.map(|listener| HttpPort { listener, tls })).collect()
 }
 
 /// Reads and checks a cluster file with what the environment and `--set` say.
@@ -285,7 +314,7 @@ fn shortage_of(error: &StartError) -> Option<Shortage> {
     Shortage::of(source).filter(|it| *it != Shortage::Space)
 }
 
-fn stop_on_signal(handle: HostHandle<HostedNode>) -> Result<(), Failure> {
+fn stop_on_signal(handle: HostHandle<HostedNode>, log: EventLog) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::failed("O2100", "cannot wait for signals", error.to_string(), ""))?;
@@ -293,10 +322,11 @@ fn stop_on_signal(handle: HostHandle<HostedNode>) -> Result<(), Failure> {
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
             let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
-            tokio::select! {
-                _ = tokio::signal::ctrl_c() => {}
-                _ = terminate.recv() => {}
-            }
+            let received = tokio::select! {
+                _ = tokio::signal::ctrl_c() => "SIGINT",
+                _ = terminate.recv() => "SIGTERM",
+            };
+            log.say(LogPart::Host, &format!("{received} received: this host stops"));
             handle.stop();
         });
     });

@@ -7,11 +7,23 @@ use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde_json::json;
+use server::access::names;
 use server::cluster::file::{HOST_NAME_RULE, HostLine, is_host_name};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use time::{Duration, OffsetDateTime};
+
+/// How long a certificate is good unless somebody says.
+const DAYS: i64 = 365;
+/// How long an authority is good: all certificates end with it.
+const AUTHORITY_DAYS: i64 = 3650;
+/// `renew` renews what ends within so many days unless somebody says.
+const RENEW_WITHIN_DAYS: i64 = 60;
 
 /// Certificates
 #[derive(Subcommand)]
@@ -27,23 +39,235 @@ pub enum Tls {
         /// Another name or IP address that clients dial, of one host (a=db1.example.net) or of all (10.0.0.7)
         #[arg(long, value_name = "[HOST=]NAME")]
         san: Vec<String>,
+        /// For how many days certificates are good; the authority is for ten years
+        #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(i64).range(1..=3650))]
+        days: i64,
         /// The hosts, by the names of the cluster file
         #[arg(required_unless_present = "config")]
         hosts: Vec<String>,
     },
+    /// Make a certificate for another host
+    AddHost {
+        /// Its name
+        host: String,
+        #[command(flatten)]
+        more: More,
+    },
+    /// Make a certificate for another client; its name is the common name, by which `ordinate access add --certificate` knows it
+    AddClient {
+        /// Its name
+        client: String,
+        #[command(flatten)]
+        more: More,
+    },
+    /// Make certificates anew, for the same names and keys; hosts take them over without a restart when they are in place
+    Renew {
+        /// Which, as `show` names them; without any, all that end soon
+        names: Vec<String>,
+        /// What soon is, in days
+        #[arg(long, default_value_t = RENEW_WITHIN_DAYS)]
+        within: i64,
+        /// The folder with the authority
+        #[arg(long, default_value = "tls")]
+        out: PathBuf,
+        /// For how many days they are good
+        #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(i64).range(1..=3650))]
+        days: i64,
+    },
+    /// Print the certificates of a folder: for which names each is good, and until when
+    Show {
+        /// The folder, or one file
+        #[arg(default_value = "tls")]
+        path: PathBuf,
+        /// Output
+        #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
+        output: String,
+    },
+}
+
+/// How to make one certificate.
+#[derive(clap::Args)]
+pub struct More {
+    /// The folder with the authority
+    #[arg(long, default_value = "tls")]
+    out: PathBuf,
+    /// Another name or IP address; may be given again
+    #[arg(long, value_name = "NAME")]
+    san: Vec<String>,
+    /// For how many days it is good
+    #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(i64).range(1..=3650))]
+    days: i64,
 }
 
 impl Tls {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
-        let Self::Init { out, config, san, mut hosts } = self;
-        let file = config.map(|path| read_file(&path, &[])).transpose()?;
-        let listed = file.map_or_else(Vec::new, |file| file.hosts);
-        if hosts.is_empty() {
-            hosts = listed.iter().map(|host| host.name.clone()).collect();
+        match self {
+            Self::Init { out, config, san, days, mut hosts } => {
+                let file = config.map(|path| read_file(&path, &[])).transpose()?;
+                let listed = file.map_or_else(Vec::new, |file| file.hosts);
+                if hosts.is_empty() {
+                    hosts = listed.iter().map(|host| host.name.clone()).collect();
+                }
+                init(&out, &hosts, &names_of(&hosts, &listed, &san)?, days)
+            }
+            Self::AddHost { host, more } => {
+                check_names(std::slice::from_ref(&host))?;
+                let own = [host.clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+                add(&host, own.into_iter().chain(more.san).collect(), &more.out, more.days)
+            }
+            Self::AddClient { client, more } => {
+                if client != "client" {
+                    check_names(std::slice::from_ref(&client))?;
+                }
+                add(&client, std::iter::once(client.clone()).chain(more.san).collect(), &more.out, more.days)
+            }
+            Self::Renew { names, within, out, days } => renew(&names, within, &out, days),
+            Self::Show { path, output } => show(&path, output == "json"),
         }
-        init(&out, &hosts, &names_of(&hosts, &listed, &san)?)
     }
+}
+
+/// The authority of a folder.
+fn issuer_of(out: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
+    let read = |name: &str| {
+        std::fs::read_to_string(out.join(name)).map_err(|error| {
+            let what = format!("there is no authority in {}", out.display());
+            let fact = format!("{}: {error}", out.join(name).display());
+            Failure::input(
+                "O2105",
+                what,
+                fact,
+                "--out FOLDER with ca.pem and ca.key, as ordinate tls init made it",
+            )
+        })
+    };
+    let (certificate, key) = (read("ca.pem")?, read("ca.key")?);
+    let key = KeyPair::from_pem(&key).map_err(failed)?;
+    Issuer::from_ca_cert_pem(&certificate, key).map_err(failed)
+}
+
+/// Makes one certificate for a key.
+fn issue(
+    name: &str,
+    good_for: Vec<String>,
+    key: &KeyPair,
+    issuer: &Issuer<'_, KeyPair>,
+    days: i64,
+) -> Result<String, Failure> {
+    let mut leaf = CertificateParams::new(good_for).map_err(failed)?;
+    leaf.distinguished_name = rcgen::DistinguishedName::new();
+    leaf.distinguished_name.push(DnType::CommonName, name);
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    // Clocks differ: it is good from an hour ago on.
+    (leaf.not_before, leaf.not_after) = (from_now(-1, 0), from_now(0, days));
+    Ok(leaf.signed_by(key, issuer).map_err(failed)?.pem())
+}
+
+fn from_now(hours: i64, days: i64) -> OffsetDateTime {
+    OffsetDateTime::now_utc() + Duration::hours(hours) + Duration::days(days)
+}
+
+fn add(name: &str, mut good_for: Vec<String>, out: &Path, days: i64) -> Result<(), Failure> {
+    let mut seen = BTreeSet::new();
+    good_for.retain(|name| seen.insert(name.clone()));
+    let path = out.join(format!("{name}.pem"));
+    if path.exists() {
+        let what = format!("{} exists already", path.display());
+        return Err(Failure::input(
+            "O2105",
+            what,
+            "it was not changed",
+            format!("ordinate tls renew {name}"),
+        ));
+    }
+    let issuer = issuer_of(out)?;
+    let key = KeyPair::generate().map_err(failed)?;
+    let certificate = issue(name, good_for.clone(), &key, &issuer, days)?;
+    write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
+    write(&path, &certificate, 0o644)?;
+    println!("wrote {}, good for {} for {days} days, and its key", path.display(), good_for.join(", "));
+    Ok(())
+}
+
+/// A certificate of a folder.
+struct Found {
+    name: String,
+    path: PathBuf,
+    alternatives: Vec<String>,
+    /// Days until it ends; below zero: it has ended.
+    days: i64,
+}
+
+fn found_in(path: &Path) -> Result<Vec<Found>, Failure> {
+    let mut files: Vec<PathBuf> = match path.is_dir() {
+        false => vec![path.to_owned()],
+        true => {
+            std::fs::read_dir(path).map_err(failed)?.filter_map(|entry| Some(entry.ok()?.path())).collect()
+        }
+    };
+    files.retain(|file| !path.is_dir() || file.extension().is_some_and(|end| end == "pem"));
+    files.sort();
+    let read = |file: PathBuf| {
+        let certificate = CertificateDer::from_pem_file(&file)
+            .map_err(|error| failed(format!("{}: {error}", file.display())))?;
+        let ends = names::ends_at(&certificate)
+            .ok_or_else(|| failed(format!("{}: no certificate", file.display())))?;
+        let days = (ends - OffsetDateTime::now_utc().unix_timestamp()).div_euclid(24 * 60 * 60);
+        let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Found { name, alternatives: names::alternatives(&certificate), path: file, days })
+    };
+    files.into_iter().map(read).collect()
+}
+
+fn renew(wanted: &[String], within: i64, out: &Path, days: i64) -> Result<(), Failure> {
+    let issuer = issuer_of(out)?;
+    let found: Vec<Found> = found_in(out)?.into_iter().filter(|it| it.name != "ca").collect();
+    if let Some(unknown) = wanted.iter().find(|name| found.iter().all(|it| it.name != **name)) {
+        let known: Vec<&str> = found.iter().map(|it| it.name.as_str()).collect();
+        let what = format!("there is no certificate {unknown} in {}", out.display());
+        return Err(Failure::input(
+            "O2105",
+            what,
+            format!("there are: {}", known.join(", ")),
+            "ordinate tls show",
+        ));
+    }
+    let is_wanted =
+        |it: &&Found| if wanted.is_empty() { it.days < within } else { wanted.contains(&it.name) };
+    let mut count = 0;
+    for it in found.iter().filter(is_wanted) {
+        let key = std::fs::read_to_string(out.join(format!("{}.key", it.name)));
+        let key = key.map_err(|error| failed(format!("{}.key: {error}", it.name)))?;
+        let key = KeyPair::from_pem(&key).map_err(failed)?;
+        let certificate = issue(&it.name, it.alternatives.clone(), &key, &issuer, days)?;
+        // In one step: a host that reads it meanwhile has the one or the other.
+        let beside = it.path.with_extension("new");
+        write(&beside, &certificate, 0o644)?;
+        std::fs::rename(&beside, &it.path).map_err(failed)?;
+        println!("{} is good for {days} days, for the same key and names", it.path.display());
+        count += 1;
+    }
+    if count == 0 {
+        println!("no certificate in {} ends within {within} days", out.display());
+    }
+    Ok(())
+}
+
+fn show(path: &Path, as_json: bool) -> Result<(), Failure> {
+    let found = found_in(path)?;
+    if as_json {
+        let of = |it: &Found| json!({ "name": it.name, "file": it.path.display().to_string(), "days_left": it.days, "good_for": it.alternatives });
+        println!("{}", serde_json::Value::from(found.iter().map(of).collect::<Vec<_>>()));
+        return Ok(());
+    }
+    println!("{:<16}{:>10}  GOOD FOR", "CERTIFICATE", "DAYS LEFT");
+    for it in &found {
+        let good_for = if it.name == "ca" { "the authority".to_owned() } else { it.alternatives.join(", ") };
+        let days = if it.days < 0 { "ENDED".to_owned() } else { it.days.to_string() };
+        println!("{:<16}{days:>10}  {good_for}", it.name);
+    }
+    Ok(())
 }
 
 /// What the certificate of each host is good for: its name, what a test on one machine needs, its address in the cluster
@@ -92,7 +316,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     )
 }
 
-fn init(out: &Path, hosts: &[String], names: &[Vec<String>]) -> Result<(), Failure> {
+fn init(out: &Path, hosts: &[String], names: &[Vec<String>], days: i64) -> Result<(), Failure> {
     check_names(hosts)?;
     if out.join("ca.key").exists() {
         let fact =
@@ -109,6 +333,7 @@ fn init(out: &Path, hosts: &[String], names: &[Vec<String>]) -> Result<(), Failu
     let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
     authority.distinguished_name.push(DnType::CommonName, "ordinate cluster authority");
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    (authority.not_before, authority.not_after) = (from_now(-1, 0), from_now(0, AUTHORITY_DAYS));
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let certificate = authority.self_signed(&authority_key).map_err(failed)?;
     write(&out.join("ca.pem"), &certificate.pem(), 0o644)?;
@@ -118,12 +343,8 @@ fn init(out: &Path, hosts: &[String], names: &[Vec<String>]) -> Result<(), Failu
     let hosts_names = hosts.iter().map(String::as_str).zip(names.iter().cloned());
     for (name, names) in hosts_names.chain([client]) {
         let key = KeyPair::generate().map_err(failed)?;
-        let mut leaf = CertificateParams::new(names).map_err(failed)?;
-        leaf.distinguished_name.push(DnType::CommonName, name);
-        leaf.extended_key_usages =
-            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = leaf.signed_by(&key, &issuer).map_err(failed)?;
-        write(&out.join(format!("{name}.pem")), &certificate.pem(), 0o644)?;
+        let certificate = issue(name, names, &key, &issuer, days)?;
+        write(&out.join(format!("{name}.pem")), &certificate, 0o644)?;
         write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
     }
     println!("wrote {}: ca.pem, and a .pem and .key for {} and client", out.display(), hosts.join(", "));
@@ -136,6 +357,7 @@ fn init(out: &Path, hosts: &[String], names: &[Vec<String>]) -> Result<(), Failu
         "  [tls]\n  ca = \"{folder}/ca.pem\"\n  cert = \"{folder}/{0}.pem\"\n  key = \"{folder}/{0}.key\"",
         hosts[0]
     );
+    println!("they are good for {days} days; ordinate tls renew makes them anew");
     println!("keep {folder}/ca.key off the hosts");
     Ok(())
 }

@@ -14,10 +14,12 @@ pub mod sequence;
 mod status;
 pub mod txn;
 
-pub use native::NativeCalls;
+pub use native::{Asker, NativeCalls};
 pub use status::{ServiceStatus, Statuses};
 
+use crate::access::{Access, Denied, PortCaller};
 use crate::admin::Admin;
+use crate::admin::access::HttpCall;
 use crate::admin::baggage::FenceCall;
 use crate::cluster::file::{FileError, Values};
 use crate::cluster::keys::Key;
@@ -32,10 +34,7 @@ use axum::http::Method;
 use kernel::{Bytes, HostSlot};
 use records::RecordOwner;
 use runtime::blobs::{Archive, ArchiveError};
-use runtime::{
-    Agreement, ClientCertificates, ClientLimits, FrontEndConfig, HostHandle, HostView, ServerTls, TlsError,
-    TlsFiles,
-};
+use runtime::{Agreement, ClientLimits, FrontEndConfig, HostHandle, HostView, ServerTls};
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -136,6 +135,8 @@ pub struct Listed {
     pub read: fn(&Values<'_>) -> Result<IfOn, FileError>,
     /// What its users call over HTTP; it says so where the service is off.
     pub routes: fn() -> Router<Arc<Admin>>,
+    /// Whether somebody was granted what it calls there.
+    pub check_http: CheckHttp,
     /// What operators call, at the admin port alone.
     pub admin_routes: fn() -> Router<Arc<Admin>>,
     /// Those of its requests whose answers are large.
@@ -143,6 +144,9 @@ pub struct Listed {
     /// The role at one of its slots.
     pub owner: fn(HostSlot) -> Option<RecordOwner>,
 }
+
+/// Whether somebody was granted what it calls over HTTP.
+pub type CheckHttp = fn(&HttpCall<'_>, &mut PortCaller) -> Result<(), Denied>;
 
 /// A service, if a cluster file switches it on.
 pub type IfOn = Option<Arc<dyn Service>>;
@@ -292,7 +296,9 @@ pub struct Starting<'a> {
     /// The sockets of all services' ports, by their keys.
     pub sockets: &'a mut BTreeMap<&'static str, TcpListener>,
     /// Certificates, if TLS is on.
-    pub tls: Option<&'a TlsFiles>,
+    pub tls: Option<&'a ServerTls>,
+    /// Who may do what.
+    pub access: &'a Access,
 }
 
 /// Something to be done with a host that has started.
@@ -309,8 +315,8 @@ pub struct Started {
 
 impl Starting<'_> {
     /// Certificates for users' connections, if TLS is on.
-    pub fn tls(&self) -> Result<Option<ServerTls>, TlsError> {
-        self.tls.map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()
+    pub fn tls(&self) -> Option<ServerTls> {
+        self.tls.cloned()
     }
 
     /// The bounds of a port whose users' requests are at most so long, and that has this share of what may wait for clients.

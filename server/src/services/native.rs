@@ -1,18 +1,31 @@
 //! What a service does at the native port: takes its calls in and counts its answers out.
 
+use crate::access::PortCaller;
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::owed::OwedReads;
 use kernel::{Bytes, Instant};
 use runtime::{CloseReason, SessionCx};
 
+/// Who calls, and what it is owed.
+pub struct Asker<'a> {
+    /// Who.
+    pub caller: &'a mut PortCaller,
+    /// What it is to be answered.
+    pub reads: &'a mut OwedReads,
+    /// Messages that say that it was not granted what it asked; they are sent at once.
+    pub refusals: &'a mut Vec<Bytes>,
+}
+
 /// A service's part of the native port of a host.
+///
+/// **Contract.** What the caller was not granted goes no further, and is answered in [`Asker::refusals`].
 pub trait NativeCalls: Send {
     /// Hands on what a client says to this service: a message that begins with one of its receivers' tags. False if there is no room
     /// for what it would be answered; it is tried again then.
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut OwedReads,
+        asker: &mut Asker<'_>,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason>;
 

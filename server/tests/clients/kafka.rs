@@ -141,6 +141,54 @@ fn idempotent_producers_records_are_there_once() {
     });
 }
 
+// A client that cannot log in as it does everywhere, or retries for ever what it was not granted.
+#[test]
+fn librdkafka_logs_in_by_scram_and_is_refused_by_kafkas_errors() {
+    alone(async {
+        let Some(folder) = peers::installed("kafka") else { return };
+        let mut cluster = Cluster::planned(1, "[log]\nspaces = 1", "");
+        let keys = server::access::secrets::ScramKeys::of("pencil").expect("the system is random");
+        let grants = "grants = [\"all log mine*\", \"read group sasl\"]";
+        let file = cluster.folder.join("access.toml");
+        std::fs::write(&file, format!("[identity.alice]\npassword = \"{keys}\"\n{grants}\n"))
+            .expect("a file");
+        cluster.set_environment(0, "ORDINATE_ACCESS__FILE", &file.display().to_string());
+        let address = cluster.listen(0, "KAFKA");
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let mut command = Command::new(folder.join("kafka/venv/bin/python"));
+        command.arg(peers::root().join("server/tests/clients/kafka/sasl.py"));
+        command.args([&address.to_string(), "alice", "pencil", "mine", "others"]);
+        let output = command.output().expect("it runs, or its peers would not be there");
+        let (said, trouble) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{said}\n{trouble}\n{}", cluster.logs());
+        println!("librdkafka by SCRAM: {}", said.trim());
+    });
+}
+
+// A program that waits for its time-out, again and again, for what will never be there.
+#[test]
+fn transactions_are_refused_at_once() {
+    alone(async {
+        let Some(folder) = peers::installed("kafka") else { return };
+        let (cluster, addresses) = start().await;
+        let program = "import sys, time\n\
+            from confluent_kafka import KafkaException, Producer\n\
+            producer = Producer({'bootstrap.servers': sys.argv[1], 'transactional.id': 't'})\n\
+            began = time.monotonic()\n\
+            try:\n    producer.init_transactions(30)\n\
+            except KafkaException as error:\n    print(time.monotonic() - began, error)\n";
+        let mut command = Command::new(folder.join("kafka/venv/bin/python"));
+        command.args(["-c", program, &addresses[0].to_string()]);
+        let output = command.output().expect("it runs, or its peers would not be there");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let took = said.split(' ').next().and_then(|took| took.parse::<f64>().ok());
+        assert!(took.is_some_and(|took| took < 5.0), "{output:?}\n{}", cluster.logs());
+        println!("init_transactions is refused after {}", said.trim());
+    });
+}
+
 // A line that is lost or there twice when the shell's client feeds a file in while a host dies.
 #[test]
 fn a_file_goes_through_kcat_while_a_host_dies() {

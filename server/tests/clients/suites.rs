@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// What runs of kazoo's suite by default: no waiting for timeouts. `scripts/kazoo-suite.sh` runs all of it.
 const KAZOO_BOUNDED: &str =
-    "test_(barrier|cache|counter|election|lease|lock|party|queue|watchers|client|partitioner)\\.py";
+    "test_(barrier|cache|counter|election|lease|lock|party|queue|sasl|watchers|client|partitioner)\\.py";
 
 fn kazoo(engine: &str) {
     let Some(_) = peers::installed("python") else { return };

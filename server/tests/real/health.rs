@@ -32,8 +32,11 @@ async fn signals(cluster: &Cluster, host: usize) -> BTreeMap<&'static str, Optio
     let said = cluster.ordinate(&["status", "--admin", &admin.to_string()]).await;
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     let log = cluster.log(host);
-    let mut lines = log.lines().filter(|line| line.starts_with("serving") || line.starts_with("not serving"));
-    let mut leads = log.lines().filter(|line| line.contains("leads (round") || *line == "no leader is heard");
+    let mut lines =
+        log.lines().filter(|line| line.contains("health: serving") || line.contains("health: not serving"));
+    let mut leads = log
+        .lines()
+        .filter(|line| line.contains("leads (round") || line.ends_with("health: no leader is heard"));
     BTreeMap::from([
         ("/readyz", http::get(admin, "/readyz").map(|answer| answer.code == 200)),
         ("metrics, in total", is_one("ordinate_ready ")),
@@ -42,7 +45,7 @@ async fn signals(cluster: &Cluster, host: usize) -> BTreeMap<&'static str, Optio
         ("status", status.as_ref().map(|status| status["not_serving"].is_null())),
         ("status, leader", status.as_ref().map(|status| status["leader"].is_string())),
         ("command line", (!said.is_empty()).then(|| said.contains("serving     yes"))),
-        ("log", lines.next_back().map(|line| line.starts_with("serving"))),
+        ("log", lines.next_back().map(|line| line.contains("health: serving"))),
         ("log, leader", leads.next_back().map(|line| line.contains("leads"))),
     ])
 }
@@ -209,17 +212,19 @@ fn a_host_says_that_it_serves_when_it_does() {
         cluster.launch(0);
         let says = |cluster: &Cluster, host: usize, what: &str| {
             let log = cluster.log(host);
-            log.lines().any(|line| line.starts_with("not serving") && line.contains(what))
+            log.lines().any(|line| line.contains("health: not serving") && line.contains(what))
         };
         cluster.until("it says that it is alone", PATIENCE, |it| says(it, 0, "does not hear b, c")).await;
         let log = cluster.log(0);
-        assert!(log.contains("listening after") && !log.contains("\nserving"), "{log}");
+        assert!(log.contains("listening after") && !log.contains("health: serving"), "{log}");
         let ready = cluster.page(0, "/readyz", 503).await.text();
         assert!(ready.contains("b, c"), "{ready}");
         cluster.launch(1);
         cluster.launch(2);
         cluster.until_ready().await;
-        cluster.until("it says that it serves", PATIENCE, |it| it.log(0).contains("\nserving after")).await;
+        cluster
+            .until("it says that it serves", PATIENCE, |it| it.log(0).contains("health: serving after"))
+            .await;
 
         let joins = cluster.plan_host(true);
         cluster.launch(joins);

@@ -14,6 +14,7 @@ mod disk_full;
 mod earlier;
 mod ensemble;
 mod failover;
+mod grants;
 mod health;
 mod input;
 mod inspect;

@@ -4,6 +4,7 @@ use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::kafka::Client;
 use crate::support::{alone, http};
 use kafka::Record;
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -93,6 +94,56 @@ fn metrics_are_as_prometheus_wants_them() {
         ] {
             let value = sample(&page, name);
             assert!(value >= Some(at_least), "{name}: {value:?}\n{page}");
+        }
+        match judged(&page) {
+            None => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),
+            Some(said) => assert_eq!(said, "", "promtool check metrics\n{page}"),
+        }
+    });
+}
+
+/// Names of our metrics in a text.
+fn names_in(text: &str) -> BTreeSet<String> {
+    let letters = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+    text.split(letters).filter(|word| word.starts_with("ordinate_")).map(str::to_owned).collect()
+}
+
+// An alert or a panel that asks for what no host has never fires, and looks like peace.
+#[test]
+fn alerts_and_panels_ask_for_what_hosts_have() {
+    alone(async {
+        let mut cluster = Cluster::planned(2, ALL, "");
+        cluster.use_tls(&[]);
+        let file = cluster.folder.join("access.toml");
+        let anyone = "[identity.anyone]\ngrants = [\"read cluster\"]\n";
+        std::fs::write(&file, anyone).expect("the folder is writable");
+        for host in 0..2 {
+            cluster.set_environment(host, "ORDINATE_ACCESS__FILE", &file.display().to_string());
+            cluster.listen(host, "ZOOKEEPER");
+        }
+        cluster.launch_all();
+        cluster.until_ready().await;
+        // Refusals are there when somebody was refused.
+        let admin = cluster.hosts[0].admin;
+        assert_eq!(http::ask(admin, "PUT", "/v1/kv/k", b"v").map(|answer| answer.code), Some(401));
+        let wrong = http::ask_with(admin, "GET", "/v1/status", "Authorization: Bearer x\r\n", b"");
+        assert_eq!(wrong.map(|answer| answer.code), Some(401));
+        let page = http::get_as(admin, "/metrics", "text/plain").expect("it answers").text();
+        let known = names_in(&page);
+        let deploy = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+        for file in ["alerts.yml", "grafana.json"] {
+            let text = std::fs::read_to_string(deploy.join(file)).expect("it is in the repository");
+            let asked = names_in(&text);
+            assert!(asked.len() > 10, "{file} asks for {asked:?}");
+            // They are there only with an archive.
+            let unknown: Vec<&String> =
+                asked.difference(&known).filter(|name| !name.starts_with("ordinate_archive")).collect();
+            assert!(unknown.is_empty(), "{file} asks for {unknown:?}, which no host has\n{page}");
+        }
+        let rules = deploy.join("alerts.yml").display().to_string();
+        match Command::new("promtool").args(["check", "rules", &rules]).output() {
+            Err(_) => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),
+            Ok(said) => assert!(said.status.success(), "{said:?}"),
         }
         match judged(&page) {
             None => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),

@@ -2,11 +2,12 @@
 
 use crate::load::Load;
 use crate::support::alone;
-use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
 use ordinate_client::{Client, Level, Tls, TlsFiles};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 // Plaintext that is answered on a port of a cluster with TLS, hosts that cannot talk, or a client that trusts anybody.
 #[test]
@@ -71,5 +72,74 @@ fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
         let gap = load.longest_gap_after(struck_at);
         let verdict = load.finish().await;
         println!("TLS: {} operations, linearizable; kill -9 of the leader: gap {gap:?}", verdict.answered);
+    });
+}
+
+/// When a host's certificate ends, by its metrics.
+async fn ends_at(cluster: &Cluster, host: usize) -> f64 {
+    let page = cluster.page(host, "/metrics", 200).await.text();
+    let found =
+        page.lines().find_map(|line| line.strip_prefix("ordinate_certificate_ends_seconds{of=\"host\"} "));
+    found.and_then(|ends| ends.parse().ok()).unwrap_or_else(|| panic!("{page}"))
+}
+
+// A certificate that is renewed in time and used only after a restart; or links and clients that break when it is replaced.
+#[test]
+fn certificates_are_renewed_under_load_without_a_failed_request() {
+    alone(async {
+        let mut cluster = Cluster::planned(3, "", "");
+        let folder = cluster.use_tls(&["--days", "20"]);
+        cluster.launch_all();
+        cluster.until_ready().await;
+        for host in 0..3 {
+            let said = cluster.log(host);
+            let warned = said.contains("tls: the certificate of the host ends in ")
+                && said.contains("; ordinate tls renew");
+            assert!(warned, "no warning before it ends\n{said}");
+        }
+        let load_tls = || {
+            let [ca, cert, key] = ["ca.pem", "client.pem", "client.key"].map(|file| folder.join(file));
+            Tls::load(&TlsFiles { ca, cert, key }).expect("ordinate tls init made them")
+        };
+        let before = ends_at(&cluster, 0).await;
+        let client = |number| Client::connect_tls(cluster.endpoints_from(number), load_tls());
+        let mut load = Load::start("tls renewed", (0..4).map(client).collect());
+        load.until_acknowledged(100, PATIENCE).await;
+        let renewed = Command::new(ORDINATE).args(["tls", "renew", "--out"]).arg(&folder).output();
+        let renewed = renewed.expect("the binary under test runs");
+        let said = String::from_utf8_lossy(&renewed.stdout).into_owned();
+        assert!(renewed.status.success() && said.matches("is good for 365 days").count() == 4, "{renewed:?}");
+        let taken_over = |cluster: &Cluster| (0..3).all(|host| cluster.log(host).contains(", good for 36"));
+        cluster.until("the certificates are taken over", PATIENCE, taken_over).await;
+        let year = 340.0 * 24.0 * 3600.0;
+        for host in 0..3 {
+            assert!(ends_at(&cluster, host).await - before > year, "host {host} shows the old certificate");
+        }
+        // Those who come now shake hands with it, and links that break come back with it.
+        load.join((4..8).map(client).collect());
+        load.until_acknowledged(200, PATIENCE).await;
+        let struck_at = load.now();
+        for host in 0..3 {
+            cluster.signal(host, "-STOP");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            cluster.signal(host, "-CONT");
+        }
+        load.until_everybody_is_served(struck_at, PATIENCE).await;
+        // Half of a pair must not be taken over, and what is broken must be said.
+        let key = folder.join("a.key");
+        let pair = std::fs::read(&key).expect("it was made");
+        std::fs::copy(folder.join("b.key"), &key).expect("it is writable");
+        let refused = |cluster: &Cluster| cluster.log(0).contains("cannot be used; those before hold");
+        cluster.until("the wrong key is noticed", PATIENCE, refused).await;
+        let alone = Client::connect_tls([cluster.hosts[0].native.to_string()], load_tls());
+        alone.with_timeout(PATIENCE).put("after", "x").await.expect("the certificate before holds");
+        std::fs::write(&key, pair).expect("it is writable");
+        let deadline = Instant::now() + PATIENCE;
+        while !cluster.page(0, "/metrics", 200).await.text().contains("ordinate_certificate_files_sound 1") {
+            assert!(Instant::now() < deadline, "{}", cluster.logs());
+        }
+        let verdict = load.finish().await;
+        assert!(verdict.errors.is_empty(), "requests failed: {:?}", verdict.errors);
+        println!("{} requests while certificates were renewed, none failed", verdict.answered);
     });
 }

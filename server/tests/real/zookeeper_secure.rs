@@ -141,9 +141,15 @@ fn the_wrong_protocol_ends_at_once_and_disturbs_nobody() {
         }
         assert_eq!(word(plain, "ruok").expect("it serves"), "imok");
         let metrics = cluster.page(0, "/metrics", 200).await.text();
-        let refused = "ordinate_client_closes_total{reason=\"no TLS that can be accepted\"} ";
-        let refused = metrics.lines().find_map(|line| line.strip_prefix(refused)?.parse::<u64>().ok());
-        assert!(refused.is_some_and(|count| count >= 40), "{metrics}");
+        for (reason, count) in [
+            ("it speaks without TLS, at a port with TLS", 40),
+            ("its certificate is of another authority", 20),
+        ] {
+            let refused = format!("ordinate_client_closes_total{{reason=\"{reason}\"}} ");
+            let refused = metrics.lines().find_map(|line| line.strip_prefix(&refused)?.parse::<u64>().ok());
+            assert!(refused.is_some_and(|found| found >= count), "{reason}\n{metrics}");
+            assert!(cluster.log(0).contains(reason), "{}", cluster.logs());
+        }
         assert!(cluster.is_alive(0) && !cluster.log(0).contains("panicked"), "{}", cluster.logs());
     });
 }

@@ -37,6 +37,27 @@ impl Client {
         self.call(key::API_VERSIONS, 0, b"").is_some_and(|mut answer| answer.i16() == Ok(0))
     }
 
+    /// Logs in by SCRAM-SHA-256; false if that is refused.
+    pub fn log_in(&mut self, user: &str, password: &str) -> bool {
+        let mut body = Vec::new();
+        body.put_text(Some("SCRAM-SHA-256"));
+        let handshake = self.call(key::SASL_HANDSHAKE, 1, &body).and_then(|mut answer| answer.i16().ok());
+        assert_eq!(handshake, Some(0));
+        let bare = format!("n={user},r=abc");
+        let Some(challenge) = self.authenticate(format!("n,,{bare}").as_bytes()) else { return false };
+        let challenge = String::from_utf8(challenge).expect("text");
+        self.authenticate(&scram_proof(password, &bare, &challenge)).is_some()
+    }
+
+    fn authenticate(&mut self, message: &[u8]) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        body.put_bytes(message);
+        let mut answer = self.call(key::SASL_AUTHENTICATE, 1, &body)?;
+        let code = answer.i16().ok()?;
+        answer.text_or_null().ok()?;
+        (code == 0).then(|| answer.bytes().ok().flatten().unwrap_or_default().to_vec())
+    }
+
     /// What there is of a topic, which is made if it is not there.
     pub fn metadata(&mut self, topic: &str) -> Option<RequestBytes> {
         let mut body = Vec::new();
@@ -78,6 +99,33 @@ impl Client {
 
 const CORRELATION: i32 = 77;
 const FETCH_VERSION: i16 = 4;
+
+/// A client's side of RFC 7677.
+fn scram_proof(password: &str, bare: &str, challenge: &str) -> Vec<u8> {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD as BASE64;
+    use hmac::{Hmac, KeyInit as _, Mac as _};
+    use sha2::{Digest as _, Sha256};
+    let mac = |key: &[u8], message: &[u8]| -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("any length will do");
+        mac.update(message);
+        mac.finalize().into_bytes().into()
+    };
+    let field = |name: &str| challenge.split(',').find_map(|it| it.strip_prefix(name)).expect("it is there");
+    let without_proof = format!("c={},r={}", BASE64.encode("n,,"), field("r="));
+    let salt = BASE64.decode(field("s=")).expect("base64");
+    let mut last = mac(password.as_bytes(), &[&salt[..], &[0, 0, 0, 1]].concat());
+    let mut salted = last;
+    for _ in 1..field("i=").parse::<u32>().expect("a number") {
+        last = mac(password.as_bytes(), &last);
+        salted.iter_mut().zip(last).for_each(|(sum, byte)| *sum ^= byte);
+    }
+    let client_key = mac(&salted, b"Client Key");
+    let said = format!("{bare},{challenge},{without_proof}");
+    let signature = mac(&Sha256::digest(client_key), said.as_bytes());
+    let proof: Vec<u8> = client_key.iter().zip(signature).map(|(a, b)| a ^ b).collect();
+    format!("{without_proof},p={}", BASE64.encode(proof)).into_bytes()
+}
 
 /// Frames a request.
 fn request(api: i16, version: i16, body: &[u8]) -> Vec<u8> {

@@ -39,6 +39,12 @@ impl Code {
     pub const UNKNOWN_MEMBER_ID: Self = Self(25);
     /// The members are to join anew.
     pub const REBALANCE_IN_PROGRESS: Self = Self(27);
+    /// The client was not granted it, of a topic.
+    pub const TOPIC_AUTHORIZATION_FAILED: Self = Self(29);
+    /// The client was not granted it, of a group.
+    pub const GROUP_AUTHORIZATION_FAILED: Self = Self(30);
+    /// A mechanism by which nobody can log in here.
+    pub const UNSUPPORTED_SASL_MECHANISM: Self = Self(33);
     /// A version that is not spoken here.
     pub const UNSUPPORTED_VERSION: Self = Self(35);
     /// There is a log of this name already.
@@ -57,6 +63,10 @@ impl Code {
     pub const OUT_OF_ORDER_SEQUENCE: Self = Self(45);
     /// A producer has begun a later epoch.
     pub const INVALID_PRODUCER_EPOCH: Self = Self(47);
+    /// Transactions are not there; of the codes that a client gives up at once upon, the nearest.
+    pub const TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Self = Self(53);
+    /// The client is not who it says.
+    pub const SASL_AUTHENTICATION_FAILED: Self = Self(58);
     /// Nothing is known of a producer any more: it asks for another number.
     pub const UNKNOWN_PRODUCER: Self = Self(59);
     /// An unknown codec.

@@ -21,6 +21,7 @@ mod compression;
 mod connection;
 mod entry;
 mod groups;
+mod permits;
 mod request;
 mod wire;
 
@@ -31,5 +32,6 @@ pub use compression::PLAIN_BYTES_MAX;
 pub use connection::{Connection, Fault, Outgoing, ProducerIds, Settings, Shared};
 pub use entry::{NO_TIMESTAMP, Record};
 pub use groups::{Groups, Join, Joined, Next};
+pub use permits::{LoginStep, Of, Permits, Permitted, Verb};
 pub use request::{APIS, Api, Committed, Head, Membership, Part, Request, key};
 pub use wire::{Malformed, PutKafka, RequestBytes};

@@ -46,6 +46,8 @@ pub mod key {
     pub const DESCRIBE_GROUPS: i16 = 15;
     /// Asks which groups there are.
     pub const LIST_GROUPS: i16 = 16;
+    /// Begins a login.
+    pub const SASL_HANDSHAKE: i16 = 17;
     /// Asks what is spoken.
     pub const API_VERSIONS: i16 = 18;
     /// Makes topics.
@@ -54,6 +56,8 @@ pub mod key {
     pub const DELETE_TOPICS: i16 = 20;
     /// Asks for a producer's number.
     pub const INIT_PRODUCER_ID: i16 = 22;
+    /// Goes on with a login.
+    pub const SASL_AUTHENTICATE: i16 = 36;
 }
 
 /// All that is spoken. Clients switch features off where the oldest version is too new for them, so these are as old as batches of
@@ -76,6 +80,8 @@ pub const APIS: &[Api] = &[
     Api { key: key::CREATE_TOPICS, name: "create_topics", min: 2, max: 4 },
     Api { key: key::DELETE_TOPICS, name: "delete_topics", min: 1, max: 3 },
     Api { key: key::INIT_PRODUCER_ID, name: "init_producer_id", min: 0, max: 1 },
+    Api { key: key::SASL_HANDSHAKE, name: "sasl_handshake", min: 0, max: 1 },
+    Api { key: key::SASL_AUTHENTICATE, name: "sasl_authenticate", min: 0, max: 1 },
 ];
 
 /// What comes before every request.
@@ -225,6 +231,10 @@ pub enum Request {
     OffsetCommit(Membership, Vec<Part<Committed>>),
     /// Asks how far a group has come in these partitions; none for all.
     OffsetFetch(Arc<str>, Option<Vec<Part<()>>>),
+    /// Begins a login by this mechanism.
+    SaslHandshake(String),
+    /// A message of the mechanism.
+    SaslAuthenticate(Bytes),
 }
 
 /// Topics or partitions of one request; more are malformed.
@@ -290,6 +300,8 @@ impl Request {
                 })?;
                 Self::OffsetFetch(group, parts.map(|parts| parts.into_iter().flatten().collect()))
             }
+            key::SASL_HANDSHAKE => Self::SaslHandshake(input.text()?),
+            key::SASL_AUTHENTICATE => Self::SaslAuthenticate(input.bytes()?.unwrap_or_default()),
             // What the client says of itself is of no use here.
             key::API_VERSIONS => return Ok((head, Self::ApiVersions)),
             _ => return Err(Malformed),
@@ -305,6 +317,8 @@ impl Request {
             | Self::InitProducerId(_)
             | Self::FindCoordinator(..)
             | Self::ListGroups
+            | Self::SaslHandshake(_)
+            | Self::SaslAuthenticate(_)
             | Self::Heartbeat(_) => 0,
             Self::JoinGroup(join) => join.protocols.len(),
             Self::SyncGroup(_, assignments) => assignments.len(),

@@ -1,8 +1,8 @@
 //! A connection over the logs of one space, whose answers may be held back.
 
 use kafka::{
-    APIS, Broker, Brokers, Connection, Fault, NO_TIMESTAMP, Outgoing, ProducerIds, PutKafka as _, Record,
-    RequestBytes, Settings, Shared, key, write_batch,
+    APIS, Broker, Brokers, Connection, Fault, NO_TIMESTAMP, Outgoing, Permitted, ProducerIds, PutKafka as _,
+    Record, RequestBytes, Settings, Shared, key, write_batch,
 };
 use kernel::{Decode as _, Encode as _, Instant, NodeId};
 use mason::{Gsn, Number, Order, Placed, Shard as _, ShardOut, Space};
@@ -34,7 +34,7 @@ impl Twin {
         Self {
             logs: Logs::new(Space(0), 1, shared_log::SpaceBounds::default()),
             gsn: 0,
-            connection: Connection::new(settings, shared),
+            connection: Connection::new(settings, shared, Permitted::all()),
             brokers: Brokers { cluster: "c".to_owned(), all: vec![broker] },
             now: Instant::default(),
             calls: Vec::new(),

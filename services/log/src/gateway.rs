@@ -220,6 +220,7 @@ impl Role for Gateway {
             | GatewayIn::UsesShardMap(_)
             | GatewayIn::GroupNotice(_)
             | GatewayIn::Taken(_)
+            | GatewayIn::Proven(_)
             | GatewayIn::Connected(_)
             | GatewayIn::Disconnected(_) => {
                 cx.reject("message that the log has no use for");

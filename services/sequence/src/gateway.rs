@@ -155,6 +155,7 @@ impl Role for Gateway {
             | GatewayIn::GroupNotice(_)
             | GatewayIn::Connected(_)
             | GatewayIn::Taken(_)
+            | GatewayIn::Proven(_)
             | GatewayIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
         }
     }

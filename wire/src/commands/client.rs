@@ -50,6 +50,8 @@ pub enum Refusal {
     DiskFull,
     /// It was not executed: too much has been waiting for as long as the client was patient. Safe to send again.
     Busy,
+    /// It was not executed: the client was not granted it.
+    NotGranted,
 }
 
 /// What has become of a call's messages.
@@ -331,6 +333,9 @@ where
         if answered.sequence == OPENING && answered.status == Status::DiskFull {
             return self.refuse_what_nobody_has(Refusal::DiskFull, cx);
         }
+        if answered.sequence == OPENING && answered.status == Status::NotGranted {
+            return self.refuse_what_nobody_has(Refusal::NotGranted, cx);
+        }
         let table = if answered.sequence < READS_FROM { &mut self.writes } else { &mut self.reads };
         if !table.contains_key(&answered.sequence) {
             return;
@@ -360,6 +365,14 @@ where
                 }
                 Outcome::Refused(Refusal::DiskFull)
             }
+            // Another host may have executed a copy before it was refused here.
+            Status::NotGranted
+                if answered.sequence < READS_FROM
+                    && table.get(&answered.sequence).is_some_and(|it| it.sent == Sent::Again) =>
+            {
+                Outcome::Refused(Refusal::MaybeExecuted)
+            }
+            Status::NotGranted => Outcome::Refused(Refusal::NotGranted),
             // Given up with the session.
             Status::SessionLost => return,
         };

@@ -39,6 +39,8 @@ pub enum Status {
     Conflict,
     /// Not executed: the disks are full. Safe to send again when there is room.
     DiskFull,
+    /// Never executed: the client was not granted it.
+    NotGranted,
 }
 
 /// In the answer to an opening that was refused stands one row of this number.
@@ -54,14 +56,22 @@ impl Status {
             Self::Malformed => 3,
             Self::Conflict => 4,
             Self::DiskFull => 5,
+            Self::NotGranted => 6,
         }
     }
 
     #[inline]
     fn from_tag(tag: u8) -> Option<Self> {
-        [Self::Done, Self::Busy, Self::SessionLost, Self::Malformed, Self::Conflict, Self::DiskFull]
-            .get(usize::from(tag))
-            .copied()
+        const ALL: [Status; 7] = [
+            Status::Done,
+            Status::Busy,
+            Status::SessionLost,
+            Status::Malformed,
+            Status::Conflict,
+            Status::DiskFull,
+            Status::NotGranted,
+        ];
+        ALL.get(usize::from(tag)).copied()
     }
 }
 

@@ -418,12 +418,14 @@ pub enum Why {
     DiskFull = 14,
     /// Nothing was appended: the logs of the host have reached their disk budget; `at` is what they hold, in bytes.
     OverBudget = 15,
+    /// Nothing was done: the client was not granted it.
+    NotGranted = 20,
 }
 
 impl Why {
     /// The reason with this number; what is not known is taken for a malformed call.
     pub fn of(number: u8) -> Self {
-        const ALL: [Why; 15] = [
+        const ALL: [Why; 16] = [
             Why::Busy,
             Why::Unknown,
             Why::Malformed,
@@ -439,6 +441,7 @@ impl Why {
             Why::Unarchived,
             Why::DiskFull,
             Why::OverBudget,
+            Why::NotGranted,
         ];
         ALL.into_iter().find(|why| *why as u8 == number).unwrap_or(Why::Malformed)
     }

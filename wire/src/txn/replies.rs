@@ -107,11 +107,13 @@ pub enum TxnFailure {
     NoTransaction,
     /// Not executed in time: a shard has no leader that can be reached. May be sent again.
     Unavailable,
+    /// Never executed: the caller was not granted it.
+    NotGranted,
 }
 
 impl TxnFailure {
     /// All, in the order of their numbers on the wire, from 1 on.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Aborted,
         Self::Busy,
         Self::Unknown,
@@ -122,6 +124,7 @@ impl TxnFailure {
         Self::DiskFull,
         Self::NoTransaction,
         Self::Unavailable,
+        Self::NotGranted,
     ];
 
     /// True if the call surely had no effect.
@@ -148,6 +151,7 @@ impl fmt::Display for TxnFailure {
             Self::DiskFull => "the disks are full: nothing was executed",
             Self::NoTransaction => "there is no such transaction: it has ended, or was idle for too long",
             Self::Unavailable => "a shard cannot be reached: nothing was executed, try again",
+            Self::NotGranted => "not granted: nothing was executed",
         })
     }
 }

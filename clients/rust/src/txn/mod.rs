@@ -32,7 +32,7 @@ pub use read::{ReadCall, ReadResult};
 pub use transaction::Transaction;
 
 use crate::calls::Calls;
-use crate::{CallError, TIMEOUT, Tls};
+use crate::{CallError, Credentials, TIMEOUT, Tls};
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -69,12 +69,20 @@ impl Session {
 impl TxnClient {
     /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
     pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self::begin(Calls::begin(endpoints, None))
+        Self::connect_as(endpoints, Credentials::default())
     }
 
     /// The same over TLS.
     pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self::begin(Calls::begin(endpoints, Some(tls)))
+        Self::connect_as(endpoints, tls.into())
+    }
+
+    /// The same with any credentials.
+    pub fn connect_as<E: Into<String>>(
+        endpoints: impl IntoIterator<Item = E>,
+        credentials: Credentials,
+    ) -> Self {
+        Self::begin(Calls::begin(endpoints, credentials))
     }
 
     fn begin(calls: Calls<TxnCall>) -> Self {

@@ -6,7 +6,7 @@
 use crate::MasonMessage;
 use crate::order::{Group, Gsn, Space};
 use crate::topology::{Layout, ShardMap};
-use kernel::client::{Connected, Disconnected, Event, Input, Taken};
+use kernel::client::{Connected, Disconnected, Event, Input, Proven, Taken};
 use kernel::{Bytes, NodeId};
 use parts::Tagged;
 
@@ -150,6 +150,8 @@ kernel::messages! {
         9 => Disconnected,
         /// From a user's connection.
         14 => Taken,
+        /// From a user's connection.
+        16 => Proven,
     }
 }
 
@@ -167,6 +169,7 @@ impl From<Event> for MasonMessage {
             Event::Input(message) => message.into(),
             Event::Disconnected(message) => message.into(),
             Event::Taken(message) => message.into(),
+            Event::Proven(message) => message.into(),
         }
     }
 }

@@ -103,7 +103,7 @@ impl TxnGateway {
                 }
             },
             Event::Disconnected(_) => self.on_disconnected(Asker::Connection(from), cx),
-            Event::Connected(_) | Event::Taken(_) => {}
+            Event::Connected(_) | Event::Taken(_) | Event::Proven(_) => {}
         }
     }
 }

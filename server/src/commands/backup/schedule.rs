@@ -2,14 +2,16 @@
 
 use super::manifest::Manifest;
 use super::store::{BackupStore, Location};
+use crate::commands::admin::GivenToken;
 use crate::commands::kv::Endpoint;
 use crate::failure::Failure;
 use runtime::{HostHandle, NoAnswer};
 use server::cluster::ClusterFile;
 use server::cluster::keys::parse_duration;
-use server::events::EventLog;
+use server::events::{EventLog, LogPart};
 use server::family::HostedNode;
 use server::status::HostStatus;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 /// How often it is looked whether a backup is due, and how long after a failure it is tried again.
@@ -21,6 +23,7 @@ struct Schedule {
     to: Location,
     every: Duration,
     keep: usize,
+    token_file: Option<PathBuf>,
 }
 
 impl Schedule {
@@ -30,6 +33,7 @@ impl Schedule {
             to: Location::parse(text("backup.to").filter(|to| !to.is_empty())?).ok()?,
             every: text("backup.every").and_then(parse_duration)?,
             keep: text("backup.keep").and_then(|keep| keep.parse().ok())?,
+            token_file: text("backup.token_file").filter(|path| !path.is_empty()).map(PathBuf::from),
         })
     }
 
@@ -42,11 +46,22 @@ impl Schedule {
         Ok(begun.map(|begun| now.saturating_sub(begun)))
     }
 
-    fn run(&self, admin: &str, endpoint: &Endpoint) -> Result<Option<String>, Failure> {
+    /// Read anew for each backup, so that it can be replaced.
+    fn token(&self) -> Result<GivenToken, Failure> {
+        let Some(path) = &self.token_file else { return Ok(GivenToken(None)) };
+        let token = std::fs::read_to_string(path).map_err(|error| {
+            let what = format!("{} cannot be read", path.display());
+            Failure::failed("O1044", what, error.to_string(), "ordinate access token NAME makes one")
+        })?;
+        Ok(GivenToken(Some(token.trim().to_owned())))
+    }
+
+    fn run(&self, file: &ClusterFile) -> Result<Option<String>, Failure> {
         if self.age()?.is_some_and(|age| age < self.every) {
             return Ok(None);
         }
-        let said = super::take(&self.to, admin, endpoint)?;
+        let endpoint = Endpoint::of_host(file, self.token()?);
+        let said = super::take(&self.to, &file.listen.admin, &endpoint)?;
         super::prune(&self.to, self.keep)?;
         Ok(Some(said))
     }
@@ -66,7 +81,6 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, lo
     let Some(schedule) = Schedule::of(&file) else { return };
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
-        let endpoint = Endpoint::of_host(&file);
         loop {
             std::thread::sleep(LOOK_EVERY);
             let status = runtime.block_on(HostStatus::of(&handle, &file, &host));
@@ -76,11 +90,12 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, lo
                 None if matches!(handle.metrics().wait(LOOK_EVERY), Err(NoAnswer::Stopped)) => return,
                 None => continue,
             }
-            match schedule.run(&file.listen.admin, &endpoint) {
+            match schedule.run(&file) {
                 Ok(None) => {}
-                Ok(Some(said)) => log.say(&said.replace('\n', "; ")),
+                Ok(Some(said)) => log.say(LogPart::Backup, &said.replace('\n', "; ")),
                 Err(failure) => {
-                    log.say(&format!("no backup was taken: {}", failure.to_string().replace('\n', "; ")));
+                    let why = failure.to_string().replace('\n', "; ");
+                    log.warn(LogPart::Backup, &format!("no backup was taken: {why}"));
                     std::thread::sleep(AGAIN_AFTER);
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::manifest::{BackupChunk, Manifest, Records, SavedLog, digest_of, put_record, take_part};
 use super::store::BackupStore;
+use crate::commands::admin::GivenToken;
 use crate::commands::frame_file::{FrameFileReader, unsound};
 use crate::commands::kv::Endpoint;
 use crate::commands::{fetch, parse};
@@ -127,7 +128,9 @@ impl Source<'_> {
         let address = self.admin.to_socket_addrs()?.next().ok_or_else(none)?;
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
         stream.set_read_timeout(Some(CUT_WITHIN))?;
-        write!(stream, "GET /v1/cut HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", self.admin)?;
+        let GivenToken(token) = self.endpoint.token();
+        let shown = token.as_ref().map_or_else(String::new, |it| format!("Authorization: Bearer {it}\r\n"));
+        write!(stream, "GET /v1/cut HTTP/1.1\r\nHost: {}\r\n{shown}Connection: close\r\n\r\n", self.admin)?;
         let mut input = BufReader::with_capacity(1 << 20, stream);
         let (mut head, mut byte) = (Vec::new(), [0]);
         while !head.ends_with(b"\r\n\r\n") && head.len() < 16 << 10 {
@@ -147,7 +150,7 @@ impl Source<'_> {
     pub fn take(&self, store: &BackupStore, writer: &mut Writer<'_>) -> Result<(String, Manifest), Failure> {
         let begun_ms =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |it| it.as_millis() as u64);
-        let status = parse(self.admin, &fetch(self.admin, "/v1/status")?)?;
+        let status = parse(self.admin, &fetch(self.admin, self.endpoint.token(), "/v1/status")?)?;
         let is_on = |service: &str| status["serves"].get(service).is_some();
         let before = super::wait(async {
             match Manifest::all(store).await?.pop() {

@@ -9,6 +9,7 @@ use super::kv::end_of_prefix;
 use crate::failure::Failure;
 use ordinate_client::{CallError, Client, Level};
 use runtime::{Descriptors, Host};
+use server::access::Access;
 use server::admin::{self, Admin};
 use server::cluster::ClusterFile;
 use server::cluster::file::Overrides;
@@ -206,6 +207,8 @@ impl Cluster {
             &latencies,
             None,
             Descriptors::default(),
+            None,
+            &Access::default(),
         )
         .map_err(|error| failed("a host did not start", error))?;
         let health =
@@ -218,6 +221,8 @@ impl Cluster {
             Instant::now(),
             latencies,
             health.clone(),
+            Access::default(),
+            None,
         ));
         let _admin = admin::serve(admin, &shared, Descriptors::new(admin::CONNECTIONS_MAX))
             .map_err(|error| failed("the admin port cannot be served", error))?;

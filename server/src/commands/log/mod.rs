@@ -239,6 +239,10 @@ pub(super) fn failure(error: &LogError) -> Failure {
             said,
             "ordinate log tail NAME, and append what is missing",
         ),
+        LogError::Call(ordinate_client::CallError::NotGranted) => {
+            let what = "the cluster refuses this: it was not granted";
+            Failure::failed("O1050", what, said, super::admin::GRANT_REMEDY)
+        }
         LogError::Call(_) | LogError::TooLarge => {
             Failure::input("O1012", "the log refused the call", said, "ordinate log --help")
         }

@@ -198,6 +198,10 @@ pub(in crate::commands) fn explain(error: &TxnError, endpoint: &Endpoint) -> Fai
                 text,
                 "make room; ordinate status shows which host's disk is full",
             ),
+            TxnFailure::NotGranted => {
+                let what = "the cluster refuses this: it was not granted";
+                Failure::failed("O1050", what, text, crate::commands::admin::GRANT_REMEDY)
+            }
             TxnFailure::Busy => Failure::failed("O1024", "the service is busy", text, "the same again later"),
             TxnFailure::Unavailable => Failure {
                 exit: Exit::Unreachable,

@@ -1,7 +1,7 @@
 //! What hosts' shards hold and have in progress, from their admin ports.
 
 use crate::commands::kv::Output;
-use crate::commands::{fetch, parse};
+use crate::commands::{GivenToken, fetch, parse};
 use crate::failure::Failure;
 use serde_json::Value;
 
@@ -17,6 +17,8 @@ pub struct Show {
         value_parser = crate::commands::admin::address
     )]
     admin: Vec<String>,
+    #[command(flatten)]
+    token: GivenToken,
     /// Output
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
@@ -45,7 +47,7 @@ fn range(value: &Value) -> String {
 impl Show {
     /// What each host answers.
     fn ask(&self, path: &str) -> Result<Vec<(String, Value)>, Failure> {
-        let ask = |admin: &String| Ok((admin.clone(), parse(admin, &fetch(admin, path)?)?));
+        let ask = |admin: &String| Ok((admin.clone(), parse(admin, &fetch(admin, &self.token, path)?)?));
         self.admin.iter().map(ask).collect()
     }
 

@@ -72,7 +72,7 @@ fn words(code: i32) -> String {
         -6 => "the server does not know this request",
         -8 => "bad arguments",
         -101 => "no such node",
-        -102 => "not allowed by the node's access list",
+        -102 => "not allowed by the node's access list, or not granted by the cluster's access file",
         -103 => "the node has another version",
         -108 => "an ephemeral node has no children",
         -110 => "the node exists already",

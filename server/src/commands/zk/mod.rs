@@ -72,6 +72,8 @@ pub struct Zk {
     auth: Option<String>,
     #[command(flatten)]
     certificates: Certificates,
+    #[command(flatten)]
+    token: super::GivenToken,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -190,7 +192,7 @@ impl Zk {
     pub fn run(self) -> Result<(), Failure> {
         let json = self.output == "json";
         if let Verb::Sessions { admin } = &self.verb {
-            return sessions::list(admin, json);
+            return sessions::list(admin, &self.token, json);
         }
         let tls = self.certificates.load()?;
         let connect = || {
@@ -211,7 +213,7 @@ impl Zk {
         }
         let mut session = connect().map_err(|error| explain(&error, &self.servers))?;
         let outcome = match self.verb {
-            Verb::Shell => shell(&mut session, json),
+            Verb::Shell => shell(&mut session, &self.token, json),
             verb => execute(&mut session, verb, json),
         };
         // A session that is closed leaves nothing behind; one that is not expires.
@@ -467,7 +469,7 @@ fn print_stat(path: &str, stat: &Stat, json: bool) {
 }
 
 /// One command a line, as on the command line; an error is printed and the next line goes on.
-fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
+fn shell(session: &mut ZkClient, token: &super::GivenToken, json: bool) -> Result<(), ZkError> {
     let interactive = std::io::stdin().is_terminal();
     let prompt = || {
         if interactive {
@@ -497,7 +499,7 @@ fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
                     println!("multi 'OPERATION' 'OPERATION' ...");
                 }
                 Ok(Line { verb: Verb::Sessions { admin } }) => {
-                    if let Err(failure) = sessions::list(&admin, json) {
+                    if let Err(failure) = sessions::list(&admin, token, json) {
                         println!("{failure}");
                     }
                 }

@@ -1,15 +1,15 @@
 //! `ordinate zk sessions`: who is connected, from where, and who will expire when.
 
-use crate::commands::{fetch, parse};
+use crate::commands::{GivenToken, fetch, parse};
 use crate::failure::Failure;
 use serde_json::Value;
 
 /// Prints every session that a host knows of, page by page.
-pub fn list(admin: &str, json: bool) -> Result<(), Failure> {
+pub fn list(admin: &str, token: &GivenToken, json: bool) -> Result<(), Failure> {
     let mut after = "0x0".to_owned();
     let mut first = true;
     loop {
-        let page = parse(admin, &fetch(admin, &format!("/v1/zookeeper/sessions?after={after}"))?)?;
+        let page = parse(admin, &fetch(admin, token, &format!("/v1/zookeeper/sessions?after={after}"))?)?;
         let sessions = page["sessions"].as_array().map(Vec::as_slice).unwrap_or_default();
         if first && !json {
             println!(

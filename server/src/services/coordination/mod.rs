@@ -4,13 +4,14 @@ mod advertise;
 mod arrangement;
 mod commands;
 mod facts;
+mod guard;
 mod keys;
 mod nodes;
 mod port;
 mod sessions;
 mod settings;
 mod status;
-mod subject;
+pub mod subject;
 mod timing;
 
 pub use settings::Coordination;
@@ -49,6 +50,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the coordination service, which is off",
     read: settings::read,
     routes: Router::new,
+    check_http: |_, _| Ok(()),
     admin_routes,
     reads: None,
     owner: |host_slot| records::mason_owner(LISTED.name, slots::COORDINATION, 0, host_slot),
@@ -129,6 +131,7 @@ impl Service for Coordination {
     fn start(&self, at: &mut Starting<'_>) -> Result<Started, StartError> {
         let (file, gateway, gate) = (at.file, gateway_of(at.host), at.gate.clone());
         let (request_bytes_max, latencies) = (self.request_bytes_max, at.latencies.clone());
+        let access = at.access.clone();
         let share = file.share_of(&self.port());
         let limits = ClientLimits {
             connections_max: self.connections_max(&file.limits),
@@ -137,7 +140,7 @@ impl Service for Coordination {
         };
         let listens = at.address_of(PORT);
         let ports = Ports::of(listens, at.address_of(SECURE_PORT));
-        let tls = at.tls()?;
+        let tls = at.tls();
         // With a port for TLS, the other one is without it.
         let (listen, tls, secure) = match (at.sockets.remove(PORT), at.sockets.remove(SECURE_PORT)) {
             (Some(plain), Some(secure)) => (Some(plain), None, tls.map(|tls| (secure, tls))),
@@ -145,7 +148,9 @@ impl Service for Coordination {
         };
         let front_end = listen.map(|listen| FrontEndConfig {
             listen,
-            build: Box::new(move || Box::new(ZooKeeper { gateway, gate, request_bytes_max, latencies })),
+            build: Box::new(move || {
+                Box::new(ZooKeeper { gateway, gate, request_bytes_max, latencies, access })
+            }),
             limits,
             tls,
             secure,

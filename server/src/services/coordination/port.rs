@@ -1,7 +1,9 @@
 //! ZooKeeper's port: bytes in, bytes out; the gateway role of this host does the rest.
 
+use super::guard::{Guard, Piece};
 use super::subject;
 use super::timing::Timing;
+use crate::access::{Access, PortCaller};
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::latency::Latencies;
 use crate::native::Gate;
@@ -21,6 +23,8 @@ pub struct ZooKeeper {
     pub request_bytes_max: usize,
     /// How long requests take.
     pub latencies: Latencies,
+    /// Who may do what.
+    pub access: Access,
 }
 
 /// How many of the bytes are whole requests, or such that the gateway has to say something of them.
@@ -49,6 +53,7 @@ impl FrontEnd<Ordinate> for ZooKeeper {
             announced: false,
             timing: Timing::new(self.latencies.clone()),
             request_bytes_max: self.request_bytes_max,
+            guard: Guard::new(PortCaller::at(&self.access, "zookeeper", address.ip())),
         })
     }
 }
@@ -60,6 +65,7 @@ struct Connection {
     announced: bool,
     timing: Timing,
     request_bytes_max: usize,
+    guard: Guard,
 }
 
 impl Connection {
@@ -80,6 +86,7 @@ impl Session<Ordinate> for Connection {
         }
         if !self.announced {
             self.announced = true;
+            self.guard.show(cx.certificate());
             let certificate = cx.certificate().and_then(subject::of);
             self.notify(
                 Connected {
@@ -91,9 +98,28 @@ impl Session<Ordinate> for Connection {
             );
         }
         let bytes = input.split_to(whole(input, self.request_bytes_max));
-        if !bytes.is_empty() {
-            self.timing.asked(&bytes, cx.now());
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.timing.asked(&bytes, cx.now());
+        if !self.guard.is_on() {
             self.notify(Input { bytes: bytes.freeze() }, cx);
+            return Ok(());
+        }
+        let passed = self.guard.pass(&bytes);
+        for piece in passed.pieces {
+            match piece {
+                Piece::Frames(frames) if frames.is_empty() => {}
+                Piece::Frames(frames) => self.notify(Input { bytes: frames.into() }, cx),
+                Piece::Login(proven) => self.notify(proven, cx),
+            }
+        }
+        if passed.is_malformed {
+            return Err(CloseReason("a frame of an impossible length"));
+        }
+        if let Some(said) = passed.refused_word {
+            cx.output().extend_from_slice(said.as_bytes());
+            cx.finish(CloseReason("a word that was not granted"));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::admin::Admin;
 use crate::family;
 use axum::body::Bytes;
 use axum::extract::{Path, Query as Parameters, State};
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -202,6 +202,22 @@ pub async fn batch(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     }
 }
 
+/// The keys of a batch, each with whether it is answered what was there; none of what is no batch.
+pub(super) fn keys_of_batch(body: &[u8]) -> Vec<(String, bool)> {
+    let items: Vec<BatchItem> = serde_json::from_slice(body).unwrap_or_default();
+    let key = |item: BatchItem| match item {
+        BatchItem::Put { key, .. } | BatchItem::Delete { key } => (key, false),
+        BatchItem::Increment { key, .. } | BatchItem::Check { key, .. } => (key, true),
+    };
+    items.into_iter().map(key).collect()
+}
+
+/// Where a scan begins and ends; none if that cannot be read.
+pub(super) fn range_of(uri: &Uri) -> Option<(String, Option<String>)> {
+    let Parameters(scan) = Parameters::<Scan>::try_from_uri(uri).ok()?;
+    Some((scan.start.unwrap_or_default(), scan.end))
+}
+
 fn level(name: Option<&str>) -> Result<Level, String> {
     match name {
         None | Some("linearizable") => Ok(Level::Linearizable),
@@ -247,6 +263,10 @@ async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
         Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::Busy)))) => {
             let busy = "busy, not executed: too much is waiting; send it again later";
             Err(([(header::RETRY_AFTER, "1")], error(StatusCode::SERVICE_UNAVAILABLE, busy)).into_response())
+        }
+        // The port refuses before anything is called.
+        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::NotGranted)))) => {
+            Err(error(StatusCode::FORBIDDEN, "not granted: nothing was executed"))
         }
         Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::DiskFull)))) => Err(error(
             StatusCode::INSUFFICIENT_STORAGE,

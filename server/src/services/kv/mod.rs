@@ -1,5 +1,6 @@
 //! The key-value service: a store under the cluster's own log, which also decides who the members are.
 
+mod access;
 mod http;
 mod native;
 mod status;
@@ -45,6 +46,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the key-value service, which is off",
     read,
     routes: http::routes,
+    check_http: access::check_http,
     admin_routes: Router::new,
     reads: Some(LargeReads {
         max: READS_MAX,

@@ -205,6 +205,7 @@ fn refusal(refused: Refused) -> Failed {
             format!("nothing was appended to {name}: the host's logs have reached log.disk_bytes"),
             Some(("held_bytes", at)),
         ),
+        Why::NotGranted => (StatusCode::FORBIDDEN, "not granted: nothing was done".to_owned(), None),
         Why::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "one append may hold 1 MiB".to_owned(), None),
         Why::Unarchived => (
             StatusCode::SERVICE_UNAVAILABLE,

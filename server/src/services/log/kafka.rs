@@ -1,12 +1,16 @@
 //! Kafka's port: frames in, responses out; the log's gateway of this host does the rest. See [`::kafka`].
 
 use super::SharedLog;
+use super::permits;
+use crate::access::{Access, PortCaller};
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, Ordinate, OrdinateMessage};
 use crate::latency::Latencies;
 use crate::native::Gate;
 use crate::status::HostStatus;
-use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, Shared, node_of};
+use ::kafka::{
+    Broker, Brokers, Connection, Fault, Outgoing, Permitted, ProducerIds, Settings, Shared, node_of,
+};
 use bytes::BytesMut;
 use kernel::client::{ConnectionIn, Input};
 use kernel::{Decode as _, Encode as _, HostId, NodeId};
@@ -35,6 +39,10 @@ pub struct Kafka {
     pub gate: Gate,
     /// How long requests take.
     pub latencies: Latencies,
+    /// Who may do what.
+    pub access: Access,
+    /// Under TLS.
+    pub is_secure: bool,
 }
 
 /// What the connections of a host share, at its start.
@@ -49,14 +57,18 @@ const TICK: Duration = Duration::from_millis(100);
 const LENGTH_BYTES: usize = 4;
 
 impl FrontEnd<Ordinate> for Kafka {
-    fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Ordinate>> {
+    fn open(&mut self, _client: NodeId, address: SocketAddr) -> Box<dyn Session<Ordinate>> {
         Box::new(Client {
             gateway: self.gateway,
             directory: self.directory.clone(),
             request_bytes_max: self.request_bytes_max,
             gate: self.gate.clone(),
             latencies: self.latencies.clone(),
-            connection: Connection::new(self.settings, self.shared.clone()),
+            connection: None,
+            settings: self.settings,
+            shared: self.shared.clone(),
+            caller: Some(PortCaller::at(&self.access, "kafka", address.ip())),
+            is_secure: self.is_secure,
         })
     }
 
@@ -71,7 +83,12 @@ struct Client {
     request_bytes_max: usize,
     gate: Gate,
     latencies: Latencies,
-    connection: Connection,
+    /// From its first bytes on: before, nobody knows its certificate.
+    connection: Option<Connection>,
+    settings: Settings,
+    shared: Shared,
+    caller: Option<PortCaller>,
+    is_secure: bool,
 }
 
 impl Client {
@@ -83,15 +100,24 @@ impl Client {
     ) -> Result<(), CloseReason> {
         let mut out = Outgoing::default();
         let brokers = self.directory.brokers();
-        self.connection.hold(!cx.has_room());
-        let outcome = act(&mut self.connection, &brokers, cx.now(), &mut out);
+        let connection = self.connection.get_or_insert_with(|| {
+            let caller = self.caller.take().unwrap_or(PortCaller::unchecked());
+            let client = permits::Client::new(caller, cx.certificate(), self.is_secure);
+            Connection::new(self.settings, self.shared.clone(), Permitted::by(client))
+        });
+        connection.hold(!cx.has_room());
+        let outcome = act(connection, &brokers, cx.now(), &mut out);
+        let is_full = connection.is_full();
         for (id, request) in out.calls {
             let bytes = Native::Call(Call { id, request }).encoded().into();
             cx.send(self.gateway, OrdinateMessage::User(Input { bytes }.into()));
         }
         cx.output().extend_from_slice(&out.bytes);
         out.answered.into_iter().for_each(|(api, took)| self.latencies.record(("kafka", api), took));
-        cx.pause_input(self.connection.is_full());
+        cx.pause_input(is_full);
+        if out.ends {
+            cx.finish(CloseReason("kafka login refused"));
+        }
         outcome.map_err(|fault| match fault {
             Fault::Malformed => CloseReason("malformed kafka request, or one that is not served"),
             Fault::UnacknowledgedAppend => CloseReason("kafka append without acknowledgement failed"),
@@ -142,6 +168,9 @@ impl Session<Ordinate> for Client {
     }
 
     fn on_tick(&mut self, cx: &mut SessionCx<'_, Ordinate>) -> Result<(), CloseReason> {
+        if self.connection.is_none() {
+            return Ok(());
+        }
         self.act(cx, |connection, brokers, now, out| connection.on_tick(brokers, now, out))
     }
 }

@@ -1,5 +1,6 @@
 //! The shared log: named logs over Mason, over one replicated state machine, or one log over CORFU'; and Kafka's protocol over them.
 
+mod access;
 pub mod archive;
 mod budget;
 mod corfu;
@@ -8,6 +9,7 @@ mod kafka;
 mod keys;
 mod native;
 mod nodes;
+mod permits;
 mod settings;
 mod status;
 mod tail;
@@ -51,6 +53,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the log, which is off",
     read: settings::read,
     routes,
+    check_http: access::check_http,
     admin_routes: Router::new,
     reads: Some(LargeReads {
         max: READS_MAX,
@@ -151,15 +154,27 @@ impl Service for SharedLog {
             node: node_of(HostId::named(at.host)),
         };
         let (request_bytes_max, latencies) = (file.limits.request_bytes_max, at.latencies.clone());
-        let clients = directory.clone();
+        let (clients, access) = (directory.clone(), at.access.clone());
+        let is_secure = at.tls().is_some();
         let front_end = FrontEndConfig {
             listen,
             build: Box::new(move || {
                 let (shared, directory) = (kafka::shared(), clients);
-                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max, gate, latencies })
+                let port = Kafka {
+                    gateway,
+                    directory,
+                    settings,
+                    shared,
+                    request_bytes_max,
+                    gate,
+                    latencies,
+                    access,
+                    is_secure,
+                };
+                Box::new(port)
             }),
             limits: at.limits(request_bytes_max + LENGTH_BYTES, file.share_of(&port)),
-            tls: at.tls()?,
+            tls: at.tls(),
             secure: None,
         };
         let (file, log, host) = (file.clone(), self.clone(), at.host.to_owned());

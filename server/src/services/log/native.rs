@@ -1,14 +1,14 @@
 //! The log at the native port: calls for this host's gateway.
 
-use super::LISTED;
+use super::{LISTED, access};
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::owed::{OwedRead, OwedReads};
-use crate::services::NativeCalls;
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
+use crate::services::{Asker, NativeCalls};
 use kernel::client::{ConnectionIn, Input, Output};
 use kernel::{Bytes, Decode as _, Encode as _, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
-use shared_log::native::{Native, Reply, TO_CLIENT, TO_HOST};
+use shared_log::native::{Call, Native, Reply, TO_CLIENT, TO_HOST};
 use shared_log::{Answer, READ_BYTES_MAX, Request, Why};
 
 /// What an answer that lists logs may take.
@@ -23,12 +23,23 @@ impl NativeCalls for Calls {
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut OwedReads,
+        asker: &mut Asker<'_>,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason> {
         if message.first() != Some(&TO_HOST) {
             return Err(UNREADABLE);
         }
+        if asker.caller.is_checked() {
+            let Ok(Native::Call(Call { id, request })) = Native::decoded(message) else {
+                return Err(UNREADABLE);
+            };
+            if !access::may(asker.caller, &request) {
+                let reply = Reply { id, answer: Answer::refused(Why::NotGranted) };
+                asker.refusals.push(Native::Reply(reply).encoded().into());
+                return Ok(true);
+            }
+        }
+        let reads = &mut *asker.reads;
         let Expected { id, bytes, waits, operation } = expected_of(message);
         let bytes = reads.room_of_call(bytes, waits);
         if !reads.admits(bytes) {

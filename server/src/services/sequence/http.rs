@@ -1,7 +1,9 @@
 //! The sequence over HTTP: `POST /v1/sequence/next` with `{"spaces": ["a", "b"], "count": 2, "label": "..."}`.
 
 use super::{SequenceService, nodes};
+use crate::access::{Area, Denied, Need, PortCaller, Right};
 use crate::admin::Admin;
+use crate::admin::access::HttpCall;
 use crate::family;
 use ::sequence::{Ask, DISK_FULL, LABEL_BYTES_MAX, UNKNOWN};
 use axum::body::Bytes;
@@ -93,6 +95,13 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
             "not all were answered in time; some numbers may have been assigned",
         ),
     }
+}
+
+/// Whether the caller may take numbers of all the spaces that it names. What cannot be read is refused by who serves it.
+pub(super) fn check(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result<(), Denied> {
+    let next = serde_json::from_slice::<Next>(call.body);
+    let spaces = next.map_or_else(|_| Vec::new(), |next| next.spaces);
+    spaces.iter().try_for_each(|space| caller.check(Need::of(Right::Write, Area::Sequence, space.as_bytes())))
 }
 
 fn position_of(answer: Option<family::LocalResponse>, spaces: &[Space], names: &[String]) -> Option<Value> {

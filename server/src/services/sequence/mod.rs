@@ -8,7 +8,8 @@ pub use status::SequenceStatus;
 
 use super::records::{self, RecordOwner};
 use super::status::ServiceStatus;
-use super::{Engine, Follower, Listed, NativeCalls, ReadyProbe, Service, slots};
+use super::{Asker, Engine, Follower, Listed, NativeCalls, ReadyProbe, Service, slots};
+use crate::access::{Area, Need, PortCaller, Right};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::cluster::file::{FileError, Values, names_of};
@@ -16,10 +17,10 @@ use crate::cluster::keys::{Key, KeyKind, key};
 use crate::family::{HostedNode, LocalRequest, LocalResponse, Ordinate, OrdinateMessage, SequenceMember};
 use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
-use ::sequence::native::{TO_CLIENT, TO_HOST};
+use ::sequence::native::{Native, Numbered, Outcome, TO_CLIENT, TO_HOST};
 use axum::Router;
 use kernel::client::{ConnectionIn, Input};
-use kernel::{Bytes, HostSlot, Instant, NodeId};
+use kernel::{Bytes, Decode as _, Encode as _, HostSlot, Instant, NodeId};
 use runtime::{Agreement, CloseReason, HostView, SessionCx};
 use std::sync::Arc;
 
@@ -33,6 +34,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the sequence, which is off",
     read,
     routes: http::routes,
+    check_http: http::check,
     admin_routes: Router::new,
     reads: None,
     owner: |host_slot| -> Option<RecordOwner> {
@@ -135,6 +137,12 @@ fn id_of(message: &Bytes) -> Option<u64> {
     Some(u64::from_le_bytes(*message.get(2..)?.first_chunk()?))
 }
 
+/// Whether the caller may take numbers of all the spaces that it names.
+fn is_granted(message: &Bytes, caller: &mut PortCaller) -> Result<bool, CloseReason> {
+    let Ok(Native::Next(next)) = Native::decoded(message) else { return Err(UNREADABLE) };
+    Ok(next.spaces.iter().all(|space| caller.may(Need::of(Right::Write, Area::Sequence, space.as_bytes()))))
+}
+
 /// Calls to this host's gateway.
 struct Calls {
     gateway: NodeId,
@@ -144,12 +152,20 @@ impl NativeCalls for Calls {
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut OwedReads,
+        asker: &mut Asker<'_>,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason> {
         if message.first() != Some(&TO_HOST) {
             return Err(UNREADABLE);
         }
+        if asker.caller.is_checked() && !is_granted(message, asker.caller)? {
+            let id = id_of(message).unwrap_or_default();
+            let status = Outcome::NotGranted as u8;
+            let refused = Native::Numbered(Numbered { id, status, numbers: Vec::new(), gsn: 0 });
+            asker.refusals.push(refused.encoded().into());
+            return Ok(true);
+        }
+        let reads = &mut *asker.reads;
         if !reads.admits(SMALL_ANSWER_BYTES) {
             return Ok(false);
         }

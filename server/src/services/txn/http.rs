@@ -23,7 +23,8 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::txn::{
-    Begin, CallKey, Commit, CommitStatus, Fence, GiveUp, ReadWithin, Timestamp, TxnCall, TxnFailure, TxnReply,
+    Begin, CallKey, Commit, CommitStatus, Fence, GiveUp, ReadOnly, ReadWithin, Timestamp, TxnCall,
+    TxnFailure, TxnLevel, TxnReply,
 };
 
 /// How long an answer is waited for: longer than a gateway tries.
@@ -59,6 +60,24 @@ fn session(token: u64, carried: Carried) -> Result<Timestamp, Refused> {
             token_of(&carried).map(|carried| carried.max(token)).map_err(Refused::bad)
         }
         None => Ok(token),
+    }
+}
+
+/// What a call over HTTP reads and writes; none if it names no keys, or cannot be read.
+pub(super) fn calls_of(path: &str, body: &[u8]) -> Option<TxnCall> {
+    let nobody = CallKey { session: 0, number: 0 };
+    let (id, txn, token, acknowledged) = (0, 0, Timestamp(0), 0);
+    match path.strip_prefix("/v1/txn")?.trim_matches('/').split('/').collect::<Vec<_>>()[..] {
+        [""] => read_body::<TransactionBody>(body).ok()?.call(nobody).ok().map(|(call, _)| call),
+        [_, "read"] => {
+            let (keys, scans) = read_body::<ReadBody>(body).ok()?.reads().ok()?;
+            Some(ReadOnly { id, token, level: TxnLevel::Strict, keys, scans }.into())
+        }
+        [_, "commit"] => {
+            let (writes, _) = read_body::<CommitBody>(body).ok()?.commit().ok()?;
+            Some(Commit { id, txn, key: None, acknowledged, writes }.into())
+        }
+        _ => None,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Transactions over Spanner: keys on shards, each a replicated log; a consistency level for each read.
 
+mod access;
 mod body;
 mod http;
 mod keys;
@@ -42,6 +43,7 @@ pub const LISTED: Listed = Listed {
     off: "call of the transaction service, which is off",
     read,
     routes,
+    check_http: access::check_http,
     admin_routes: || Router::new().route("/v1/txn/transactions", get(http::transactions)),
     reads: Some(LargeReads { max: CALLS_MAX, includes: |_, path| path.starts_with("/v1/txn") }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },

@@ -1,14 +1,14 @@
 //! Transactions at the native port: calls for this host's gateway.
 
-use super::LISTED;
+use super::{LISTED, access};
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::owed::{OwedRead, OwedReads};
-use crate::services::NativeCalls;
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
+use crate::services::{Asker, NativeCalls};
 use kernel::client::{ConnectionIn, Disconnected, Input, Output};
 use kernel::{Bytes, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
-use wire::txn::{Failed, TO_CLIENT, TO_HOST, TxnFailure, TxnReply, native_reply};
+use wire::txn::{Failed, TO_CLIENT, TO_HOST, TxnFailure, TxnReply, native_reply, read_native_call};
 
 /// Calls to this host's gateway.
 pub(super) struct Calls {
@@ -19,12 +19,22 @@ impl NativeCalls for Calls {
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut OwedReads,
+        asker: &mut Asker<'_>,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason> {
         if message.first() != Some(&TO_HOST) {
             return Err(UNREADABLE);
         }
+        if asker.caller.is_checked() {
+            let call = read_native_call(message).map_err(|_| UNREADABLE)?;
+            if !access::may(asker.caller, &call) {
+                let id = asked(message).and_then(|asked| asked.id);
+                let refused = id.map(|id| TxnReply::from(Failed { id, why: TxnFailure::NotGranted }));
+                asker.refusals.extend(refused.map(|reply| native_reply(&reply).into()));
+                return Ok(true);
+            }
+        }
+        let reads = &mut *asker.reads;
         let Asked { id, reads: is_read, operation } = asked(message).ok_or(UNREADABLE)?;
         let bytes = reads.room_of_call(if is_read { reads.expected() } else { SMALL_ANSWER_BYTES }, false);
         if !reads.admits(bytes) {

@@ -122,6 +122,7 @@ pub(super) fn failure(why: TxnFailure, commit: Option<CallKey>) -> Response {
         TxnFailure::Busy | TxnFailure::NoClock | TxnFailure::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         TxnFailure::Unknown => StatusCode::GATEWAY_TIMEOUT,
         TxnFailure::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+        TxnFailure::NotGranted => StatusCode::FORBIDDEN,
     };
     let executed = if why.is_surely_void() { json!(false) } else { Value::Null };
     let mut body = json!({ "error": why.to_string(), "executed": executed, "retry": why.may_be_retried() });
@@ -140,7 +141,8 @@ pub(super) fn failure(why: TxnFailure, commit: Option<CallKey>) -> Response {
         | TxnFailure::NoTransaction
         | TxnFailure::NoClock
         | TxnFailure::Unknown
-        | TxnFailure::DiskFull => response,
+        | TxnFailure::DiskFull
+        | TxnFailure::NotGranted => response,
     }
 }
 

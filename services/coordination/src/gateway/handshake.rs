@@ -5,12 +5,12 @@ use crate::gateway::choice;
 use crate::gateway::connection::{Connection, EntrySeq, Hello, Purpose, Read, Reply, Stage, Work};
 use crate::sessions::home_of;
 use crate::wire::{
-    Body, Code, ConnectRequest, Identity, Origin, Query, SessionAnswer, ZkSessionId, connect_response, frame,
-    op, reply_header,
+    Body, Code, ConnectRequest, Identity, JuteOutput as _, Origin, Query, SessionAnswer, ZkSessionId,
+    connect_response, frame, op, reply_header,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kernel::client::{Close, Connected};
+use kernel::client::{Close, Connected, Proven};
 use kernel::{Bytes, Cx, NodeId};
 use sha1::{Digest, Sha1};
 
@@ -162,6 +162,32 @@ impl Gateway {
             self.metrics.auth_failed += 1;
             connection.stage = Stage::Closed;
         }
+    }
+
+    /// The port has found who the user is, by a login of SASL. Answered at once, as [`Self::on_auth`] is.
+    pub(crate) fn on_proven(&mut self, node: NodeId, message: &Proven) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        if let Some(who) = &message.who {
+            let identity = Identity::new("sasl", who);
+            let known = |(scheme, id)| (scheme, id) == (&*identity.scheme, &*identity.id);
+            if !connection.caller.identities().any(known) {
+                connection.caller.add(&identity);
+            }
+        }
+        let code = if message.is_refused { Code::AuthFailed } else { Code::Ok };
+        frame(&mut connection.output, |out| {
+            reply_header(message.number as i32, 0, code.number(), out);
+            if !message.is_refused {
+                out.put_buffer(Some(&message.answer));
+            }
+        });
+        connection.received += 1;
+        connection.sent += 1;
+        if message.is_refused {
+            self.metrics.auth_failed += 1;
+            connection.stage = Stage::Closed;
+        }
+        self.runnable.insert(node);
     }
 
     /// Answers a ping at once.

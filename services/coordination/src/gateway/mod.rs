@@ -413,6 +413,7 @@ impl Role for Gateway {
             GatewayIn::Input(message) => self.on_input(from, &message.bytes, cx),
             GatewayIn::Disconnected(_) => self.on_disconnected(from),
             GatewayIn::Taken(message) => self.on_taken(from, message.bytes),
+            GatewayIn::Proven(message) => self.on_proven(from, &message),
             GatewayIn::Answers(message) => self.on_answers(message, cx),
             GatewayIn::GatewayNotice(message) => self.on_notice(&message, cx),
             GatewayIn::Overfull(_) | GatewayIn::Remark(_) => {

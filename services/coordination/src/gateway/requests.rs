@@ -122,6 +122,7 @@ impl Gateway {
             Request::Ping => return self.on_ping(node, if xid == 0 { PING_XID } else { xid }),
             Request::Auth { scheme, token } => return self.on_auth(node, xid, scheme, token),
             Request::Sasl => return self.on_auth(node, xid, "sasl", &[]),
+            Request::Refused => return self.push_error(node, xid, opcode, Code::NoAuth, false),
             Request::Unknown => {
                 self.metrics.unimplemented += 1;
                 return self.push_error(node, xid, opcode, Code::Unimplemented, true);

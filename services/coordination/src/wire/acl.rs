@@ -26,7 +26,7 @@ impl Permission {
 /// Somebody, in the words of a scheme.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
-    /// How it was established: `world`, `digest`, `ip`, `x509`, `super`.
+    /// How it was established: `world`, `digest`, `ip`, `x509`, `sasl`, `super`.
     pub scheme: Box<str>,
     /// Who.
     pub id: Box<str>,
@@ -156,7 +156,8 @@ pub fn fixed(asked: &[Acl], caller: &Caller<'_>) -> Result<Vec<Acl>, Code> {
         }
         match &*acl.who.scheme {
             "auth" => {
-                let proven = caller.identities().filter(|(scheme, _)| matches!(*scheme, "digest" | "x509"));
+                let proven =
+                    caller.identities().filter(|(scheme, _)| matches!(*scheme, "digest" | "x509" | "sasl"));
                 let before = fixed.len();
                 let permissions = acl.permissions;
                 fixed.extend(proven.map(|(scheme, id)| Acl { permissions, who: Identity::new(scheme, id) }));
@@ -192,6 +193,7 @@ fn is_valid(who: &Identity) -> bool {
         "digest" => who.id.split(':').filter(|part| !part.is_empty()).count() == 2,
         "ip" => network(&who.id).is_some(),
         "x509" => who.id.contains('='),
+        "sasl" => !who.id.is_empty(),
         _ => false,
     }
 }

@@ -44,6 +44,8 @@ pub mod op {
     pub const CHECK_SAME: i32 = 1002;
     /// Ours: makes a node, or makes it over, as it was elsewhere: with its versions, times and counter.
     pub const RESTORE: i32 = 1003;
+    /// Ours, of a port: a request that was not granted, in whose turn that is answered.
+    pub const REFUSED: i32 = 1004;
 }
 
 /// How long a node lasts.
@@ -343,6 +345,8 @@ pub enum Request<'a> {
     WhoAmI,
     Reconfig,
     Sasl,
+    /// Not granted, as the port has found.
+    Refused,
     GetEphemerals {
         prefix: &'a str,
     },
@@ -402,6 +406,7 @@ impl<'a> Request<'a> {
             op::WHO_AM_I => Self::WhoAmI,
             op::RECONFIG => Self::Reconfig,
             op::SASL => Self::Sasl,
+            op::REFUSED => Self::Refused,
             op::GET_EPHEMERALS => Self::GetEphemerals { prefix: input.text()? },
             op::GET_ALL_CHILDREN_NUMBER => Self::GetAllChildrenNumber { path: input.text()? },
             op::RENAME => Self::Rename { from: input.text()?, to: input.text()?, limit: input.i32()? },

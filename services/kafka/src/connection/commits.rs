@@ -4,6 +4,7 @@ use super::membership::Coordinator;
 use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, put_by_topic};
 use crate::brokers::Brokers;
 use crate::code::Code;
+use crate::permits::{Of, Permitted, Verb};
 use crate::request::{self, Membership, Part};
 use crate::wire::PutKafka as _;
 use shared_log::{Answer, GroupState, NOTE_BYTES_MAX, Named, Progress, Rejected, Why, is_name};
@@ -18,6 +19,7 @@ fn code_of(answer: &Answer) -> Code {
         Answer::Done | Answer::Group(_) => Code::NONE,
         Answer::Rejected(Rejected::Fenced(_)) => Code::ILLEGAL_GENERATION,
         Answer::Refused(refused) if refused.why == Why::Malformed => Code::INVALID_GROUP_ID,
+        Answer::Refused(refused) if refused.why == Why::NotGranted => Code::GROUP_AUTHORIZATION_FAILED,
         Answer::Refused(refused) if refused.why == Why::Full => Code::POLICY_VIOLATION,
         Answer::Refused(_)
         | Answer::Rejected(_)
@@ -32,7 +34,8 @@ fn code_of(answer: &Answer) -> Code {
 /// OffsetCommit.
 pub(super) struct Commit {
     membership: Membership,
-    parts: Vec<Part<request::Committed>>,
+    /// Each with what is wrong with it, by any member.
+    parts: Vec<(Part<request::Committed>, Option<Code>)>,
     coordinator: Coordinator,
     /// What came of those that can be stored.
     code: Option<Code>,
@@ -43,8 +46,16 @@ impl Commit {
         membership: Membership,
         parts: Vec<Part<request::Committed>>,
         coordinator: Coordinator,
+        permitted: &Permitted,
     ) -> Self {
-        Self { membership, parts, coordinator, code: None }
+        let parts = parts.into_iter().map(|part| {
+            let fault = match permitted.may(Verb::Read, Of::Topic(&part.topic)) {
+                true => fault_of(&part),
+                false => Some(Code::TOPIC_AUTHORIZATION_FAILED),
+            };
+            (part, fault)
+        });
+        Self { membership, parts: parts.collect(), coordinator, code: None }
     }
 }
 
@@ -81,8 +92,8 @@ impl Job for Commit {
             self.code = Some(code);
             return;
         }
-        let sound = self.parts.iter().filter(|part| fault_of(part).is_none());
-        let progress = sound.map(|Part { topic, asked, .. }| Progress {
+        let sound = self.parts.iter().filter(|(_, fault)| fault.is_none());
+        let progress = sound.map(|(Part { topic, asked, .. }, _)| Progress {
             log: topic.to_string(),
             position: asked.offset as u64,
             note: asked.note.clone().unwrap_or_default(),
@@ -104,11 +115,11 @@ impl Job for Commit {
             out.put_i32(NO_THROTTLE);
         }
         let retained = self.code.unwrap_or(Code::COORDINATOR_NOT_AVAILABLE);
-        let put = |out: &mut Vec<u8>, part: &Part<request::Committed>| {
+        let put = |out: &mut Vec<u8>, (part, fault): &(Part<request::Committed>, Option<Code>)| {
             out.put_i32(part.partition);
-            out.put_i16(fault_of(part).unwrap_or(retained).0);
+            out.put_i16(fault.unwrap_or(retained).0);
         };
-        put_by_topic(&self.parts, |part| &part.topic, put, out);
+        put_by_topic(&self.parts, |(part, _)| &part.topic, put, out);
         Ok(Wanted::Yes)
     }
 }
@@ -122,8 +133,10 @@ pub(super) struct Committed {
 }
 
 impl Committed {
-    pub(super) fn new(group: Arc<str>, parts: Option<Vec<Part<()>>>) -> Self {
-        Self { group, parts, state: None }
+    pub(super) fn new(group: Arc<str>, parts: Option<Vec<Part<()>>>, permitted: &Permitted) -> Self {
+        let is_granted = permitted.may(Verb::Read, Of::Group(&group));
+        let state = (!is_granted).then_some(Err(Code::GROUP_AUTHORIZATION_FAILED));
+        Self { group, parts, state }
     }
 }
 
@@ -133,7 +146,9 @@ impl Job for Committed {
     }
 
     fn ask(&mut self, slot: usize, cx: &mut JobCx) {
-        cx.calls.push((slot, shared_log::Request::GroupOf(Named { name: self.group.to_string() })));
+        if self.state.is_none() {
+            cx.calls.push((slot, shared_log::Request::GroupOf(Named { name: self.group.to_string() })));
+        }
     }
 
     fn on_answer(&mut self, _slot: usize, answer: Answer, _cx: &mut JobCx) {

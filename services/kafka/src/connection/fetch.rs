@@ -6,6 +6,7 @@ use super::{
 use crate::batch;
 use crate::brokers::Brokers;
 use crate::code::Code;
+use crate::permits::{Of, Permitted, Verb};
 use crate::request;
 use crate::wire::PutKafka as _;
 use kernel::{Bytes, Instant};
@@ -53,19 +54,20 @@ const PAGE_BYTES_MIN: usize = 64 << 10;
 const PAGE_ENTRIES_MAX: u32 = 65_536;
 
 impl Fetch {
-    pub(super) fn new(request: request::Fetch, now: Instant) -> Self {
+    pub(super) fn new(request: request::Fetch, permitted: &Permitted, now: Instant) -> Self {
         let at_least_zero = |number: i32| number.max(0) as usize;
         let wait = Duration::from_millis(at_least_zero(request.wait_ms) as u64).min(WAIT_MAX);
         let bytes_max = at_least_zero(request.bytes_max).min(RESPONSE_BYTES_MAX);
         let part = |request::Part { topic, partition, asked }: request::Part<request::FetchFrom>| Part {
-            topic,
-            partition,
             bytes_max: at_least_zero(asked.bytes_max).min(bytes_max),
             code: match (partition, asked.offset) {
+                _ if !permitted.may(Verb::Read, Of::Topic(&topic)) => Code::TOPIC_AUTHORIZATION_FAILED,
                 (0, 0..) => Code::NONE,
                 (0, _) => Code::OFFSET_OUT_OF_RANGE,
                 _ => Code::UNKNOWN_TOPIC_OR_PARTITION,
             },
+            topic,
+            partition,
             seen: false,
             next: asked.offset.max(0) as u64,
             tail: None,

@@ -5,6 +5,7 @@ use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::{Described, Groups};
+use crate::permits::{Of, Permitted};
 use crate::wire::PutKafka as _;
 use kernel::Instant;
 use shared_log::{Answer, Named};
@@ -16,11 +17,12 @@ use std::sync::Arc;
 pub(super) struct ListGroups {
     groups: Rc<RefCell<Groups>>,
     found: Vec<(Arc<str>, String)>,
+    permitted: Permitted,
 }
 
 impl ListGroups {
-    pub(super) fn new(groups: Rc<RefCell<Groups>>) -> Self {
-        Self { groups, found: Vec::new() }
+    pub(super) fn new(groups: Rc<RefCell<Groups>>, permitted: Permitted) -> Self {
+        Self { groups, found: Vec::new(), permitted }
     }
 }
 
@@ -31,6 +33,7 @@ impl Job for ListGroups {
 
     fn ask(&mut self, _slot: usize, cx: &mut JobCx) {
         self.found = self.groups.borrow_mut().list(cx.now);
+        self.found.retain(|(group, _)| self.permitted.sees(Of::Group(group)));
     }
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}

@@ -4,6 +4,7 @@ use super::{ANSWER_WITHIN, Fault, Job, JobCx, NO_THROTTLE, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::{Groups, Join, Joined, Next};
+use crate::permits::{Of, Permitted, Verb};
 use crate::request::Membership;
 use crate::wire::PutKafka as _;
 use kernel::{Bytes, Instant};
@@ -29,11 +30,13 @@ const OF_GROUPS: i8 = 0;
 pub(super) struct Find {
     group: Arc<str>,
     kind: i8,
+    is_granted: bool,
 }
 
 impl Find {
-    pub(super) fn new(group: Arc<str>, kind: i8) -> Self {
-        Self { group, kind }
+    pub(super) fn new(group: Arc<str>, kind: i8, permitted: &Permitted) -> Self {
+        let is_granted = permitted.may(Verb::Read, Of::Group(&group));
+        Self { group, kind, is_granted }
     }
 }
 
@@ -48,15 +51,17 @@ impl Job for Find {
 
     fn write(&self, version: i16, brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
         let found = match self.kind {
+            _ if !self.is_granted => Err(Code::GROUP_AUTHORIZATION_FAILED),
             OF_GROUPS => brokers.coordinator_of(&self.group).ok_or(Code::COORDINATOR_NOT_AVAILABLE),
-            _ => Err(Code::INVALID_REQUEST),
+            _ => Err(Code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         };
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
         out.put_i16(found.map_or_else(|code| code, |_| Code::NONE).0);
         if version >= 1 {
-            out.put_text(None);
+            let why = (self.kind != OF_GROUPS).then_some("there are no transactions of Kafka's here");
+            out.put_text(why);
         }
         out.put_i32(found.map_or(-1, |broker| broker.node));
         out.put_text(Some(found.map_or("", |broker| &broker.address)));

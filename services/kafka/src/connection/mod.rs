@@ -6,6 +6,7 @@
 mod commits;
 mod fetch;
 mod groups;
+mod login;
 mod membership;
 mod offsets;
 mod produce;
@@ -15,6 +16,7 @@ mod topics;
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::Groups;
+use crate::permits::{Of, Permitted, Verb};
 use crate::request::{APIS, Api, Head, Request, key};
 use crate::wire::{Malformed, PutKafka as _};
 use kernel::{Bytes, Instant};
@@ -89,12 +91,15 @@ pub struct Outgoing {
     /// What was answered: the name of the API, and how long it took since the request came. Those that wait for entries or for other
     /// members are left out.
     pub answered: Vec<(&'static str, Duration)>,
+    /// The client is closed when it has been sent the bytes: it is not who it says.
+    pub ends: bool,
 }
 
 /// The state of a connection.
 pub struct Connection {
     settings: Settings,
     shared: Shared,
+    permitted: Permitted,
     /// Requests that have come while there were enough.
     frames: VecDeque<(Instant, Bytes)>,
     queue: VecDeque<Waiting>,
@@ -164,6 +169,11 @@ trait Job {
 
     fn ask(&mut self, slot: usize, cx: &mut JobCx);
 
+    /// The client is closed behind the response.
+    fn ends_connection(&self) -> bool {
+        false
+    }
+
     /// Comes again and again while it has its turn, for what waits for more than the log.
     fn poll(&mut self, _cx: &mut JobCx) {}
 
@@ -207,10 +217,11 @@ const WATCHES_MAX: usize = 1_000;
 
 impl Connection {
     /// A connection that has just been opened.
-    pub fn new(settings: Settings, shared: Shared) -> Self {
+    pub fn new(settings: Settings, shared: Shared, permitted: Permitted) -> Self {
         Self {
             settings,
             shared,
+            permitted,
             frames: VecDeque::new(),
             queue: VecDeque::new(),
             next_request: 0,
@@ -289,21 +300,27 @@ impl Connection {
         out: &mut Outgoing,
     ) -> Result<(), Fault> {
         let (head, request) = Request::read(frame)?;
+        let permitted = self.permitted.clone();
         let job: Box<dyn Job> = match request {
             Request::ApiVersions => Box::new(Versions { code: Code::NONE }),
             Request::NewerApiVersions => Box::new(Versions { code: Code::UNSUPPORTED_VERSION }),
-            Request::Metadata(metadata) => Box::new(topics::Describe::new(metadata)),
-            Request::Produce(produce) => Box::new(produce::Produce::new(produce)),
-            Request::Fetch(fetch) => Box::new(fetch::Fetch::new(fetch, now)),
-            Request::ListOffsets(parts) => Box::new(offsets::Offsets::new(parts)),
-            Request::CreateTopics(create) => Box::new(topics::Create::new(create, &self.settings)),
-            Request::DeleteTopics(names) => Box::new(topics::Delete::new(names)),
+            Request::SaslHandshake(mechanism) => {
+                Box::new(login::Handshake::new(&mechanism, head.version, &permitted))
+            }
+            Request::SaslAuthenticate(message) => Box::new(login::Authenticate::new(&message, &permitted)),
+            Request::Metadata(metadata) => Box::new(topics::Describe::new(metadata, permitted)),
+            Request::Produce(produce) => Box::new(produce::Produce::new(produce, &permitted)),
+            Request::Fetch(fetch) => Box::new(fetch::Fetch::new(fetch, &permitted, now)),
+            Request::ListOffsets(parts) => Box::new(offsets::Offsets::new(parts, &permitted)),
+            Request::CreateTopics(create) => {
+                Box::new(topics::Create::new(create, &self.settings, &permitted))
+            }
+            Request::DeleteTopics(names) => Box::new(topics::Delete::new(names, &permitted)),
             Request::InitProducerId(None) => {
                 Box::new(producer_id::Given(Ok(self.shared.producer_ids.draw())))
             }
-            // Transactions are not there.
-            Request::InitProducerId(Some(_)) => Box::new(producer_id::Given(Err(Code::INVALID_REQUEST))),
-            Request::FindCoordinator(group, kind) => Box::new(membership::Find::new(group, kind)),
+            Request::InitProducerId(Some(_)) => Box::new(producer_id::NO_TRANSACTIONS),
+            Request::FindCoordinator(group, kind) => Box::new(membership::Find::new(group, kind, &permitted)),
             Request::JoinGroup(join) => {
                 let coordinator = self.coordinator(&join.group, brokers);
                 Box::new(membership::JoinGroup::new(join, coordinator))
@@ -320,7 +337,7 @@ impl Connection {
                 let coordinator = self.coordinator(&group, brokers);
                 Box::new(membership::LeaveGroup::new(group, members, coordinator))
             }
-            Request::ListGroups => Box::new(groups::ListGroups::new(self.shared.groups.clone())),
+            Request::ListGroups => Box::new(groups::ListGroups::new(self.shared.groups.clone(), permitted)),
             Request::DescribeGroups(names) => {
                 let asked = names.into_iter().map(|name| {
                     let coordinator = self.coordinator(&name, brokers);
@@ -330,9 +347,9 @@ impl Connection {
             }
             Request::OffsetCommit(membership, parts) => {
                 let coordinator = self.coordinator(&membership.group, brokers);
-                Box::new(commits::Commit::new(membership, parts, coordinator))
+                Box::new(commits::Commit::new(membership, parts, coordinator, &permitted))
             }
-            Request::OffsetFetch(group, parts) => Box::new(commits::Committed::new(group, parts)),
+            Request::OffsetFetch(group, parts) => Box::new(commits::Committed::new(group, parts, &permitted)),
         };
         let number = self.next_request;
         self.next_request += 1;
@@ -346,6 +363,9 @@ impl Connection {
 
     /// The groups of this host, if it coordinates this one.
     fn coordinator(&self, group: &str, brokers: &Brokers) -> membership::Coordinator {
+        if !self.permitted.may(Verb::Read, Of::Group(group)) {
+            return membership::Coordinator(Err(Code::GROUP_AUTHORIZATION_FAILED));
+        }
         let is_here = brokers.coordinator_of(group).is_some_and(|broker| broker.node == self.settings.node);
         membership::Coordinator(if is_here {
             Ok(self.shared.groups.clone())
@@ -420,6 +440,7 @@ impl Connection {
                     break;
                 }
                 respond(waiting, brokers, &mut out.bytes)?;
+                out.ends |= waiting.job.ends_connection();
                 let measured = |api: &&Api| api.key == waiting.head.key && !WAITING.contains(&api.key);
                 if let Some(api) = APIS.iter().find(measured) {
                     out.answered.push((api.name, now.since(waiting.since)));
@@ -515,6 +536,7 @@ fn code_of(refused: &Refused) -> Code {
         Why::TooLarge => Code::MESSAGE_TOO_LARGE,
         // A log whose engine does not append for producers is not served by this port.
         Why::Unsupported => Code::POLICY_VIOLATION,
+        Why::NotGranted => Code::TOPIC_AUTHORIZATION_FAILED,
     }
 }
 

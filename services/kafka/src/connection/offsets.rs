@@ -7,6 +7,7 @@ use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, code_of_other, put_by_topic}
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::entry::{NO_TIMESTAMP, Record};
+use crate::permits::{Of, Permitted, Verb};
 use crate::request;
 use crate::wire::PutKafka as _;
 use shared_log::{Answer, Entries, Named, READ_BYTES_MAX, Read, Rows};
@@ -31,9 +32,12 @@ struct Part {
 }
 
 impl Offsets {
-    pub(super) fn new(parts: Vec<request::Part<i64>>) -> Self {
+    pub(super) fn new(parts: Vec<request::Part<i64>>, permitted: &Permitted) -> Self {
         let part = |request::Part { topic, partition, asked }: request::Part<i64>| {
             let found = match (partition, asked) {
+                _ if !permitted.may(Verb::Read, Of::Topic(&topic)) => {
+                    Some(Err(Code::TOPIC_AUTHORIZATION_FAILED))
+                }
                 (0, EARLIEST..) => None,
                 (0, _) => Some(Err(Code::INVALID_REQUEST)),
                 _ => Some(Err(Code::UNKNOWN_TOPIC_OR_PARTITION)),

@@ -5,6 +5,7 @@ use crate::batch::{Batch, Chunk, Sender};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::compression::PLAIN_BYTES_MAX;
+use crate::permits::{Of, Permitted, Verb};
 use crate::request;
 use crate::wire::PutKafka as _;
 use shared_log::{Answer, Append};
@@ -45,7 +46,7 @@ struct Pending {
 }
 
 impl Produce {
-    pub(super) fn new(request: request::Produce) -> Self {
+    pub(super) fn new(request: request::Produce, permitted: &Permitted) -> Self {
         let refused = match (request.acks, &request.transactional) {
             (-1..=1, None) => Code::NONE,
             (-1..=1, Some(_)) => Code::INVALID_REQUEST,
@@ -54,7 +55,9 @@ impl Produce {
         let (mut chunks, mut bytes, mut budget) = (Vec::new(), 0, PLAIN_BYTES_MAX);
         let mut parts = Vec::new();
         for (index, request::Part { topic, partition, asked }) in request.parts.into_iter().enumerate() {
+            let is_granted = permitted.may(Verb::Write, Of::Topic(&topic));
             let batch = match (refused, partition) {
+                (Code::NONE, _) if !is_granted => Err(Code::TOPIC_AUTHORIZATION_FAILED),
                 (Code::NONE, 0) => Batch::read(asked.unwrap_or_default(), &mut budget),
                 (Code::NONE, _) => Err(Code::UNKNOWN_TOPIC_OR_PARTITION),
                 (code, _) => Err(code),

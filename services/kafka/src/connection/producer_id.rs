@@ -9,6 +9,9 @@ use shared_log::Answer;
 /// The number, or why there is none.
 pub(super) struct Given(pub(super) Result<i64, Code>);
 
+/// What a producer of transactions is answered: there are none.
+pub(super) const NO_TRANSACTIONS: Given = Given(Err(Code::TRANSACTIONAL_ID_AUTHORIZATION_FAILED));
+
 impl Job for Given {
     fn slots(&self) -> usize {
         0

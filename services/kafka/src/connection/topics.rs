@@ -3,6 +3,7 @@
 use super::{Fault, Job, JobCx, NO_THROTTLE, Settings, Wanted, code_of, code_of_other};
 use crate::brokers::Brokers;
 use crate::code::Code;
+use crate::permits::{Of, Permitted, Verb};
 use crate::request;
 use crate::wire::PutKafka as _;
 use shared_log::{Answer, Cleanup, List, Named, RETAIN_BYTES_MIN, Why, is_name};
@@ -23,18 +24,28 @@ pub(super) struct Describe {
     /// What is known of each.
     topics: Vec<(Arc<str>, Option<Code>)>,
     code: Option<Code>,
+    permitted: Permitted,
 }
 
 impl Describe {
-    pub(super) fn new(request: request::Metadata) -> Self {
+    pub(super) fn new(request: request::Metadata, permitted: Permitted) -> Self {
         let all = request.topics.is_none();
         let known = |name: Arc<str>| {
-            let known = (!is_name(&name)).then_some(Code::INVALID_TOPIC);
+            let known = match is_name(&name) {
+                true if sees(&permitted, &name) => None,
+                true => Some(Code::TOPIC_AUTHORIZATION_FAILED),
+                false => Some(Code::INVALID_TOPIC),
+            };
             (name, known)
         };
         let topics = request.topics.unwrap_or_default().into_iter().map(known).collect();
-        Self { may_create: request.may_create, all, topics, code: None }
+        Self { may_create: request.may_create, all, topics, code: None, permitted }
     }
+}
+
+/// Who may do anything with a topic may know of it.
+fn sees(permitted: &Permitted, topic: &str) -> bool {
+    permitted.sees(Of::Topic(topic))
 }
 
 impl Job for Describe {
@@ -60,13 +71,18 @@ impl Job for Describe {
                 let list = List { after: last.name.clone(), limit: PAGE };
                 cx.calls.push((slot, shared_log::Request::List(list)));
             }
-            return self.topics.extend(logs.into_iter().map(|log| (log.name.into(), Some(Code::NONE))));
+            let seen = logs.into_iter().filter(|log| sees(&self.permitted, &log.name));
+            return self.topics.extend(seen.map(|log| (log.name.into(), Some(Code::NONE))));
         }
         let (name, known) = &mut self.topics[slot];
         let code = match answer {
             Answer::Logs(_) | Answer::Done => Code::NONE,
             Answer::Refused(refused) => match refused.why {
-                Why::NoSuchLog if self.may_create && cx.settings.creates_topics => {
+                Why::NoSuchLog
+                    if self.may_create
+                        && cx.settings.creates_topics
+                        && self.permitted.may(Verb::Manage, Of::Topic(name)) =>
+                {
                     let create = create(name, Retention::of(&cx.settings));
                     return cx.calls.push((slot, create));
                 }
@@ -184,9 +200,12 @@ pub(super) struct Create {
 }
 
 impl Create {
-    pub(super) fn new(request: request::CreateTopics, settings: &Settings) -> Self {
+    pub(super) fn new(request: request::CreateTopics, settings: &Settings, permitted: &Permitted) -> Self {
         let topics = request.topics.into_iter().map(|topic| {
-            let retention = retention_of(&topic, settings);
+            let retention = match permitted.may(Verb::Manage, Of::Topic(&topic.name)) {
+                true => retention_of(&topic, settings),
+                false => Err(Code::TOPIC_AUTHORIZATION_FAILED.into()),
+            };
             NewLog { name: topic.name, retention, outcome: None }
         });
         Self { only_checks: request.only_checks, topics: topics.collect() }
@@ -273,8 +292,16 @@ pub(super) struct Delete {
 }
 
 impl Delete {
-    pub(super) fn new(names: Vec<Arc<str>>) -> Self {
-        Self { topics: names.into_iter().map(|name| (name, None)).collect() }
+    pub(super) fn new(names: Vec<Arc<str>>, permitted: &Permitted) -> Self {
+        let refused = |name: &str| {
+            let is_granted = permitted.may(Verb::Manage, Of::Topic(name));
+            (!is_granted).then_some(Code::TOPIC_AUTHORIZATION_FAILED)
+        };
+        let topic = |name: Arc<str>| {
+            let code = refused(&name);
+            (name, code)
+        };
+        Self { topics: names.into_iter().map(topic).collect() }
     }
 }
 
@@ -284,8 +311,11 @@ impl Job for Delete {
     }
 
     fn ask(&mut self, slot: usize, cx: &mut JobCx) {
-        let name = self.topics[slot].0.to_string();
-        cx.calls.push((slot, shared_log::Request::Delete(Named { name })));
+        let (name, code) = &self.topics[slot];
+        if code.is_none() {
+            let delete = Named { name: name.to_string() };
+            cx.calls.push((slot, shared_log::Request::Delete(delete)));
+        }
     }
 
     fn on_answer(&mut self, slot: usize, answer: Answer, _cx: &mut JobCx) {

@@ -2,7 +2,7 @@
 //! zeros ahead; a crash leaves a record that is not whole.
 
 use super::FilesError;
-use super::adler::Adler;
+use super::checksum;
 use super::tree::{At, Tree};
 use coordination::wire::{Acl, JuteInput, Malformed, op, read_acls};
 use std::path::Path;
@@ -50,12 +50,12 @@ pub fn replay(
             replayed.torn = true;
             break;
         };
-        if Adler::of(transaction) != sum {
+        if checksum(transaction) != sum {
             return Err(damaged(
                 offset,
                 format!(
                     "the checksum of a transaction is {sum:#x}, its content's {:#x}",
-                    Adler::of(transaction)
+                    checksum(transaction)
                 ),
             ));
         }
@@ -202,7 +202,7 @@ mod tests {
         bytes.put_i32(2);
         bytes.put_i64(0);
         for transaction in transactions {
-            bytes.put_u64(Adler::of(transaction));
+            bytes.put_u64(checksum(transaction));
             bytes.put_buffer(Some(transaction));
             bytes.push(END_MARK);
         }
@@ -245,7 +245,7 @@ mod tests {
             transaction(5, op::CREATE, create("/b", false, 3)),
         ];
         let mut truncated = Vec::new();
-        truncated.put_u64(Adler::of(&steps[0]));
+        truncated.put_u64(checksum(&steps[0]));
         truncated.put_buffer(Some(&steps[0]));
         truncated.truncate(40);
         let tails: [(&str, Vec<u8>, bool); 4] = [

@@ -1,8 +1,8 @@
 //! A snapshot: a header, sessions, lists, nodes, and a checksum over all of it; plain or gzipped.
 
 use super::FilesError;
-use super::adler::Adler;
 use super::tree::{Node, Tree};
+use adler2::Adler32;
 use coordination::wire::{Acl, Identity, OPEN};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ const FIELD_BYTES_MAX: usize = 1 << 30;
 /// Reads fields, counts and sums what it reads.
 struct Input<R> {
     inner: R,
-    sum: Adler,
+    sum: Adler32,
     offset: u64,
 }
 
@@ -29,7 +29,7 @@ impl<R: Read> Input<R> {
         if taken < length {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends here"));
         }
-        self.sum.add(&bytes);
+        self.sum.write_slice(&bytes);
         self.offset += length as u64;
         Ok(bytes)
     }
@@ -74,7 +74,7 @@ pub fn read(path: &Path) -> Result<Tree, FilesError> {
         }
         _ => Box::new(file),
     };
-    let mut input = Input { inner, sum: Adler::default(), offset: 0 };
+    let mut input = Input { inner, sum: Adler32::new(), offset: 0 };
     parse(&mut input).map_err(|error| FilesError::Damaged {
         path: path.to_owned(),
         offset: input.offset,
@@ -123,7 +123,8 @@ fn parse<R: Read>(input: &mut Input<R>) -> io::Result<Tree> {
         let acl = acl.clone();
         tree.nodes.insert(path, Node { data, acl, czxid, ctime, mtime, version, creates, aversion, owner });
     }
-    let sum = input.sum.value();
+    // In 64 bits, as the files have it.
+    let sum = u64::from(input.sum.checksum());
     let written = input.i64()? as u64;
     if written != sum {
         return Err(io::Error::other(format!("its checksum is {written:#x}, its content's {sum:#x}")));
