@@ -23,6 +23,7 @@ fn deployment() -> TxnDeployment {
     TxnDeployment {
         sites: Sites::of_the_paper(),
         shards: 3,
+        machines: None,
         led_at_one_site: false,
         gateways_per_site: 1,
         clock_error: Duration::from_millis(1),

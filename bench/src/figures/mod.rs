@@ -10,6 +10,7 @@ mod rss;
 mod rss_scripts;
 mod services;
 mod svg;
+mod transactions;
 
 pub use drawing::{
     AcceptedRange, Axis, ClaimKind, Drawing, LATENCY_TOLERANCE, LineStyle, NumberFormat, Panel, PaperClaim,
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Figure> {
     let mut rss = [rss::FIGURES, rss_scripts::FIGURES].concat();
     rss.sort_by_key(|figure| figure.name);
     figures.extend(rss);
+    figures.extend(transactions::FIGURES);
     figures
 }
 

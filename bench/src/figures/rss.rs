@@ -79,6 +79,7 @@ pub(super) fn over_three_regions() -> TxnDeployment {
     TxnDeployment {
         sites: Sites::of_the_paper(),
         shards: 3,
+        machines: None,
         led_at_one_site: false,
         gateways_per_site: 1,
         clock_error: Duration::from_millis(10),
@@ -266,6 +267,7 @@ fn overhead(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let deployment = TxnDeployment {
         sites: Sites::near(3),
         shards: 8,
+        machines: None,
         led_at_one_site: true,
         gateways_per_site: GATEWAYS,
         clock_error: Duration::ZERO,

@@ -4,7 +4,7 @@ use crate::profile::Profile;
 use crate::step::Steps;
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::{Beginning, EmbeddedLog, LogRole};
-use sim::cost::{HostPlan, MachineSpec, Tariff, Testbed};
+use sim::cost::{HostPlan, MachineIndex, MachineSpec, Tariff, Testbed};
 use spanner::gateway::TxnGateway;
 use spanner::shard::{LogNodes, SpannerShard};
 use spanner::{Directory, ShardId, ShardMachine, SpannerMember, SpannerParameters};
@@ -48,6 +48,8 @@ pub struct TxnDeployment {
     pub sites: Sites,
     /// How many shards there are.
     pub shards: u16,
+    /// Replicas share so many machines of one core; else each has a core of its own, at its site.
+    pub machines: Option<usize>,
     /// The leaders are at one site, the first; else each is at another site than the one before.
     pub led_at_one_site: bool,
     /// Users' gateways at each site, on machines of which there are always enough.
@@ -92,6 +94,25 @@ impl TxnDeployment {
     /// The site that leads a shard.
     fn leads(&self, shard: u16) -> usize {
         if self.led_at_one_site { 0 } else { usize::from(shard) % self.sites.names.len() }
+    }
+
+    /// The machine of a replica among `count`: the three of a shard are a third of the machines apart.
+    fn shared_machine(&self, shard: u16, site: usize, count: usize) -> usize {
+        (usize::from(shard) + site * count / self.sites.names.len()) % count
+    }
+
+    /// The share of its time in which each shared machine worked for replicas, by what was measured of their hosts.
+    pub fn shared_machines_busy(&self, hosts: &[f64]) -> Vec<f64> {
+        let mut busy = vec![0.0; self.machines.unwrap_or(0)];
+        let replicas =
+            (0..self.sites.names.len()).flat_map(|site| (0..self.shards).map(move |shard| (shard, site)));
+        for ((shard, site), share) in replicas.zip(hosts) {
+            let machine = self.shared_machine(shard, site, busy.len().max(1));
+            if let Some(of) = busy.get_mut(machine) {
+                *of += share;
+            }
+        }
+        busy
     }
 
     fn host_of(&self, shard: u16, site: usize) -> HostId {
@@ -148,10 +169,16 @@ impl TxnDeployment {
         let tariff = testbed.tariff(profile.tariff());
         let free = testbed.tariff(Tariff::free());
         let mut by_site = Vec::new();
+        let shared: Vec<MachineIndex> =
+            (0..self.machines.unwrap_or(0)).map(|_| testbed.machine(profile.machine(1))).collect();
         for site in 0..self.sites.names.len() {
             let machine = testbed.machine(profile.machine(usize::from(self.shards)));
             for shard in 0..self.shards {
-                let (id, core) = (self.host_of(shard, site), usize::from(shard));
+                let id = self.host_of(shard, site);
+                let (machine, core) = match shared.len() {
+                    0 => (machine, usize::from(shard)),
+                    count => (shared[self.shared_machine(shard, site, count)], 0),
+                };
                 let plan = HostPlan { id, machine, core, tariff };
                 testbed.host(plan, self.replica(shard, site, &directory));
             }

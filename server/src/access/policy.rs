@@ -36,7 +36,7 @@ pub struct IdentityLines {
     /// Its own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<String>,
-    /// NeededNames in certificates of the authority: a subject as RFC 2253 writes it, its CN, or an alternative name.
+    /// Names in certificates of the authority: a subject as RFC 2253 writes it, its CN, or an alternative name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub certificates: Vec<String>,
     /// Hashes of tokens; several are good at a time, so that one can follow the other.
