@@ -223,6 +223,9 @@ pub static MUTANTS: &[Mutant] = &[
     spanner(&::spanner::planted::in_doubt_aborts_alone, &["ATOMIC", "DUR"]),
     spanner(&sim::planted::contradicted_clock_relied_on, &["CW", "BYLEVEL", "SNAP", "FENCE"]),
     spanner(&::spanner::planted::read_promises_nothing, &["SNAP", "BYLEVEL"]),
+    spanner(&::spanner::planted::bytes_in_progress_not_bounded, &["BOUND"]),
+    spanner(&::spanner::planted::read_locks_not_taken_back, &["LOCK", "BYLEVEL"]),
+    spanner(&::spanner::planted::dead_gateways_not_minded, &["LIVE", "CONV"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 

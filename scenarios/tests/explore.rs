@@ -1,6 +1,7 @@
 //! The smallest MultiPaxos cluster in every order of its steps, as far as every test run can afford it.
 
 use scenarios::paxos::smallest::{CANDIDACIES, FAULTS, Smallest};
+use scenarios::spanner::smallest::{COORDINATOR, PARTICIPANT};
 use sim::{Exploration, ExploreBounds, explore};
 
 fn explored(bounds: ExploreBounds) -> Exploration {
@@ -25,6 +26,48 @@ fn one_candidacy_bears_a_crash_a_loss_and_a_repetition_anywhere() {
     let found = explored(FAULTS);
     assert!(found.passed() && found.complete, "{}", found.to_json());
     assert!(found.states > 100_000 && found.taken.len() == 7, "{}", found.to_json());
+}
+
+// A transaction of two shards, or a reader of both, that meets a change of a leader in an order nobody thought of.
+#[test]
+fn transactions_bear_a_change_of_a_leader_in_every_order() {
+    for scope in [PARTICIPANT, COORDINATOR] {
+        let found = explore(&scope);
+        assert!(found.passed() && found.complete, "{}", found.to_json());
+        assert!(found.states > 100_000, "{}", found.to_json());
+        for mark in ["shard.took_back_prepared_locks", "shard.read_waited_for_the_horizon"] {
+            assert!(
+                found.marks.contains_key(mark) || scope.coordinator_changes,
+                "{mark}: {}",
+                found.to_json()
+            );
+        }
+    }
+}
+
+// The same for transactions: a leader that forgets what was promised, locks that are not taken back, and a participant that guesses.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_are_found_in_the_smallest_transactions() {
+    use scenarios::spanner::smallest::IN_DOUBT;
+    use spanner::planted;
+
+    let bugs = [
+        (&planted::assigns_below_what_was_promised, PARTICIPANT),
+        (&planted::locks_of_prepared_not_taken_back, PARTICIPANT),
+        (&planted::in_doubt_aborts_alone, IN_DOUBT),
+    ];
+    for (bug, scope) in bugs {
+        kernel::plant(Some(bug));
+        let found = explore(&scope);
+        kernel::plant(None);
+        let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found: {}", found.states));
+        assert!(
+            ["TS", "SNAP", "BYLEVEL", "ATOMIC", "LOCK"].contains(&&violation.invariant[..]),
+            "{violation:?}"
+        );
+        assert!(violation.path.len() <= 60, "{:#?}", violation.path);
+    }
 }
 
 // An exploration that walks past a known mistake proves nothing.

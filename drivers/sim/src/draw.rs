@@ -91,6 +91,7 @@ pub(crate) enum Purpose {
     Core,
     Archive,
     Clocks,
+    Turns,
 }
 
 /// The root of one purpose's draws in one seed.

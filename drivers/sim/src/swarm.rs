@@ -106,6 +106,9 @@ pub struct Swarm {
     /// Whether a restart hands back records that were trimmed and are still on the disk, as a journal of whole segments
     /// does.
     pub trimmed_restored: bool,
+    /// Whether a host that has much to do calls the timers that are due behind all else that has arrived, as the runtime does, and not in
+    /// the order in which everything came.
+    pub timers_last: bool,
 }
 
 impl Swarm {
@@ -132,6 +135,7 @@ impl Swarm {
                 classes = classes.with(class);
             }
         }
+        let timers_last = Rng::seeded(root(seed, Purpose::Turns)).chance(0.5);
         let nanoseconds = |rng: &mut Rng, (low, high): (Duration, Duration)| {
             log_uniform_of(rng, low.as_nanos().max(1) as f64, high.as_nanos().max(1) as f64) as u64
         };
@@ -164,6 +168,7 @@ impl Swarm {
             clock_error: nanoseconds(&mut rng, tuning.clock_error),
             clocks_at_edges,
             trimmed_restored: rng.chance(0.5),
+            timers_last,
         }
     }
 

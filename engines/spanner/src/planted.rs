@@ -51,4 +51,10 @@ kernel::planted_bugs! {
     replica_serves_what_is_not_closed = "T13",
     /// A read does not keep later timestamps above its own.
     read_promises_nothing = "T15",
+    /// What transactions in progress write is not bounded.
+    bytes_in_progress_not_bounded = "T17",
+    /// A new leader takes back the locks of what prepared transactions write, and not of what they have read.
+    read_locks_not_taken_back = "T18",
+    /// What dead gateways have open is never dropped.
+    dead_gateways_not_minded = "T19",
 }

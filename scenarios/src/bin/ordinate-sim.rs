@@ -9,6 +9,7 @@
 use scenarios::mutants::{Hunted, MUTANTS, hunt, named};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::shrinking::{self, MEASURED, SMALL_MIN};
+use scenarios::spanner::smallest::{COORDINATOR, IN_DOUBT, PARTICIPANT};
 use sim::{Experiment, Options, Sweep};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,7 +25,8 @@ const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--see
                      \u{20}      ordinate-sim shrink FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim shrinking\n\
                      \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
-                     \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]";
+                     \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]\n\
+                     \u{20}      ordinate-sim explore (participant | coordinator | in-doubt) [ID]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -192,17 +194,20 @@ fn misused() -> ExitCode {
 }
 
 fn explore(arguments: &[String]) -> ExitCode {
-    let bounds = match arguments.first().map(String::as_str) {
-        Some("candidacies") => CANDIDACIES,
-        Some("faults") => FAULTS,
-        Some("crashes") => CRASHES,
+    kernel::plant(arguments.get(1).and_then(|name| named(name)));
+    let paxos = |bounds| sim::explore(&Smallest { leaders: 2, bounds });
+    let found = match arguments.first().map(String::as_str) {
+        Some("candidacies") => paxos(CANDIDACIES),
+        Some("faults") => paxos(FAULTS),
+        Some("crashes") => paxos(CRASHES),
+        Some("participant") => sim::explore(&PARTICIPANT),
+        Some("coordinator") => sim::explore(&COORDINATOR),
+        Some("in-doubt") => sim::explore(&IN_DOUBT),
         Some(_) | None => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
         }
     };
-    kernel::plant(arguments.get(1).and_then(|name| named(name)));
-    let found = sim::explore(&Smallest { leaders: 2, bounds });
     println!("{}", found.to_json());
     if found.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -16,6 +16,8 @@ pub(super) enum Call {
     Read,
     Append(String),
     ReadLog,
+    Set(&'static str, String),
+    Get(&'static str),
 }
 
 /// What was answered.
@@ -27,6 +29,10 @@ pub(super) enum Outcome {
     Appended(u64),
     /// Entries from a position on, and whether the log ends behind them.
     Entries(u64, Vec<String>, bool),
+    /// A node was written by this change.
+    Written(u64),
+    /// A node has this value, which this change has written; none: nobody has written it.
+    Found(Option<(u64, String)>),
     /// Nothing was done.
     Void,
     /// Nobody knows what was done.
@@ -48,6 +54,14 @@ pub(super) struct Asked {
 pub(super) struct History {
     calls: BTreeMap<RequestId, (Asked, Option<(u64, Outcome)>)>,
     messages: Vec<(Process, Process, u64)>,
+}
+
+/// Where readers have found what was written: versions of values of transactions, positions of entries, changes of nodes' values.
+#[derive(Default)]
+struct WhereFound {
+    versions: BTreeMap<String, Timestamp>,
+    positions: BTreeMap<String, u64>,
+    changes: BTreeMap<String, u64>,
 }
 
 fn process(client: u16, incarnation: u32) -> Process {
@@ -77,9 +91,9 @@ impl History {
         self.messages.push((process(from.0, from.1), process(to.0, to.1), now));
     }
 
-    /// Where what nobody was notified of was found by readers: versions of values, positions of entries.
-    fn found(&self) -> (BTreeMap<String, Timestamp>, BTreeMap<String, u64>) {
-        let (mut versions, mut positions) = (BTreeMap::new(), BTreeMap::new());
+    /// Where what nobody was notified of was found by readers.
+    fn found(&self) -> WhereFound {
+        let WhereFound { mut versions, mut positions, mut changes } = WhereFound::default();
         for (_, answered) in self.calls.values() {
             match answered {
                 Some((_, Outcome::Rows(rows))) => {
@@ -90,23 +104,24 @@ impl History {
                 Some((_, Outcome::Entries(first, entries, _))) => {
                     positions.extend(entries.iter().cloned().zip(*first..));
                 }
+                Some((_, Outcome::Found(Some((zxid, value))))) => {
+                    changes.insert(value.clone(), *zxid);
+                }
                 Some(_) | None => {}
             }
         }
-        (versions, positions)
+        WhereFound { versions, positions, changes }
     }
 
     fn recorded(&self) -> Recorded {
-        let (versions, positions) = self.found();
+        let found = self.found();
         let mut recorded = Recorded::new();
         for (asked, answered) in self.calls.values() {
             let known = answered.as_ref().filter(|(_, outcome)| !matches!(outcome, Outcome::Unknown));
             let until = known.map_or(Time::NEVER, |(at, _)| Time(*at));
             let draft = Draft::new(process(asked.client, asked.incarnation), Time(asked.at), until);
             let draft = draft.at_service(asked.service.word());
-            if let Some(draft) =
-                drafted(asked, known.map(|(_, outcome)| outcome), draft, &versions, &positions)
-            {
+            if let Some(draft) = drafted(asked, known.map(|(_, outcome)| outcome), draft, &found) {
                 recorded.add(draft);
             }
         }
@@ -138,13 +153,7 @@ impl History {
     }
 }
 
-fn drafted(
-    asked: &Asked,
-    outcome: Option<&Outcome>,
-    mut draft: Draft,
-    versions: &BTreeMap<String, Timestamp>,
-    positions: &BTreeMap<String, u64>,
-) -> Option<Draft> {
+fn drafted(asked: &Asked, outcome: Option<&Outcome>, mut draft: Draft, found: &WhereFound) -> Option<Draft> {
     let key = |name: &str| format!("{}/{name}", asked.service.word());
     match (&asked.call, outcome) {
         (_, Some(Outcome::Void)) => None,
@@ -154,8 +163,8 @@ fn drafted(
                 Some(Outcome::Committed(at)) => Some(*at),
                 Some(_) | None => None,
             };
-            let at =
-                answered.or_else(|| writes.iter().find_map(|(_, value)| versions.get(value).copied()))?;
+            let at = answered
+                .or_else(|| writes.iter().find_map(|(_, value)| found.versions.get(value).copied()))?;
             for (name, value) in writes {
                 draft = draft.write(key(name), value.clone());
             }
@@ -176,7 +185,7 @@ fn drafted(
                 Some(Outcome::Appended(position)) => Some(*position),
                 Some(_) | None => None,
             };
-            let position = answered.or_else(|| positions.get(entry).copied())?;
+            let position = answered.or_else(|| found.positions.get(entry).copied())?;
             let draft = draft.write(key(&position.to_string()), entry.clone());
             Some(if answered.is_some() { draft } else { draft.unknown() })
         }
@@ -189,6 +198,19 @@ fn drafted(
             }
             Some(draft)
         }
-        (Call::Fence | Call::Read | Call::ReadLog, _) => None,
+        (Call::Set(path, value), outcome) => {
+            let answered = match outcome {
+                Some(Outcome::Written(zxid)) => Some(*zxid),
+                Some(_) | None => None,
+            };
+            let zxid = answered.or_else(|| found.changes.get(value).copied())?;
+            let draft = draft.write(key(path), value.clone()).committed_at(Version::version(zxid));
+            Some(if answered.is_some() { draft } else { draft.unknown() })
+        }
+        (Call::Get(path), Some(Outcome::Found(Some((_, value))))) => {
+            Some(draft.read(key(path), value.clone()))
+        }
+        (Call::Get(path), Some(Outcome::Found(None))) => Some(draft.read_nothing(key(path))),
+        (Call::Fence | Call::Read | Call::ReadLog | Call::Get(_), _) => None,
     }
 }

@@ -1,16 +1,21 @@
-//! Services composed: sessions use libRSS over two deployments of transactions, whose reads are RSS, and a log, which is linearizable. Each
-//! fences what it used before it goes on to another service, and what it sends to others carries its context. All that they see at
+//! Services composed: sessions use libRSS over two deployments of transactions, whose reads are RSS, and a log and a coordination service,
+//! which are linearizable. Each fences what it used before it goes on to another service, and what it sends to others carries its context. All that they see at
 //! all services must be regular sequential serializable together.
 
 mod history;
 mod node;
 mod photos;
 mod session;
+mod zookeeper;
 
 use crate::limits::{self, OPERATION_BYTES_MAX};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space};
 use ::spanner::{SpannerDeployment, SpannerParameters};
+use coordination::{
+    Consistency, Gateway as ZkGateway, HomeSessions, Placement, Routes as ZkRoutes, SessionSettings,
+    Settings, Znodes,
+};
 use history::{Asked, Call, History, Outcome};
 use kernel::client::Response;
 use kernel::{Bytes, Decode as _, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
@@ -26,6 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::txn::{CallKey, Fence, KeyWrite, OneShot, ReadOnly, TxnCall, TxnFailure, TxnLevel, TxnReply};
+use zookeeper::{ZNODES, ZkAnswer, ZkCall, ZkClient, ZkSeat};
 
 /// What a host runs.
 type Node = ComposedNode;
@@ -36,6 +42,8 @@ pub struct ComposedScenario {
     log: Deployment,
     log_bounds: SpaceBounds,
     spaces: u16,
+    znodes: Deployment,
+    placement: Placement,
     bank: SpannerDeployment,
     stock: SpannerDeployment,
     sessions: BTreeMap<u16, Session>,
@@ -54,12 +62,17 @@ const MARKS: &[&str] = &[
     "scenario.held_a_decision",
     "scenario.looked_at_what_was_held_back",
     "scenario.sent_another_session_its_context",
+    "scenario.went_from_coordination_to_another_service",
+    "scenario.went_to_coordination_from_another_service",
     "shard.rss_read_skipped_a_prepared_transaction",
 ];
 
 /// Behind the log's slots.
 const BANK_FROM: u32 = 0x0010_0000;
 const STOCK_FROM: u32 = 0x0020_0000;
+const ZNODES_FROM: u32 = 0x0030_0000;
+/// A host's ZooKeeper client, behind all slots of the service.
+const ZK_CLIENT: HostSlot = HostSlot(0x0040_0000);
 const LOG: &str = "feed";
 /// Pairs of keys, one of each at one end of the key space: they are written together.
 const PAIRS: u64 = 2;
@@ -106,6 +119,7 @@ impl ComposedScenario {
         };
         let (of_log, log) = limits::fit(of_log, log);
         let spaces = rng.between(1, 2) as u16;
+        let znode_shards = rng.between(1, 2) as u16;
         let txn = |first, rng: &mut Rng| {
             let shards = rng.between(2, 3) as u16;
             SpannerDeployment::new(first, entries.clone(), shards, 1, parameters.clone(), log.clone())
@@ -114,6 +128,16 @@ impl ComposedScenario {
             hosts,
             bank: txn(BANK_FROM, rng),
             stock: txn(STOCK_FROM, rng),
+            znodes: Deployment::beginning_at(
+                ZNODES_FROM,
+                entries.clone(),
+                1,
+                znode_shards,
+                3,
+                of_log.clone(),
+                log.clone(),
+            ),
+            placement: Placement::new(znode_shards),
             log: Deployment::new(entries.clone(), 1, spaces, 3, of_log, log),
             log_bounds: SpaceBounds {
                 segment_bytes: 1 << 10,
@@ -137,7 +161,41 @@ impl ComposedScenario {
             Service::Bank => self.bank.gateway_of(host),
             Service::Stock => self.stock.gateway_of(host),
             Service::Log => self.log.gateway_of(host),
+            // Users speak to the client of their host, and that to the gateway.
+            Service::Znodes => NodeId::new(host, ZK_CLIENT),
         }
+    }
+
+    /// A host's part of the coordination service, and its client.
+    fn build_znodes(&self, incarnation: Incarnation) -> Vec<(HostSlot, ZkSeat)> {
+        let host = incarnation.host;
+        let (placement, sessions) = (self.placement, SessionSettings::new(self.placement, [7; 32]));
+        let counting = HomeSessions::new(Group(0), sessions.clone());
+        let spaces_of: SpacesOf =
+            Arc::new(move |body, shard_map| ::mason::Stub::spaces(&counting, body, shard_map));
+        let routes = ZkRoutes { proxies: self.znodes.proxies_of(host), shards: self.znodes.servers_of(host) };
+        let settings = Settings {
+            consistency: Consistency::Linearizable,
+            layout: self.znodes.topology().layout.clone(),
+            ..Settings::new(routes, placement)
+        };
+        let parts = HostParts {
+            stub: &|group| HomeSessions::new(group, sessions.clone()),
+            shard: &|space| Znodes::new(space, placement, u64::from(incarnation.number)),
+            gateway: ZkGateway::new(settings),
+        };
+        let members = self.znodes.build(host, &spaces_of, parts).into_iter();
+        let members = members.map(|(slot, member)| (slot, ZkSeat::Member(Box::new(member))));
+        let client = ZkClient::new(self.znodes.gateway_of(host));
+        members.chain([(ZK_CLIENT, ZkSeat::Client(client))]).collect()
+    }
+
+    fn of_znodes(operation: OperationId, rng: &mut Rng) -> ZkCall {
+        let path = ZNODES[rng.below(ZNODES.len() as u64) as usize];
+        if rng.chance(0.5) {
+            return ZkCall::Get(path);
+        }
+        ZkCall::Set(path, format!("{}.{}", operation.client, operation.nth))
     }
 
     /// At times another session sends this one what it knows.
@@ -257,6 +315,8 @@ impl Scenario for ComposedScenario {
             of_log.map(|(slot, node)| (slot, Node::Log(Box::new(Embedded::new(node))))).collect();
         let of_txn = self.bank.build(host).into_iter().chain(self.stock.build(host));
         nodes.extend(of_txn.map(|(slot, node)| (slot, Node::Txn(Box::new(Embedded::new(node))))));
+        let of_znodes = self.build_znodes(incarnation).into_iter();
+        nodes.extend(of_znodes.map(|(slot, node)| (slot, Node::Znodes(Box::new(Embedded::new(node))))));
         nodes
     }
 
@@ -285,7 +345,18 @@ impl Scenario for ComposedScenario {
         }
         self.exchange(client, rng, control);
         let session = self.sessions.entry(client).or_default();
+        let before = session.last();
         let (step, incarnation, log_end) = (session.step(rng), session.incarnation, session.log_end);
+        if let (Some(before), Step::Operation(service)) = (before, &step)
+            && before != *service
+        {
+            if before == Service::Znodes {
+                control.mark("scenario.went_from_coordination_to_another_service");
+            }
+            if *service == Service::Znodes {
+                control.mark("scenario.went_to_coordination_from_another_service");
+            }
+        }
         let (service, bytes, call): (Service, Vec<u8>, Call) = match step {
             Step::Fence(service) => {
                 control.mark("scenario.fenced_before_another_service");
@@ -295,6 +366,11 @@ impl Scenario for ComposedScenario {
             Step::Operation(Service::Log) => {
                 let (request, call) = self.of_log(operation, log_end, rng);
                 (Service::Log, request.encoded(), call)
+            }
+            Step::Operation(Service::Znodes) => {
+                let call = Self::of_znodes(operation, rng);
+                let bytes = call.to_bytes().to_vec();
+                (Service::Znodes, bytes, Call::from(call))
             }
             Step::Operation(service) => {
                 let token = session.token(service);
@@ -323,6 +399,7 @@ impl Scenario for ComposedScenario {
         let outcome = match service {
             Service::Bank | Service::Stock => of_txn(&response.0, service, session),
             Service::Log => of_answer(&response.0, session),
+            Service::Znodes => of_client(&response.0),
         };
         if matches!(outcome, Outcome::Unknown) {
             session.incarnation += 1;
@@ -405,5 +482,23 @@ fn of_answer(bytes: &Bytes, session: &mut Session) -> Outcome {
         | Answer::Group(_)
         | Answer::Identity(_)
         | Answer::Description(_) => Outcome::Void,
+    }
+}
+
+impl From<ZkCall> for Call {
+    fn from(call: ZkCall) -> Self {
+        match call {
+            ZkCall::Get(path) => Self::Get(path),
+            ZkCall::Set(path, value) => Self::Set(path, value),
+        }
+    }
+}
+
+fn of_client(bytes: &Bytes) -> Outcome {
+    match ZkAnswer::of(bytes).expect("a client answers in its own words") {
+        ZkAnswer::Written(zxid) => Outcome::Written(zxid),
+        ZkAnswer::Found(found) => Outcome::Found(found),
+        ZkAnswer::Void => Outcome::Void,
+        ZkAnswer::Unknown => Outcome::Unknown,
     }
 }

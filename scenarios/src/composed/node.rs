@@ -1,5 +1,6 @@
-//! What a host runs: two deployments of transactions and one log, side by side.
+//! What a host runs: two deployments of transactions, one log and one coordination service, side by side.
 
+use super::zookeeper::ZkSeat;
 use ::mason::{Mason, MasonMember, MasonMessage};
 use ::spanner::{Spanner, SpannerMember, SpannerMessage};
 use kernel::client::Response;
@@ -21,8 +22,8 @@ kernel::sum! {
     pub enum ComposedMessage {
         /// Of transactions; slots distinguish the deployments.
         1 => Txn(SpannerMessage),
-        /// Of the log.
-        2 => Log(MasonMessage),
+        /// Of the log and of coordination; slots distinguish them.
+        2 => Mason(MasonMessage),
     }
 }
 
@@ -36,6 +37,8 @@ kernel::nodes! {
         node Txn(Box<Embedded<SpannerMember, Composed>>),
         /// Of the log.
         node Log(Box<Embedded<LogMember, Composed>>),
+        /// Of the coordination service, and its clients.
+        node Znodes(Box<Embedded<ZkSeat, Composed>>),
     }
 }
 
@@ -43,7 +46,7 @@ impl Embeds<Spanner> for Composed {
     fn inner_message(message: ComposedMessage) -> Option<SpannerMessage> {
         match message {
             ComposedMessage::Txn(message) => Some(message),
-            ComposedMessage::Log(_) => None,
+            ComposedMessage::Mason(_) => None,
         }
     }
 
@@ -63,7 +66,7 @@ impl Embeds<Spanner> for Composed {
 impl Embeds<Mason> for Composed {
     fn inner_message(message: ComposedMessage) -> Option<MasonMessage> {
         match message {
-            ComposedMessage::Log(message) => Some(message),
+            ComposedMessage::Mason(message) => Some(message),
             ComposedMessage::Txn(_) => None,
         }
     }
@@ -73,7 +76,7 @@ impl Embeds<Mason> for Composed {
     }
 
     fn outer_message(message: MasonMessage) -> ComposedMessage {
-        ComposedMessage::Log(message)
+        ComposedMessage::Mason(message)
     }
 
     fn outer_response(response: Response) -> Response {

@@ -84,7 +84,7 @@ fn members<'a>(cluster: &Cluster<'a, Node>, service: Service) -> Vec<(NodeId, &'
     let all = cluster.nodes().filter(|(id, _)| of_service(*id));
     all.filter_map(|(id, node)| match node {
         Node::Txn(member) => Some((id, member.node())),
-        Node::Log(_) => None,
+        Node::Log(_) | Node::Znodes(_) => None,
     })
     .collect()
 }

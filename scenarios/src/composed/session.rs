@@ -15,21 +15,32 @@ pub(super) enum Service {
     Stock,
     /// The log: linearizable, so its fence has nothing to wait for.
     Log,
+    /// Coordination, linearizable too.
+    Znodes,
 }
 
 impl Service {
-    pub(super) const ALL: [Self; 3] = [Self::Bank, Self::Stock, Self::Log];
+    pub(super) const ALL: [Self; 4] = [Self::Bank, Self::Stock, Self::Log, Self::Znodes];
 
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Bank => "bank",
             Self::Stock => "stock",
             Self::Log => "log",
+            Self::Znodes => "znodes",
         }
     }
 
     fn name(self) -> ServiceName {
         ServiceName::new(self.word()).expect("it is short and not empty")
+    }
+
+    /// True if its reads are RSS: it has a fence.
+    fn has_fence(self) -> bool {
+        match self {
+            Self::Bank | Self::Stock => true,
+            Self::Log | Self::Znodes => false,
+        }
     }
 
     fn of(name: &ServiceName) -> Self {
@@ -73,14 +84,18 @@ impl Session {
         let missing = self.composition.fences_before(&wanted.name());
         for service in missing {
             let is_left_out = kernel::planted!(fence_between_services_left_out);
-            let has_fence = Service::of(&service) != Service::Log && !is_left_out;
-            if has_fence {
+            if Service::of(&service).has_fence() && !is_left_out {
                 return Step::Fence(Service::of(&service));
             }
             self.composition.on_fenced(&service);
         }
         self.composition.on_start(&wanted.name());
         Step::Operation(wanted)
+    }
+
+    /// A service that it, or who sent it its context, has used last.
+    pub(super) fn last(&self) -> Option<Service> {
+        self.composition.last().first().map(Service::of)
     }
 
     pub(super) fn token(&self, service: Service) -> Timestamp {

@@ -15,7 +15,7 @@ mod quiet;
 mod rest;
 mod striking;
 mod user;
-mod words;
+pub(crate) mod words;
 mod workload;
 
 pub use node::{Seat, Socket};

@@ -4,14 +4,14 @@ use coordination::wire::{JuteInput, JuteOutput, Stat, op};
 
 /// What a watch is for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Watched {
+pub(crate) enum Watched {
     Data,
     Children,
 }
 
 /// What a user asks.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     Exists {
         path: String,
         watch: bool,
@@ -77,19 +77,19 @@ pub(super) enum Ask {
 }
 
 /// Flags of a create.
-pub(super) const EPHEMERAL: i32 = 1;
-pub(super) const SEQUENTIAL: i32 = 2;
+pub(crate) const EPHEMERAL: i32 = 1;
+pub(crate) const SEQUENTIAL: i32 = 2;
 
 /// The mode of a watch that lasts.
 const RECURSIVE: i32 = 1;
 
-pub(super) const NO_NODE: i32 = -101;
-pub(super) const BAD_VERSION: i32 = -103;
-pub(super) const NODE_EXISTS: i32 = -110;
+pub(crate) const NO_NODE: i32 = -101;
+pub(crate) const BAD_VERSION: i32 = -103;
+pub(crate) const NODE_EXISTS: i32 = -110;
 
 /// The body of an answer without error.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Body {
+pub(crate) enum Body {
     Nothing,
     Stat(Stat),
     Data(String, Stat),
@@ -100,7 +100,7 @@ pub(super) enum Body {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Step {
+pub(crate) enum Step {
     Stat(Stat),
     Data(String, Stat),
     Checked,
@@ -108,7 +108,7 @@ pub(super) enum Step {
 
 /// What arrived.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Heard {
+pub(crate) enum Heard {
     Event { kind: i32, path: String, zxid: i64 },
     Reply { xid: i32, zxid: i64, error: i32, body: Vec<u8> },
 }
@@ -121,7 +121,7 @@ fn put_acl(out: &mut Vec<u8>) {
 }
 
 impl Ask {
-    pub(super) fn opcode(&self) -> i32 {
+    pub(crate) fn opcode(&self) -> i32 {
         match self {
             Self::Exists { .. } => op::EXISTS,
             Self::Get { .. } => op::GET_DATA,
@@ -141,7 +141,7 @@ impl Ask {
     }
 
     /// What it writes; each is written once.
-    pub(super) fn value(&self) -> Option<&str> {
+    pub(crate) fn value(&self) -> Option<&str> {
         match self {
             Self::Create { value, .. }
             | Self::Set { value, .. }
@@ -162,7 +162,7 @@ impl Ask {
     }
 
     /// True if only the session's group can have let it happen.
-    pub(super) fn writes(&self) -> bool {
+    pub(crate) fn writes(&self) -> bool {
         matches!(
             self,
             Self::Create { .. }
@@ -233,7 +233,7 @@ impl Ask {
     }
 
     /// The whole request.
-    pub(super) fn framed(&self, xid: i32) -> Vec<u8> {
+    pub(crate) fn framed(&self, xid: i32) -> Vec<u8> {
         let mut body = Vec::new();
         body.put_i32(xid);
         body.put_i32(self.opcode());
@@ -242,7 +242,7 @@ impl Ask {
     }
 
     /// The watch that fires once which an answer leaves: what it is for, of which node, and whether that is absent.
-    pub(super) fn watch_left(&self, error: i32) -> Option<(Watched, String, bool)> {
+    pub(crate) fn watch_left(&self, error: i32) -> Option<(Watched, String, bool)> {
         match self {
             Self::Exists { path, watch: true } if error == 0 || error == NO_NODE => {
                 Some((Watched::Data, path.clone(), error != 0))
@@ -256,7 +256,7 @@ impl Ask {
     }
 
     /// Reads the answer's body; `None` if it is not what such a request is answered.
-    pub(super) fn read_answer(&self, body: &[u8]) -> Option<Body> {
+    pub(crate) fn read_answer(&self, body: &[u8]) -> Option<Body> {
         let mut input = JuteInput(body);
         let input = &mut input;
         Some(match self {
@@ -333,7 +333,7 @@ fn framed(body: &[u8]) -> Vec<u8> {
 }
 
 /// The first frame of a connection.
-pub(super) fn greeting(last_zxid: u64, timeout: i32, session: u64, password: &[u8]) -> Vec<u8> {
+pub(crate) fn greeting(last_zxid: u64, timeout: i32, session: u64, password: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     body.put_i32(0);
     body.put_u64(last_zxid);
@@ -345,14 +345,14 @@ pub(super) fn greeting(last_zxid: u64, timeout: i32, session: u64, password: &[u
 }
 
 /// What a greeting is answered: timeout, session, password. The timeout is 0 if the session is refused.
-pub(super) fn read_greeting(frame: &[u8]) -> Option<(i32, u64, Vec<u8>)> {
+pub(crate) fn read_greeting(frame: &[u8]) -> Option<(i32, u64, Vec<u8>)> {
     let mut input = JuteInput(frame);
     input.i32().ok()?;
     Some((input.i32().ok()?, input.u64().ok()?, input.buffer().ok()??.to_vec()))
 }
 
 /// Takes the first whole frame.
-pub(super) fn take_frame(input: &mut Vec<u8>) -> Option<Vec<u8>> {
+pub(crate) fn take_frame(input: &mut Vec<u8>) -> Option<Vec<u8>> {
     let head: [u8; 4] = input.get(..4)?.try_into().ok()?;
     let end = 4 + usize::try_from(i32::from_be_bytes(head)).ok()?;
     if input.len() < end {
@@ -364,7 +364,7 @@ pub(super) fn take_frame(input: &mut Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// Reads a frame that follows the handshake.
-pub(super) fn read_frame(frame: &[u8]) -> Option<Heard> {
+pub(crate) fn read_frame(frame: &[u8]) -> Option<Heard> {
     let mut input = JuteInput(frame);
     let (xid, zxid, error) = (input.i32().ok()?, input.i64().ok()?, input.i32().ok()?);
     if xid != -1 {

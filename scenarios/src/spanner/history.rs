@@ -208,6 +208,11 @@ impl History {
         }
     }
 
+    /// True if a call makes this write.
+    pub(super) fn writes(&self, id: RequestId, write: &KeyWrite) -> bool {
+        self.calls.get(&id).is_some_and(|asked| asked.writes.contains(write))
+    }
+
     /// When a commit was first sent.
     fn first_sent(&self, id: RequestId) -> u64 {
         let asked = self.calls.get(&id);

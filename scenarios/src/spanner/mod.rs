@@ -1,9 +1,12 @@
 //! Spanner: every host has a gateway that plays the client for the users there, and some have a replica of a shard. Hosts come and go.
 
 mod changing;
+mod early;
 mod history;
 mod lies;
+mod model_log;
 mod plots;
+pub mod smallest;
 mod truth;
 mod workload;
 
@@ -11,6 +14,7 @@ use crate::audit::{self, spanner::SpannerAudit};
 use crate::limits;
 use ::spanner::{SpannerDeployment, SpannerMember, SpannerMessage, SpannerParameters};
 use changing::Changes;
+use early::EarlyReaders;
 use history::History;
 use kernel::client::Response;
 use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
@@ -46,7 +50,10 @@ pub struct SpannerScenario {
     /// In seeds where clocks lie.
     lies: Option<Lies>,
     plots: Option<Plots>,
+    /// In seeds where commits that have not ended are read early.
+    early: Option<EarlyReaders>,
     changes: Changes,
+    asked_when_paused: u16,
 }
 
 /// The alarm by which it is looked at what the dead have left.
@@ -56,13 +63,25 @@ const DEAD_FOR: Duration = Duration::from_secs(10);
 /// The same where hosts are as far apart as continents, and wait for each other four times as long.
 const DEAD_FOR_FAR_APART: Duration = Duration::from_secs(40);
 
+/// The sessions of who asks a paused host follow those of plots.
+const ASKS_WHEN_PAUSED_FROM: u16 = 20_000;
+
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
     "scenario.dumped_all_at_one_timestamp",
+    "scenario.held_a_decision",
     "scenario.killed_between_conclusion_and_settling",
     "scenario.killed_between_decision_and_conclusion",
     "scenario.killed_between_lock_and_prepare",
     "scenario.killed_between_prepare_and_decision",
+    "scenario.power_lost_between_conclusion_and_settling",
+    "scenario.power_lost_between_decision_and_conclusion",
+    "scenario.power_lost_between_lock_and_prepare",
+    "scenario.power_lost_between_prepare_and_decision",
+    "scenario.read_what_is_held_back_behind_a_fence",
+    "scenario.read_what_is_held_back_behind_an_answer",
+    "scenario.read_what_is_held_back_behind_an_own_read",
+    "scenario.asked_a_paused_leader",
     "scenario.clock_lied",
     "scenario.changed_the_hosts",
     "gateway.asked_to_prepare_again",
@@ -73,6 +92,8 @@ const MARKS: &[&str] = &[
     "gateway.waited_for_a_slow_reply",
     "gateway.waited_out_an_earliest_end",
     "shard.aborted_what_was_undecided",
+    "shard.aborted_when_busy",
+    "shard.refused_to_prepare_when_busy",
     "shard.asked_a_coordinator_to_make_way",
     "shard.made_way_while_it_waited",
     "shard.dropped_what_a_dead_gateway_had_open",
@@ -113,16 +134,30 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "grow or shrink", class: Class::Membership },
 ];
 
+/// In some seeds there is little room for anything: bounds that are never met hold by themselves.
+fn tight(rng: &mut Rng) -> SpannerParameters {
+    let mut parameters = SpannerParameters::default();
+    if rng.chance(0.25) {
+        parameters.transactions_max = rng.between(3, 8) as usize;
+        parameters.locks_max = rng.between(12, 40) as usize;
+        parameters.queue_bytes_max = rng.between(8_000, 20_000) as usize;
+        parameters.waiting_reads_max = rng.between(3, 8) as usize;
+        parameters.calls_max = rng.between(3, 8) as usize;
+    }
+    parameters
+}
+
 impl SpannerScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let count = [3, 3, 3, 4, 5][rng.below(5) as usize];
         let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::membership::entry).collect();
-        let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
-        let shards = rng.between(1, 4) as u16;
-        let is_wide = rng.chance(0.25);
+        let hosts: Vec<HostId> = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let lies = rng.chance(0.15).then(Lies::default);
+        let is_early = lies.is_none() && rng.chance(0.35);
+        let shards = rng.between(if is_early { 2 } else { 1 }, 4) as u16;
+        let is_wide = is_early || rng.chance(0.25);
         // What waits for answers waits for those from the other side of the world.
         let far = if is_wide { 4 } else { 1 };
         let parameters = SpannerParameters {
@@ -138,7 +173,7 @@ impl SpannerScenario {
                 Duration::from_secs(600)
             },
             try_for: ms(far * rng.between(1_000, 2_000)),
-            fence_bound: ms(1 << rng.below(9)),
+            fence_bound: ms(if is_early { rng.between(400, 800) } else { 1 << rng.below(9) }),
             clock_error_max: ms(500),
             doubt_after: ms(far * rng.between(100, 600)),
             collect_for: ms(far * rng.between(1_000, 4_000)),
@@ -147,7 +182,7 @@ impl SpannerScenario {
             lead_after: ms(far * rng.between(300, 3_000)),
             steps_max: rng.between(1, 6) as usize,
             step_bytes_max: 512 << rng.below(4),
-            ..SpannerParameters::default()
+            ..tight(rng)
         };
         let log = paxos::Parameters {
             election_timeout: ms(far * rng.between(80 + 40 * far, 400)),
@@ -161,8 +196,10 @@ impl SpannerScenario {
             page_bytes: limits::OPERATION_BYTES_MAX,
             ..paxos::Parameters::default()
         };
-        let levels = rng.below(2) as u32;
+        let levels = if is_early { 0 } else { rng.below(2) as u32 };
         let deployment = SpannerDeployment::new(0, entries, shards, levels, parameters.clone(), log);
+        let (distances, away) = Self::distances(count, is_wide, is_early, rng);
+        let early = is_early.then(|| EarlyReaders::new(away.map(|at| hosts[at]), rng));
         Self {
             hosts,
             mix: Mix::draw(parameters.keep / 4, rng),
@@ -175,10 +212,28 @@ impl SpannerScenario {
             audit: SpannerAudit::new(parameters.fence_bound),
             parameters,
             core: Vec::new(),
-            distances: (0..count).map(|_| if is_wide { ms(rng.between(0, 55)) } else { ms(0) }).collect(),
+            distances,
             plots: (lies.is_none() && rng.chance(0.35)).then(|| Plots::draw(rng)),
+            early,
             lies,
+            asked_when_paused: 0,
         }
+    }
+
+    /// How far each host is from the middle of the network. For early readers, one is far away.
+    fn distances(
+        count: usize,
+        is_wide: bool,
+        is_early: bool,
+        rng: &mut Rng,
+    ) -> (Vec<Duration>, Option<usize>) {
+        let ms = Duration::from_millis;
+        if is_early {
+            let (away, far) = (rng.index(count), ms(if rng.chance(0.5) { 60 } else { 110 }));
+            let distance = |host| if host == away { far } else { ms(0) };
+            return ((0..count).map(distance).collect(), Some(away));
+        }
+        ((0..count).map(|_| if is_wide { ms(rng.between(0, 55)) } else { ms(0) }).collect(), None)
     }
 
     /// True once every acceptor of the bootstrap may vote, durably.
@@ -200,6 +255,18 @@ impl SpannerScenario {
     fn answered(&mut self, id: RequestId, reply: &TxnReply, now: u64) {
         let lies = self.lies.as_ref();
         self.history.answered(id, reply, now, (&self.parameters, lies), &mut self.sessions);
+    }
+
+    /// A host that leads is paused. What its users ask meanwhile waits there, and it may turn to that before it looks at the time.
+    fn pause_and_ask(&mut self, host: HostId, lasts: Duration, control: &mut Control<'_, Node>) {
+        control.pause(host, lasts);
+        control.mark("scenario.asked_a_paused_leader");
+        self.asked_when_paused += 1;
+        let client = ASKS_WHEN_PAUSED_FROM + self.asked_when_paused;
+        let planned = workload::read_of_all(u64::from(client) << 32);
+        let node = self.deployment.gateway_of(host);
+        let id = self.ask(node, &planned.call, control);
+        self.history.asked(id, (client, 0), node, &planned, control.cluster.now());
     }
 
     fn ask(&mut self, node: NodeId, call: &TxnCall, control: &mut Control<'_, Node>) -> RequestId {
@@ -238,7 +305,8 @@ impl Scenario for SpannerScenario {
             operations: (20, 150),
             // Steps are small and few at a time, and all clients want the same keys.
             liveness: s(240),
-            clock_error: (ms(1), Duration::from_millis(200)),
+            // Where clocks are much worse than links, an earliest end has passed when its commit has.
+            clock_error: (ms(1), ms(if self.early.is_some() { 10 } else { 200 })),
             clock_error_max: Some(ms(500)),
             distances: self.distances.clone(),
             bounds: limits::BOUNDS,
@@ -305,6 +373,7 @@ impl Scenario for SpannerScenario {
                 return;
             }
             self.answered(interactive.first(id), &reply, now);
+            self.go_on_early(interactive.first(id), &reply, control);
             return;
         }
         self.answered(id, &reply, now);
@@ -312,6 +381,7 @@ impl Scenario for SpannerScenario {
             control.mark("scenario.dumped_all_at_one_timestamp");
         }
         self.history.check_answer(id, &self.truth);
+        self.go_on_early(id, &reply, control);
     }
 
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
@@ -340,17 +410,19 @@ impl Scenario for SpannerScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.audit.check_host(host, cluster);
         self.truth.look(host, cluster);
+        truth::check_bounds(host, &self.parameters, cluster);
         if let Some(lies) = &self.lies {
             lies.check(cluster);
         }
     }
 
     fn watches(&self) -> bool {
-        self.plots.is_some()
+        self.plots.is_some() || self.early.is_some()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
         self.go_on_plotting(control);
+        self.send_early_readers(control);
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
@@ -366,7 +438,7 @@ impl Scenario for SpannerScenario {
         let one = rng.pick(&leaders).copied();
         match (which, one) {
             (0, Some(host)) => control.crash(host, Loss::All, down, rng),
-            (1, Some(host)) => control.pause(host, down),
+            (1, Some(host)) => self.pause_and_ask(host, down, control),
             (2, Some(_)) => leaders.into_iter().for_each(|host| control.crash(host, Loss::All, down, rng)),
             (3, _) => control.crash_all(self.hosts.iter().copied(), Loss::All, rng),
             (4, _) => {

@@ -1,4 +1,4 @@
-//! Plots: who takes part in a transaction of several shards dies between two of its steps.
+//! Plots: who takes part in a transaction of several shards dies between two of its steps, or all hosts lose their power then.
 
 use super::{Node, SpannerScenario};
 use crate::audit::spanner::machine_of;
@@ -24,12 +24,16 @@ enum Moment {
 const MOMENTS: [Moment; 4] = [Moment::Locked, Moment::Prepared, Moment::Decided, Moment::Concluded];
 
 impl Moment {
-    fn mark(self) -> &'static str {
-        match self {
-            Moment::Locked => "scenario.killed_between_lock_and_prepare",
-            Moment::Prepared => "scenario.killed_between_prepare_and_decision",
-            Moment::Decided => "scenario.killed_between_decision_and_conclusion",
-            Moment::Concluded => "scenario.killed_between_conclusion_and_settling",
+    fn mark(self, power: bool) -> &'static str {
+        match (self, power) {
+            (Moment::Locked, false) => "scenario.killed_between_lock_and_prepare",
+            (Moment::Prepared, false) => "scenario.killed_between_prepare_and_decision",
+            (Moment::Decided, false) => "scenario.killed_between_decision_and_conclusion",
+            (Moment::Concluded, false) => "scenario.killed_between_conclusion_and_settling",
+            (Moment::Locked, true) => "scenario.power_lost_between_lock_and_prepare",
+            (Moment::Prepared, true) => "scenario.power_lost_between_prepare_and_decision",
+            (Moment::Decided, true) => "scenario.power_lost_between_decision_and_conclusion",
+            (Moment::Concluded, true) => "scenario.power_lost_between_conclusion_and_settling",
         }
     }
 }
@@ -40,6 +44,8 @@ struct Victims {
     gateway: bool,
     coordinator: bool,
     participants: bool,
+    /// Everybody at once, whoever takes part.
+    power: bool,
 }
 
 /// What waits for its moment, one plot after another.
@@ -59,8 +65,10 @@ impl Plots {
 
     fn next(rng: &mut Rng) -> (Moment, Victims) {
         let moment = MOMENTS[rng.below(MOMENTS.len() as u64) as usize];
-        let who = rng.between(1, 7);
-        let victims = Victims { gateway: who & 1 > 0, coordinator: who & 2 > 0, participants: who & 4 > 0 };
+        let power = rng.chance(0.25);
+        let who = if power { 7 } else { rng.between(1, 7) };
+        let (gateway, coordinator, participants) = (who & 1 > 0, who & 2 > 0, who & 4 > 0);
+        let victims = Victims { gateway, coordinator, participants, power };
         (moment, victims)
     }
 
@@ -74,11 +82,16 @@ impl Plots {
         if hosts.is_empty() {
             return;
         }
-        control.mark(self.moment.mark());
+        control.mark(self.moment.mark(self.victims.power));
         let second = Duration::from_secs(1);
-        for host in hosts {
-            let down = self.rng.duration(second / 20, 3 * second);
-            control.crash(host, Loss::All, down, &mut self.rng);
+        if self.victims.power {
+            let all: Vec<HostId> = control.cluster.hosts().collect();
+            control.crash_all(all, Loss::All, &mut self.rng);
+        } else {
+            for host in hosts {
+                let down = self.rng.duration(second / 20, 3 * second);
+                control.crash(host, Loss::All, down, &mut self.rng);
+            }
         }
         self.not_before = now + self.rng.duration(second / 2, 5 * second).as_nanos() as u64;
         (self.moment, self.victims) = Self::next(&mut self.rng);
@@ -134,7 +147,7 @@ impl Plots {
     }
 
     fn those(&self, prepared: &PreparedTxn, shard: ShardId, cluster: &Cluster<'_, Node>) -> BTreeSet<HostId> {
-        let Victims { gateway, coordinator, participants } = self.victims;
+        let Victims { gateway, coordinator, participants, .. } = self.victims;
         let gateway = gateway.then(|| prepared.txn.gateway.host());
         let coordinator = coordinator.then(|| leader(prepared.coordinator, cluster)).flatten();
         let participant = participants.then(|| leader(shard, cluster)).flatten();

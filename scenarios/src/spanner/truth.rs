@@ -2,7 +2,8 @@
 
 use super::Node;
 use crate::audit::spanner::machine_of;
-use ::spanner::{Directory, ShardId};
+use ::spanner::shard::BoundedUse;
+use ::spanner::{Directory, ShardId, ShardMachine, SpannerParameters};
 use kernel::{Bytes, HostId, NodeId, invariant};
 use sim::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +48,7 @@ impl Truth {
         if self.seen.insert(id, executed) == Some(executed) {
             return;
         }
+        check_locks(id, machine);
         let digest = kernel::StateMachine::digest(machine);
         let known = *self.digests.entry((machine.shard(), executed)).or_insert(digest);
         invariant!(PREFIX, known == digest, "{id} differs from another replica below slot {executed}");
@@ -100,6 +102,10 @@ impl Truth {
             let Node::Shard(role) = node else { continue };
             let left = role.transactions(usize::MAX).into_iter().find(|it| is_dead(&it.txn));
             invariant!(LIVE, left.is_none(), "{id} has {left:?} in progress, whose gateway is gone for long");
+            let machines = cluster.nodes_of(id.host()).filter_map(|(_, node)| machine_of(node));
+            let led = machines.map(|(_, it)| it).filter(|it| role.is_leading() && it.shard() == role.shard());
+            let prepared = led.flat_map(|machine| machine.prepared()).find(|it| is_dead(&it.txn));
+            invariant!(LIVE, prepared.is_none(), "{id} has {prepared:?}, whose gateway is gone for long");
         }
     }
 
@@ -151,6 +157,58 @@ impl Truth {
         match self.directory.all().find(|shard| !leaders.contains_key(shard)) {
             Some(shard) => Err(format!("nobody leads shard {shard}")),
             None => Ok(()),
+        }
+    }
+}
+
+/// What is prepared holds its locks, whoever leads: nobody else has prepared to write what it has read or writes, or has written that since.
+fn check_locks(id: NodeId, machine: &ShardMachine) {
+    for one in machine.prepared() {
+        let holds = |key: &Bytes| {
+            one.reads.contains(key)
+                || one.ranges.iter().any(|range| range.contains(key))
+                || one.writes.iter().any(|write| write.key == *key)
+        };
+        for other in machine.prepared().filter(|other| other.txn != one.txn) {
+            let both = other.writes.iter().find(|write| holds(&write.key));
+            invariant!(
+                LOCK,
+                both.is_none(),
+                "{id}: {:?} has prepared to write {:?}, which {:?} holds",
+                other.txn,
+                both.map(|write| &write.key),
+                one.txn
+            );
+        }
+        let locked = machine.all().filter(|(key, _)| holds(key));
+        for (key, history) in locked {
+            let last = history.last().map_or(Timestamp(0), |version| version.at);
+            invariant!(
+                LOCK,
+                last < one.t_p,
+                "{id}: {key:?} was written at {last}, and {:?} holds it since {}",
+                one.txn,
+                one.t_p
+            );
+        }
+    }
+}
+
+/// Nothing is more than its bound.
+pub(super) fn check_bounds(host: HostId, parameters: &SpannerParameters, cluster: &Cluster<'_, Node>) {
+    for (id, node) in cluster.called_nodes_of(host) {
+        let usage = match node {
+            Node::Shard(role) => role.usage(),
+            Node::Gateway(gateway) => gateway.usage().to_vec(),
+            Node::Log(_) => {
+                let prepared = machine_of(node).map(|(_, machine)| machine.prepared().count());
+                let max = parameters.transactions_max;
+                let used = |used| BoundedUse { what: "prepared transactions", used, max };
+                prepared.map(used).into_iter().collect()
+            }
+        };
+        for BoundedUse { what, used, max } in usage {
+            invariant!(BOUND, used <= max, "{id} has {used} {what}, and is to have {max} at most");
         }
     }
 }

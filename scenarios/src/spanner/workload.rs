@@ -137,6 +137,13 @@ fn key(number: u64) -> Bytes {
     Bytes::from(format!("p{}/{number}", number % 3))
 }
 
+/// A strict read of all keys.
+pub(super) fn read_of_all(id: u64) -> Planned {
+    let (token, level, scans) = (Timestamp(0), TxnLevel::Strict, Vec::new());
+    let call = ReadOnly { id, token, level, keys: (0..KEYS).map(key).collect(), scans };
+    Planned { call: call.into(), interactive: None }
+}
+
 impl Mix {
     pub(super) fn draw(send_again_within: Duration, rng: &mut Rng) -> Self {
         let levels = match rng.below(7) {

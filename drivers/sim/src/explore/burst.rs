@@ -7,8 +7,8 @@ use crate::draw::{mix, mix_bytes};
 use crate::effects::{Deferred, Sink, Waiting};
 use crate::spec::ResponseOf;
 use kernel::{
-    BlobEffect, Bytes, Effects, Encode, HostSlot, Instant, Journaled, Node, NodeId, Position, RequestId, Rng,
-    Situation, TimerIndex, Wall,
+    BlobEffect, Bytes, Effects, Encode, HostSlot, Journaled, Node, NodeId, Position, RequestId, Rng,
+    Situation, TimerIndex,
 };
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -16,8 +16,6 @@ use std::time::Duration;
 
 /// How many times the nodes of one host may wake each other within one burst.
 const ROUNDS_MAX: usize = 1_000;
-
-const WALL: Wall = Wall::between(crate::WALL_EPOCH, crate::WALL_EPOCH);
 
 /// One host at work, with what its work touches.
 pub(super) struct Burst<'s, 'w, S: Scope> {
@@ -28,6 +26,8 @@ pub(super) struct Burst<'s, 'w, S: Scope> {
     pub(super) monitor: &'s mut Rc<S::Monitor>,
     pub(super) world: &'s mut World<'w, S>,
     pub(super) local: VecDeque<(NodeId, NodeId, Message<S::Node>)>,
+    /// How many timers have run out so far.
+    pub(super) timers: u8,
 }
 
 impl<S: Scope> Burst<'_, '_, S> {
@@ -96,11 +96,9 @@ impl<S: Scope> Burst<'_, '_, S> {
         let mut effects = Effects::new(*next, false);
         // The same draws in the same slot, or no two paths would ever meet.
         let mut rng = Rng::seeded(mix(id.as_u64(), u64::from(self.host.incarnation)));
-        call(
-            node,
-            Situation { node: *id, now: Instant(0), wall: WALL, rng: &mut rng, disk_full: false },
-            &mut effects,
-        );
+        let (now, wall) =
+            (self.world.scope.now(self.timers), self.world.scope.wall(self.host.id, self.timers));
+        call(node, Situation { node: *id, now, wall, rng: &mut rng, disk_full: false }, &mut effects);
         if !effects.is_empty() {
             self.carry_out(seat, effects);
         }

@@ -1,7 +1,8 @@
 //! Exhaustive exploration of the smallest clusters: every order of deliveries, syncs, timers, crashes and restarts,
 //! within bounds, over the same nodes that the fault simulator runs.
 //!
-//! Time stands still: any pending timer may run out at any moment, as often as the bounds allow. A burst has one input,
+//! Time stands still between timers: any pending one may run out at any moment, as often as the bounds allow, and a scope may say how far
+//! clocks have moved by then. A burst has one input,
 //! and its records become durable by a step of their own. A crash keeps any prefix of what was not durable. What a link
 //! never delivers within the exploration is as good as lost, so the bound on losses may be small.
 
@@ -16,7 +17,7 @@ pub use search::explore;
 pub use state::ExploredCluster;
 
 use crate::spec::{RequestOf, ResponseOf};
-use kernel::{Family, HostId, HostSlot, Node, NodeId, RequestId, TimerIndex};
+use kernel::{Family, HostId, HostSlot, Instant, Node, NodeId, RequestId, TimerIndex, Wall};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::time::Duration;
@@ -62,6 +63,21 @@ pub trait Scope {
     /// Whether the scope looks at a timer; one that it does not look at never runs out.
     fn awaits(&self, _node: NodeId, _timer: TimerIndex) -> bool {
         true
+    }
+
+    /// What nodes' clocks show when so many timers have run out.
+    fn now(&self, _timers: u8) -> Instant {
+        Instant(0)
+    }
+
+    /// What a host's wall clock shows when so many timers have run out.
+    fn wall(&self, _host: HostId, _timers: u8) -> Wall {
+        Wall::between(crate::WALL_EPOCH, crate::WALL_EPOCH)
+    }
+
+    /// Whether the exploration begins when everything that follows from the start has happened, in the order in which it came about.
+    fn begins_at_rest(&self) -> bool {
+        false
     }
 
     /// An empty memory.

@@ -94,7 +94,19 @@ impl<S: Scope> State<S> {
         for host in 0..state.hosts.len() {
             state.step(Step::Restart { host }, world);
         }
+        while world.scope.begins_at_rest()
+            && let Some(step) = state.of_itself()
+        {
+            state.step(step, world);
+        }
         state
+    }
+
+    /// What happens next if nobody asks for anything: the oldest packet arrives, or an fsync returns.
+    fn of_itself(&self) -> Option<Step> {
+        let packet = self.flying.first().map(|flying| Step::Deliver { packet: flying.hash });
+        let unsynced = self.hosts.iter().position(|host| host.up && host.durable < host.written());
+        packet.or(unsynced.map(|host| Step::Sync { host }))
     }
 
     pub(super) fn hash(&self) -> u64 {
@@ -238,6 +250,7 @@ impl<S: Scope> State<S> {
                     return false;
                 }
                 burst.host.seats[seat].timers &= !(1 << timer.0);
+                burst.timers += 1;
                 burst.call(seat, |node, situation, effects| node.on_timer(timer, situation, effects));
                 burst.settle();
                 self.used.timers += 1;
@@ -298,6 +311,7 @@ impl<S: Scope> State<S> {
             monitor: &mut self.monitor,
             world,
             local: VecDeque::new(),
+            timers: self.used.timers,
         }
     }
 

@@ -334,6 +334,10 @@ impl<N: Node> Host<N> {
     /// Works off everything that has arrived.
     pub(crate) fn burst(&mut self, out: &mut Outside<N::Family>) {
         let arrived = self.inbox.len();
+        if out.swarm.timers_last && arrived > 1 {
+            let is_timer = |input: &Input<N::Family>| matches!(input, Input::Timer { .. });
+            self.inbox.make_contiguous().sort_by_key(is_timer);
+        }
         for _ in 0..arrived {
             let input = self.inbox.pop_front().expect("nothing else takes from the inbox");
             self.deliver_input(input, out);

@@ -13,6 +13,7 @@ use crate::directory::Directory;
 use crate::messages::gateway::GatewayIn;
 use crate::messages::shard::{AskFate, OwnerAlive};
 use crate::parameters::SpannerParameters;
+use crate::shard::BoundedUse;
 use crate::txn::{ShardId, TrueTime};
 use crate::{Spanner, SpannerMessage};
 use estimates::Estimates;
@@ -130,6 +131,16 @@ impl TxnGateway {
     /// Calls in progress.
     pub fn in_progress(&self) -> usize {
         self.reads.len() + self.attempts.len() + self.fates.len() + self.passing.len()
+    }
+
+    /// What is bounded here, how much of it is used, and the bound.
+    pub fn usage(&self) -> [BoundedUse; 2] {
+        let (calls, max) = (self.in_progress(), self.parameters.calls_max);
+        let interactive = self.interactive.len();
+        [
+            BoundedUse { what: "calls in progress", used: calls, max },
+            BoundedUse { what: "interactive transactions", used: interactive, max },
+        ]
     }
 
     /// Commit waits since it started.

@@ -1,10 +1,12 @@
 //! A transaction in progress at a shard, and what is reported of one that was decided.
 
+use super::locks::Want;
+use super::steps::CHANGE_HEAD_BYTES;
 use crate::messages::shard::{LockedUnder, PrepareTxn};
 use crate::txn::{Fate, Priority, ReadSet, ShardId};
 use kernel::{Bytes, Instant};
 use std::collections::{BTreeMap, BTreeSet};
-use wire::txn::Timestamp;
+use wire::txn::{KeyWrite, Timestamp};
 
 /// What participants have said.
 #[derive(Clone, Debug, Default)]
@@ -100,6 +102,20 @@ impl Active {
         LockedUnder { epoch, since: self.since, reads: self.reads }
     }
 
+    /// How many locks it waits for.
+    pub(super) fn wanted(&self) -> usize {
+        match (&self.wants, &self.asked) {
+            (Some(Wanted::Read(what, writes)), _) => Want::Read(what, writes).count(),
+            (Some(Wanted::Write), Some(asked)) => Want::Write(&asked.writes).count(),
+            (Some(Wanted::Write) | None, _) => 0,
+        }
+    }
+
+    /// Bytes of what it was asked to write.
+    pub(super) fn bytes(&self) -> usize {
+        self.asked.as_ref().map_or(0, |asked| bytes_of(&asked.writes))
+    }
+
     /// True if it was asked to prepare, and this shard decides how it ends.
     pub(super) fn is_decided_by(&self, shard: ShardId) -> bool {
         self.asked.as_ref().is_some_and(|asked| asked.coordinator == shard)
@@ -109,6 +125,11 @@ impl Active {
     pub(super) fn t_ee(&self) -> Timestamp {
         self.asked.as_ref().map_or(Timestamp(0), |asked| asked.t_ee)
     }
+}
+
+/// What a transaction's writes count while it is in progress, and what the change that makes them adds.
+pub(super) fn bytes_of(writes: &[KeyWrite]) -> usize {
+    CHANGE_HEAD_BYTES + writes.iter().map(KeyWrite::size).sum::<usize>()
 }
 
 /// A decision that is sent to participants until they have logged it.

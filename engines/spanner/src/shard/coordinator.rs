@@ -44,6 +44,11 @@ impl Lead {
                 if planted!(unknown_called_aborted_unlogged) {
                     return self.report_fate(&txn, by, Fate::Aborted, frame, cx);
                 }
+                let others = usize::from(frame.directory.count()).saturating_sub(1);
+                if self.decisions.len() >= others * frame.parameters.transactions_max {
+                    // The participant asks again.
+                    return;
+                }
                 cx.mark("shard.logged_the_abort_of_what_it_does_not_know");
                 if !self.owners.decides_unknown(&txn) {
                     self.decisions.insert(
@@ -138,6 +143,7 @@ impl Lead {
         kernel::invariant!(ATOMIC, active.fate.is_none(), "{txn:?} is {fate:?}, and was {:?}", active.fate);
         active.fate = Some(fate);
         // Its turn for locks, if it still waits for some, is over.
+        self.wanted -= active.wanted();
         active.wants = None;
         // An abort assigns no timestamp; readers need not mind it.
         active.stage = Stage::Ending { t_p: fate.committed().unwrap_or(Timestamp::MAX) };

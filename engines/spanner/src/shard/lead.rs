@@ -8,8 +8,10 @@ use super::moved::Moved;
 use super::owners::Owners;
 use super::reading::Reads;
 use super::steps::Steps;
+use super::view::BoundedUse;
 use super::{ShardTimer, SpannerShard};
 use crate::messages::shard::{Began, LockedUnder, OpenDecision, PrepareTxn, ShardIn};
+use crate::parameters::SpannerParameters;
 use crate::txn::{PreparedTxn, Priority, ShardId, TrueTime, TxnId};
 use kernel::{Cx, HostId, Instant, planted};
 use parts::Ballot;
@@ -48,6 +50,9 @@ pub(super) struct Lead {
     pub(super) locks: Locks,
     last_since: u64,
     pub(super) txns: BTreeMap<TxnId, Active>,
+    /// Locks that transactions wait for, and bytes that they are to write.
+    pub(super) wanted: usize,
+    pub(super) bytes: usize,
     /// Transactions that wait for locks of another one.
     pub(super) waiters: BTreeMap<TxnId, BTreeSet<Priority>>,
     /// Those whose turn it may be.
@@ -59,6 +64,8 @@ pub(super) struct Lead {
     pub(super) owners: Owners,
     pub(super) reads: Reads,
     pub(super) collected: Timestamp,
+    /// All that was committed is at or below this: when more is collected, nothing is left to collect.
+    pub(super) last_commit: Timestamp,
     /// The cluster's members that its log follows.
     pub(super) members: Members,
     pub(super) moved: Moved,
@@ -87,6 +94,8 @@ impl Lead {
             locks: Locks::default(),
             last_since: 0,
             txns: BTreeMap::new(),
+            wanted: 0,
+            bytes: 0,
             waiters: BTreeMap::new(),
             woken: BTreeSet::new(),
             passing: BTreeSet::new(),
@@ -96,6 +105,7 @@ impl Lead {
             owners: Owners::default(),
             reads: Reads::default(),
             collected: Timestamp(0),
+            last_commit: Timestamp(0),
             members: Members { version: 0, hosts: Vec::new() },
             moved: Moved::default(),
             asked_by: None,
@@ -114,6 +124,22 @@ impl Lead {
 
     pub(super) fn in_progress(&self) -> usize {
         self.txns.len()
+    }
+
+    /// What is bounded, what it is now, and what it is at most.
+    pub(super) fn usage(&self, shards: u16, parameters: &SpannerParameters) -> [BoundedUse; 6] {
+        let SpannerParameters { transactions_max, locks_max, waiting_reads_max, queue_bytes_max, .. } =
+            *parameters;
+        [
+            ("transactions in progress", self.txns.len(), transactions_max),
+            // Every shard may ask for the end of what it has prepared.
+            ("decisions to send", self.decisions.len(), usize::from(shards) * transactions_max),
+            ("locks that are held or waited for", self.locks.count() + self.wanted, locks_max),
+            ("bytes that transactions in progress write", self.bytes, queue_bytes_max),
+            ("reads that wait", self.reads.all.len(), waiting_reads_max),
+            ("requests to a leader that has just begun", self.early.len(), EARLY_MAX),
+        ]
+        .map(|(what, used, max)| BoundedUse { what, used, max })
     }
 
     /// The first transactions in progress, and how far they are.
@@ -152,6 +178,8 @@ impl Lead {
             if planted!(assigns_below_what_was_promised) { Timestamp(0) } else { message.assigns_above };
         self.horizon = message.assigns_above;
         self.visible_from = message.last_commit;
+        // Leaders before may have committed late, below what was collected by then.
+        self.last_commit = message.last_commit.max(TrueTime(cx.wall()).latest());
         self.owners.begin(message.owners, now);
         self.members = message.members;
         for OpenDecision { txn, fate, waits_for } in message.decisions {
@@ -170,7 +198,9 @@ impl Lead {
         cx.mark("shard.took_back_prepared_locks");
         let PreparedTxn { txn, priority, t_p, t_ee, coordinator, reads, ranges, writes } = prepared;
         if !planted!(locks_of_prepared_not_taken_back) {
-            self.locks.acquire(txn, super::locks::Want::HasRead(&reads, &ranges));
+            if !planted!(read_locks_not_taken_back) {
+                self.locks.acquire(txn, super::locks::Want::HasRead(&reads, &ranges));
+            }
             self.locks.acquire(txn, super::locks::Want::Write(&writes));
         }
         let mut active = Active::new(priority, self.next_since(), cx.now());
@@ -188,6 +218,7 @@ impl Lead {
             participants,
             writes,
         });
+        self.bytes += active.bytes();
         self.txns.insert(txn, active);
         self.report_prepared(&txn, frame, cx);
     }

@@ -198,6 +198,8 @@ impl Lead {
     /// A transaction is over here: its locks go, and those that wait for it go on.
     pub(super) fn leave(&mut self, txn: &TxnId, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let Some(active) = self.txns.remove(txn) else { return };
+        self.wanted -= active.wanted();
+        self.bytes -= active.bytes();
         self.locks.release(txn);
         if let Some(waiting) = self.waiters.remove(txn) {
             self.woken.extend(waiting);
@@ -220,6 +222,7 @@ impl Lead {
     pub(super) fn on_locked(&mut self, txn: &TxnId, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let Some(active) = self.txns.get_mut(txn) else { return };
         note_wait(active, cx);
+        self.wanted -= active.wanted();
         match active.wants.take() {
             Some(Wanted::Read(what, _)) => self.read_locked(txn, what, frame),
             Some(Wanted::Write) | None => self.prepare_locked(txn, frame, cx),

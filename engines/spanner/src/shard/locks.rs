@@ -19,6 +19,17 @@ pub(super) enum Want<'a> {
     Write(&'a [KeyWrite]),
 }
 
+impl Want<'_> {
+    /// How many locks that are.
+    pub(super) fn count(&self) -> usize {
+        match self {
+            Self::Read(what, writes) => what.keys.len() + what.scans.len() + writes.len(),
+            Self::HasRead(keys, ranges) => keys.len() + ranges.len(),
+            Self::Write(writes) => writes.len(),
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 struct KeyLock {
     writer: Option<TxnId>,

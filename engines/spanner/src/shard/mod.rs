@@ -26,7 +26,7 @@ mod view;
 
 pub use counts::ShardCounts;
 pub use moving::ShardPlacement;
-pub use view::TxnInProgress;
+pub use view::{BoundedUse, TxnInProgress};
 
 use crate::directory::Directory;
 use crate::messages::shard::ShardIn;
@@ -80,7 +80,7 @@ pub enum ShardHears {
 }
 
 /// A shard's role on one host.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SpannerShard {
     shard: ShardId,
     directory: Arc<Directory>,

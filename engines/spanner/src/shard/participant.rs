@@ -1,9 +1,10 @@
 //! A participant's side: reads under locks, prepares, and holds everything until it knows the decision. It never guesses one.
 
 use super::SpannerShard;
-use super::active::{Active, Stage, Wanted};
+use super::active::{Active, Stage, Wanted, bytes_of};
 use super::frame::Frame;
 use super::lead::Lead;
+use super::locks::Want;
 use super::questions::Asker;
 use super::steps::Applied;
 use crate::machine::entry::{CommitAlone, Conclude, FateOf, Prepare, ValuesAt};
@@ -32,12 +33,11 @@ impl Lead {
             return cx.send(txn.gateway, lost(false));
         }
         self.owners.hear(&txn, cx.now());
-        let parameters = frame.parameters;
         if !self.txns.contains_key(&txn) {
             if held.is_some() {
                 return cx.send(txn.gateway, lost(false));
             }
-            if self.txns.len() >= parameters.transactions_max || self.locks.count() >= parameters.locks_max {
+            if self.txns.len() + self.decisions.len() >= frame.parameters.transactions_max {
                 return cx.send(txn.gateway, lost(true));
             }
             let since = self.next_since();
@@ -61,15 +61,22 @@ impl Lead {
             return;
         }
         let more = what.size() + writes.iter().map(Bytes::len).sum::<usize>();
-        if self.locked_bytes(&txn) + more > READ_LOCK_BYTES_MAX {
+        let has_room = self.has_room_for_locks(Want::Read(&what, &writes), frame);
+        if self.locked_bytes(&txn) + more > READ_LOCK_BYTES_MAX || !has_room {
             return self.give_up(&txn, true, frame, cx);
         }
         if let Some(active) = self.txns.get_mut(&txn) {
             active.wants = Some(Wanted::Read(what, writes));
+            self.wanted += active.wanted();
         }
         if self.lock(&txn, frame, cx) {
             self.on_locked(&txn, frame, cx);
         }
+    }
+
+    /// True if so many locks more may be held or waited for.
+    fn has_room_for_locks(&self, want: Want<'_>, frame: &Frame<'_>) -> bool {
+        self.locks.count() + self.wanted + want.count() <= frame.parameters.locks_max
     }
 
     fn locked_bytes(&self, txn: &TxnId) -> usize {
@@ -136,12 +143,16 @@ impl Lead {
             Some(locked) => known.is_some_and(|active| active.held(self.epoch()) == locked),
             None => known.is_none_or(|active| active.reads == 0),
         };
-        let bytes: usize = message.writes.iter().map(KeyWrite::size).sum();
         let parameters = frame.parameters;
-        let busy = !self.steps.has_room(bytes, frame)
-            || self.txns.len() >= parameters.transactions_max
-            || self.locks.count() + message.writes.len() > parameters.locks_max;
-        if busy && coordinates {
+        let has_room = self.bytes + bytes_of(&message.writes) <= parameters.queue_bytes_max;
+        // What is decided here and not known to all who take part counts, too.
+        let decides_for_others = coordinates && message.participants.len() > 1;
+        let undelivered = if decides_for_others { self.decisions.len() } else { 0 };
+        let in_progress = self.txns.len() + undelivered;
+        let busy = !(has_room || planted!(bytes_in_progress_not_bounded))
+            || (known.is_none() && in_progress >= parameters.transactions_max)
+            || !self.has_room_for_locks(Want::Write(&message.writes), frame);
+        if busy && coordinates && known.is_none() {
             // The gateway asks again.
             return cx.mark("shard.refused_to_prepare_when_busy");
         }
@@ -152,16 +163,21 @@ impl Lead {
         }
         let (priority, since) = (message.priority, self.next_since());
         let active = self.txns.entry(txn).or_insert_with(|| Active::new(priority, since, cx.now()));
-        if !holds {
-            // Another leader may have committed it: what its gateway is answered has to stand in the log.
-            cx.mark("shard.logged_the_abort_of_lost_locks");
+        if !holds || busy {
+            // Another leader may have committed it: what its gateway is answered has to stand in the log. And who holds locks, and has no
+            // room to go on, may be who others wait for.
+            cx.mark(if holds { "shard.aborted_when_busy" } else { "shard.logged_the_abort_of_lost_locks" });
             active.stage = Stage::Preparing;
-            active.asked = Some(message);
+            active.asked = Some(PrepareTxn { writes: Vec::new(), ..message });
+            self.bytes += active.bytes();
             return self.decide(&txn, Fate::Aborted, frame, cx);
         }
         active.stage = Stage::Preparing;
+        self.wanted -= active.wanted();
         active.wants = Some(Wanted::Write);
         active.asked = Some(message);
+        self.bytes += active.bytes();
+        self.wanted += active.wanted();
         if self.lock(&txn, frame, cx) {
             self.on_locked(&txn, frame, cx);
         }
@@ -281,6 +297,7 @@ impl Lead {
         }
         let Fate::Committed(t_c) = fate else { return self.leave(txn, frame, cx) };
         self.note_assigned(t_c);
+        self.last_commit = self.last_commit.max(t_c).max(self.collected);
         let has_passed = TrueTime(cx.wall()).has_passed(t_c)
             || planted!(no_commit_wait)
             || planted!(shown_when_decided_and_not_when_passed);

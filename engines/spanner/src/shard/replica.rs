@@ -19,6 +19,11 @@ pub(super) struct ReplicaReads {
 }
 
 impl ReplicaReads {
+    /// How many wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(super) fn note(&mut self, safe: Timestamp, _collected: Timestamp) {
         self.safe = self.safe.max(safe);
     }
@@ -68,6 +73,9 @@ impl SpannerShard {
     }
 
     pub(super) fn look_after_replica_reads(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.holds() {
+            return self.replica.waiting.clear();
+        }
         if let Some((&(at, ..), _)) = self.replica.waiting.last_key_value() {
             self.want_closed(at, cx);
         }

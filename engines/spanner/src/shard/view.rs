@@ -37,6 +37,17 @@ pub struct TxnInProgress {
     pub writes: Vec<Bytes>,
 }
 
+/// Something of which there is a bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoundedUse {
+    /// What.
+    pub what: &'static str,
+    /// How much of it there is now.
+    pub used: usize,
+    /// How much there is at most.
+    pub max: usize,
+}
+
 impl Stage {
     fn name(self) -> &'static str {
         match self {
@@ -78,6 +89,15 @@ impl SpannerShard {
             .into_iter()
             .flat_map(|lead| lead.txns.iter().map(move |(txn, active)| lead.view(txn, active)));
         views.take(most).collect()
+    }
+
+    /// What is bounded here, how much of it is used, and the bound.
+    pub fn usage(&self) -> Vec<BoundedUse> {
+        let (used, max) = (self.replica.waiting(), self.parameters.waiting_reads_max);
+        let shards = self.directory.count();
+        let mut all = vec![BoundedUse { what: "reads that wait for the replica", used, max }];
+        all.extend(self.lead.iter().flat_map(|lead| lead.usage(shards, &self.parameters)));
+        all
     }
 
     /// What it has counted since it started.

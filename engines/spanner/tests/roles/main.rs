@@ -2,12 +2,13 @@
 
 use kernel::{Bytes, Decode as _, Effect, Encode as _, HostId, NodeId, RequestId, Role as _, Wall};
 use parts::{Ballot, Slot};
+use paxos::multipaxos::leader::LeaderIn;
 use paxos::multipaxos::{Pulse, batcher};
 use paxos::{Configurations, HostEntry, LogRole, Members};
 use spanner::gateway::TxnGateway;
-use spanner::machine::entry::{FoundValues, ReplicaValues};
+use spanner::machine::entry::{Change, Entry, FoundValues, ReplicaValues};
 use spanner::messages::gateway::FastReply;
-use spanner::messages::shard::{ReadReplica, ShardIn};
+use spanner::messages::shard::{Began, ReadReplica, ShardIn, Stepped};
 use spanner::placement::placed;
 use spanner::shard::{ShardHears, ShardTimer, SpannerShard};
 use spanner::{
@@ -161,4 +162,89 @@ fn an_rss_read_lies_behind_what_fences_have_made_sure_of() {
     });
     let Some(TxnReply::ReadRows(rows)) = answered else { panic!("{did:?}") };
     assert_eq!((rows.at.0, rows.token.0), (101_000_000 - bound, 101_000_000 - bound));
+}
+
+fn wants_closed(did: &Did<Spanner>) -> bool {
+    sends(did).iter().any(|(_, it)| matches!(it, SpannerMessage::Shard(ShardIn::WantClosed(_))))
+}
+
+// A read that waits for a replica that the host has no more would have the shard's leader close for ever, an entry of the log each time.
+#[test]
+fn a_host_that_holds_the_shard_no_more_forgets_the_reads_of_its_replica() {
+    let on = placed(SHARD, &members(), 3);
+    let without = members().ids().find(|host| !on.contains(host)).expect("five hosts, three replicas");
+    let mut table = shard_of(without);
+    table.hear(deployment().gateway_of(without), read(without));
+    assert!(
+        wants_closed(&table.timer(ShardTimer::Tick)) || table.role.holds(),
+        "it takes itself for a holder"
+    );
+    table.hear(deployment().gateway_of(without), heartbeat(on[0]));
+    assert!(!table.role.holds());
+    assert!(!wants_closed(&table.timer(ShardTimer::Tick)));
+}
+
+/// The changes that were proposed to the log.
+fn proposed(did: &Did<Spanner>) -> Vec<Change> {
+    let entries = sends(did).into_iter().filter_map(|(_, message)| match message {
+        SpannerMessage::Log(paxos::Message::Leader(LeaderIn::Propose(propose))) => Some(propose.value),
+        _ => None,
+    });
+    let steps = entries.filter_map(|value| match value {
+        paxos::Value::Entry(entry) => Entry::decoded(entry.bytes()).ok(),
+        _ => None,
+    });
+    let changes = steps.flat_map(|entry| match entry {
+        Entry::Step(step) => step.changes,
+        Entry::Begin { .. } => Vec::new(),
+    });
+    changes.collect()
+}
+
+// A leader that collects what is not there logs some entries a second for ever, and its followers never have all that it has.
+#[test]
+fn an_idle_leader_logs_nothing_when_all_is_collected() {
+    let host = placed(SHARD, &members(), 3)[0];
+    let mut table = shard_of(host);
+    let (gateway, log) = (deployment().gateway_of(host), deployment().log_of(SHARD));
+    let ballot = pulse(host).pulse.ballot;
+    table.burst(gateway, heartbeat(host));
+    let replica = log.node(host, LogRole::Replica);
+    let began = Began {
+        ballot,
+        leader: deployment().shard_on(host, SHARD),
+        attempt: 1,
+        epoch: 1,
+        index: 0,
+        assigns_above: Timestamp(5),
+        last_commit: Timestamp(5),
+        prepared: Vec::new(),
+        decisions: Vec::new(),
+        owners: Vec::new(),
+        members: Members { version: 0, hosts: Vec::new() },
+    };
+    table.burst(replica, ShardHears::from(began));
+    let keep = SpannerParameters::DEFAULT.keep.as_nanos() as u64;
+    let mut collections = Vec::new();
+    for nth in 0..40 {
+        let at = 100 * SECOND + nth * (keep / 15);
+        table.wall = Wall::between(at, at + SECOND);
+        table.hear(gateway, heartbeat(host));
+        let mut did = table.timer(ShardTimer::Tick);
+        did.extend(table.end());
+        for change in proposed(&did) {
+            let Change::Collect(collect) = change else { panic!("an idle leader logs {change:?}") };
+            collections.push(nth);
+            let stepped = Stepped {
+                epoch: 1,
+                index: collections.len() as u64,
+                refused: Vec::new(),
+                safe: Timestamp(0),
+                collected: collect.below,
+            };
+            table.burst(replica, ShardHears::from(stepped));
+        }
+    }
+    // The last when all that was committed before it began is older than is retained.
+    assert_eq!(collections.last(), Some(&16), "{collections:?}");
 }

@@ -1,0 +1,230 @@
+//! Plots of early readers. A commit of two shards is visible at one of them, or its user is answered, while the decision is held back at
+//! the other. Who has seen it, who comes behind a fence of who has seen it, and who comes behind the user's answer must find it at the
+//! other shard, too: t_min, the wait of a fence, and the wait for the earliest end see to that.
+
+use super::workload::Planned;
+use super::{Node, SpannerScenario};
+use crate::audit::spanner::machine_of;
+use ::spanner::{Fate, ShardId, TxnId};
+use kernel::{Bytes, HostId, NodeId, RequestId, Rng};
+use sim::{Cluster, Control, Hindrance};
+use std::time::Duration;
+use wire::txn::{Fence, KeyWrite, ReadOnly, TxnCall, TxnLevel, TxnReply};
+
+/// For how long the participant hears nobody, at most.
+const HELD_FOR: Duration = Duration::from_millis(500);
+/// A plot that gets no further is given up.
+const PLOTTED_FOR: Duration = Duration::from_secs(3);
+/// The sessions of plots follow those of clients.
+const CLIENTS_FROM: u16 = 1_000;
+
+/// What the early reader comes behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Behind {
+    /// What it has seen itself.
+    OwnRead,
+    /// A fence of somebody who has seen it.
+    Fence,
+    /// The answer to the commit.
+    Answer,
+}
+
+const WAYS: [Behind; 3] = [Behind::OwnRead, Behind::Fence, Behind::Answer];
+
+impl Behind {
+    fn mark(self) -> &'static str {
+        match self {
+            Self::OwnRead => "scenario.read_what_is_held_back_behind_an_own_read",
+            Self::Fence => "scenario.read_what_is_held_back_behind_a_fence",
+            Self::Answer => "scenario.read_what_is_held_back_behind_an_answer",
+        }
+    }
+}
+
+/// How far a plot is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The commit is not visible yet, or not answered.
+    Committing,
+    /// Somebody looks at what is visible.
+    Sees,
+    /// It runs a fence.
+    Fences,
+    /// The early reader looks at what is held back.
+    Looks,
+}
+
+/// One commit and its early reader.
+#[derive(Clone, Debug)]
+struct Plot {
+    txn: TxnId,
+    behind: Behind,
+    /// The role that leads the coordinator, and the one that leads the participant.
+    coordinator: NodeId,
+    participant: NodeId,
+    visible: Bytes,
+    held_back: KeyWrite,
+    stage: Stage,
+    waits_for: Option<RequestId>,
+    client: u16,
+    until: u64,
+}
+
+/// All plots of a run, one after another.
+pub(super) struct EarlyReaders {
+    rng: Rng,
+    /// The host that is far from the others: who writes from there learns late that others see it already.
+    away: Option<HostId>,
+    plot: Option<Plot>,
+    laid: u16,
+    not_before: u64,
+}
+
+impl EarlyReaders {
+    pub(super) fn new(away: Option<HostId>, rng: &mut Rng) -> Self {
+        Self { rng: rng.fork(), away, plot: None, laid: 0, not_before: 0 }
+    }
+
+    fn give_up(&mut self, control: &mut Control<'_, Node>) {
+        if let Some(plot) = self.plot.take() {
+            control.unhinder(plot.participant);
+            let pause = self.rng.duration(Duration::from_millis(50), Duration::from_secs(1));
+            self.not_before = control.cluster.now() + pause.as_nanos() as u64;
+        }
+    }
+}
+
+fn leader(shard: ShardId, cluster: &Cluster<'_, Node>) -> Option<NodeId> {
+    let leads = |node: &Node| matches!(node, Node::Shard(role) if role.shard() == shard && role.is_leading());
+    cluster.nodes().find(|(_, node)| leads(node)).map(|(id, _)| id)
+}
+
+/// A transaction that is prepared at one host and coordinated at another, which has not decided: with a key that it writes at each.
+fn find(away: Option<HostId>, behind: Behind, cluster: &Cluster<'_, Node>) -> Option<Plot> {
+    for (_, machine) in cluster.nodes().filter_map(|(_, node)| machine_of(node)) {
+        for prepared in machine.prepared() {
+            let (txn, from) = (prepared.txn, prepared.txn.gateway.host());
+            let Some(held_back) = prepared.writes.first() else { continue };
+            let (Some(participant), Some(coordinator)) =
+                (leader(machine.shard(), cluster), leader(prepared.coordinator, cluster))
+            else {
+                continue;
+            };
+            let Some(Node::Shard(role)) = cluster.node(coordinator) else { continue };
+            let known = role.transactions(usize::MAX).into_iter().find(|it| it.txn == txn);
+            let Some(visible) = known.and_then(|it| it.writes.first().cloned()) else { continue };
+            let is_from_afar = away.is_none_or(|away| from == away && coordinator.host() != away);
+            if participant.host() == coordinator.host() || !is_from_afar || participant.host() == from {
+                continue;
+            }
+            return Some(Plot {
+                txn,
+                behind,
+                coordinator,
+                participant,
+                visible,
+                held_back: held_back.clone(),
+                stage: Stage::Committing,
+                waits_for: None,
+                client: 0,
+                until: 0,
+            });
+        }
+    }
+    None
+}
+
+/// True once a reader at the coordinator finds the commit: its timestamp has passed there.
+fn is_visible(plot: &Plot, cluster: &Cluster<'_, Node>) -> bool {
+    let has_committed = cluster.nodes_of(plot.coordinator.host()).any(|(_, node)| {
+        machine_of(node).is_some_and(|(_, machine)| {
+            matches!(machine.ended(&plot.txn), Ok(Some(Fate::Committed(_))))
+                && !machine.is_prepared(&plot.txn)
+        })
+    });
+    let Some(Node::Shard(role)) = cluster.node(plot.coordinator) else { return false };
+    has_committed && role.transactions(usize::MAX).iter().all(|it| it.txn != plot.txn)
+}
+
+impl SpannerScenario {
+    /// Looks for a commit to plot around, or goes on with the one at hand.
+    pub(super) fn send_early_readers(&mut self, control: &mut Control<'_, Node>) {
+        let now = control.cluster.now();
+        let Some(early) = &mut self.early else { return };
+        match &early.plot {
+            Some(plot) if now > plot.until => early.give_up(control),
+            None if now >= early.not_before => {
+                let behind = WAYS[usize::from(early.laid) % WAYS.len()];
+                let Some(mut plot) = find(early.away, behind, &control.cluster) else { return };
+                control.hinder(plot.participant, Hindrance::Held, HELD_FOR);
+                control.mark("scenario.held_a_decision");
+                plot.client = CLIENTS_FROM + 2 * early.laid;
+                plot.until = now + PLOTTED_FOR.as_nanos() as u64;
+                early.laid += 1;
+                early.plot = Some(plot);
+            }
+            Some(plot)
+                if plot.stage == Stage::Committing
+                    && plot.behind != Behind::Answer
+                    && is_visible(plot, &control.cluster) =>
+            {
+                self.act_early(Stage::Sees, control);
+            }
+            None | Some(_) => {}
+        }
+    }
+
+    fn act_early(&mut self, stage: Stage, control: &mut Control<'_, Node>) {
+        let Some(mut plot) = self.early.as_mut().and_then(|early| early.plot.take()) else { return };
+        plot.stage = stage;
+        // Behind a fence, or an answer, anybody finds it.
+        let is_another = stage == Stage::Looks && plot.behind != Behind::OwnRead;
+        let client = plot.client + u16::from(is_another);
+        let (token, incarnation) = {
+            let session = self.sessions.of(client);
+            (session.token, session.incarnation)
+        };
+        let id = u64::from(client) << 32 | stage as u64;
+        let read = |key: &Bytes| -> TxnCall {
+            ReadOnly { id, token, level: TxnLevel::Rss, keys: vec![key.clone()], scans: Vec::new() }.into()
+        };
+        let (at, call) = match stage {
+            Stage::Committing | Stage::Sees => (plot.coordinator, read(&plot.visible)),
+            Stage::Fences => (plot.coordinator, Fence { id, token }.into()),
+            Stage::Looks => (plot.participant, read(&plot.held_back.key)),
+        };
+        if stage == Stage::Looks {
+            control.mark(plot.behind.mark());
+        }
+        let node = self.deployment.gateway_of(at.host());
+        let planned = Planned { call, interactive: None };
+        let request = self.ask(node, &planned.call, control);
+        self.history.asked(request, (client, incarnation), node, &planned, control.cluster.now());
+        plot.waits_for = Some(request);
+        if let Some(early) = &mut self.early {
+            early.plot = Some(plot);
+        }
+    }
+
+    /// An answer to a step of the plot, or to the commit that it is about, if it is one.
+    pub(super) fn go_on_early(&mut self, id: RequestId, reply: &TxnReply, control: &mut Control<'_, Node>) {
+        let Some(early) = &mut self.early else { return };
+        let Some(plot) = &early.plot else { return };
+        let next = match (plot.stage, reply) {
+            (Stage::Committing, TxnReply::Committed(_)) if plot.behind == Behind::Answer => {
+                if !self.history.writes(id, &plot.held_back) {
+                    return;
+                }
+                Some(Stage::Looks)
+            }
+            _ if plot.waits_for != Some(id) => return,
+            (Stage::Sees, TxnReply::ReadRows(_)) if plot.behind == Behind::Fence => Some(Stage::Fences),
+            (Stage::Sees, TxnReply::ReadRows(_)) | (Stage::Fences, TxnReply::Fenced(_)) => Some(Stage::Looks),
+            _ => None,
+        };
+        match next {
+            Some(stage) => self.act_early(stage, control),
+            None => early.give_up(control),
+        }
+    }
+}
