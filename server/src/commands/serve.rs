@@ -97,9 +97,9 @@ impl Serve {
         let stop_admin = admin::serve(admin, &shared, files.admin).map_err(not_served)?;
         let ports = http_ports(&file, http, http_secure)
             .map_err(|error| explain(&StartError::Tls(error), &file, &self.host))?;
-        let has_http = !ports.is_empty();
-        let applications = || admin::serve_applications(ports, &shared, files.clients);
-        let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
+        let applications = |ports| admin::serve_applications(ports, &shared, files.clients);
+        let stop_http =
+            Some(ports).filter(|it| !it.is_empty()).map(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
         members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
