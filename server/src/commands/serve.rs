@@ -102,11 +102,16 @@ impl Serve {
             Some(ports).filter(|it| !it.is_empty()).map(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
-        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
-        backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
+        self.watch(handle, &file, gate, log);
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
+    }
+
+    /// What goes on beside the host until it ends.
+    fn watch(&self, handle: HostHandle<HostedNode>, file: &ClusterFile, gate: Gate, log: EventLog) {
+        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
+        backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
     }
 
     fn banner(&self, file: &ClusterFile, started: Instant) {
