@@ -107,8 +107,7 @@ impl Serve {
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone(), log.clone())?;
-        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
-        backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
+        self.watch(handle, &file, gate, log);
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -129,6 +128,12 @@ impl Serve {
         let is_json = file.value("log_output.format").is_some_and(|(format, _)| format == "json");
         write_to_stderr(if is_json { LogFormat::Json } else { LogFormat::Text }, &self.host);
         EventLog::default()
+    }
+
+    /// What goes on beside the host until it ends.
+    fn watch(&self, handle: HostHandle<HostedNode>, file: &ClusterFile, gate: Gate, log: EventLog) {
+        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
+        backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
     }
 
     fn banner(&self, file: &ClusterFile, started: Instant) {

@@ -143,6 +143,69 @@ async fn start(hosts: usize, settings: &str) -> (Cluster, SocketAddr) {
     (cluster, addresses[0])
 }
 
+async fn is_one_state(small: &Cluster, backed_up: &Value, load: &Load, before: [u64; 3], behind: [u64; 3]) {
+    let restored = keys(small).await;
+    let counts =
+        [restored.len() as u64, count_of(backed_up, "coordination") - 1, entries_of(backed_up, "one")];
+    for (((name, _), count), (before, behind)) in
+        load.counts().iter().zip(counts).zip(before.into_iter().zip(behind))
+    {
+        assert!(before <= count && count <= behind, "{name}: {count}, and not {before} to {behind}");
+    }
+    for (number, (key, found)) in restored.into_iter().enumerate() {
+        let number = number as u64;
+        assert_eq!((key, found), (format!("key/{number:06}").into_bytes(), value(number)), "a prefix");
+    }
+    let ends: Vec<u64> = ["one", "other", "third"].map(|name| entries_of(backed_up, name)).to_vec();
+    assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "an append is in all of its logs: {ends:?}");
+    let log = Log::connect(small.endpoints_from(0)).with_timeout(PATIENCE);
+    let page = log.read("other", 0, 100_000, Duration::ZERO).await.expect("a read");
+    assert!((0u64..).zip(&page.entries).all(|(number, entry)| **entry == value(number)[..]));
+    let page = log.read("trimmed", TRIMMED, 100, Duration::ZERO).await.expect("positions are as they were");
+    assert_eq!((page.entries.len(), page.sealed, page.tail), (15, true, 20));
+}
+
+async fn is_the_same_again(small: &Cluster, backed_up: &Value) {
+    // What the small cluster backs up is what it was made of, byte for byte: znodes with their versions and times, and entries.
+    let again = small.folder.join("backups");
+    done(small, &["backup", "--to", &again.display().to_string()]).await;
+    let again = manifest(&again);
+    assert_eq!(digests(&again["coordination"]["chunks"]), digests(&backed_up["coordination"]["chunks"]));
+    for (one, other) in logs_of(&again).zip(logs_of(backed_up)) {
+        assert_eq!(
+            (&one["name"], &one["first"], &one["next"]),
+            (&other["name"], &other["first"], &other["next"])
+        );
+        assert_eq!(digests(&one["chunks"]), digests(&other["chunks"]));
+    }
+}
+
+async fn goes_into_what_has_something_if_that_is_meant(small: &Cluster, restore: &[&str]) {
+    let (well, refused) = run(small, restore).await;
+    assert!(!well && refused.contains("O1043"), "{refused}");
+    let client = Client::connect(small.endpoints_from(0)).with_timeout(PATIENCE);
+    client.put("key/000001", "other").await.expect("a write");
+    client.put("key/000002", "other").await.expect("a write");
+    let some = ["--only", "kv", "--prefix", "key/000001", "--merge"];
+    done(small, &[&restore[..], &some[..]].concat()).await;
+    let now = keys(small).await;
+    assert_eq!((&now[&b"key/000001"[..]], &now[&b"key/000002"[..]]), (&value(1), &b"other".to_vec()));
+}
+
+async fn is_refused_where_it_is_damaged(folder: &Path, backed_up: &Value, first: &str, settings: &str) {
+    let to = folder.display().to_string();
+    let digest = damage(folder, backed_up);
+    let (empty, _) = start(1, settings).await;
+    for arguments in [
+        &["restore", "--from", &to, "--backup", first][..],
+        &["backup", "verify", "--to", &to, "--backup", first],
+    ] {
+        let (well, said) = run(&empty, arguments).await;
+        assert!(!well && said.contains("O1041") && said.contains(&digest), "{said}");
+    }
+    assert!(keys(&empty).await.is_empty());
+}
+
 // A backup that holds a write without one before it, or half of an append, restores what never was; so does one that is damaged.
 #[test]
 fn a_backup_under_load_is_one_state_and_comes_back_in_a_cluster_of_another_size() {
@@ -199,60 +262,10 @@ fn a_backup_under_load_is_one_state_and_comes_back_in_a_cluster_of_another_size(
         let zookeeper = address.to_string();
         let restore = ["restore", "--from", &to, "--backup", first, "--zookeeper", &zookeeper];
         println!("{}", done(&small, &restore).await);
-        let restored = keys(&small).await;
-        let counts =
-            [restored.len() as u64, count_of(&backed_up, "coordination") - 1, entries_of(&backed_up, "one")];
-        for (((name, _), count), (before, behind)) in
-            load.counts().iter().zip(counts).zip(before.into_iter().zip(behind))
-        {
-            assert!(before <= count && count <= behind, "{name}: {count}, and not {before} to {behind}");
-        }
-        for (number, (key, found)) in restored.into_iter().enumerate() {
-            let number = number as u64;
-            assert_eq!((key, found), (format!("key/{number:06}").into_bytes(), value(number)), "a prefix");
-        }
-        let ends: Vec<u64> = ["one", "other", "third"].map(|name| entries_of(&backed_up, name)).to_vec();
-        assert!(ends.windows(2).all(|pair| pair[0] == pair[1]), "an append is in all of its logs: {ends:?}");
-        let log = Log::connect(small.endpoints_from(0)).with_timeout(PATIENCE);
-        let page = log.read("other", 0, 100_000, Duration::ZERO).await.expect("a read");
-        assert!((0u64..).zip(&page.entries).all(|(number, entry)| **entry == value(number)[..]));
-        let page =
-            log.read("trimmed", TRIMMED, 100, Duration::ZERO).await.expect("positions are as they were");
-        assert_eq!((page.entries.len(), page.sealed, page.tail), (15, true, 20));
-        // What the small cluster backs up is what it was made of, byte for byte: znodes with their versions and times, and entries.
-        let again = small.folder.join("backups");
-        done(&small, &["backup", "--to", &again.display().to_string()]).await;
-        let again = manifest(&again);
-        assert_eq!(digests(&again["coordination"]["chunks"]), digests(&backed_up["coordination"]["chunks"]));
-        for (one, other) in logs_of(&again).zip(logs_of(&backed_up)) {
-            assert_eq!(
-                (&one["name"], &one["first"], &one["next"]),
-                (&other["name"], &other["first"], &other["next"])
-            );
-            assert_eq!(digests(&one["chunks"]), digests(&other["chunks"]));
-        }
-        // Into what has something: only if that is meant. A key that is there is made over.
-        let (well, refused) = run(&small, &restore).await;
-        assert!(!well && refused.contains("O1043"), "{refused}");
-        let client = Client::connect(small.endpoints_from(0)).with_timeout(PATIENCE);
-        client.put("key/000001", "other").await.expect("a write");
-        client.put("key/000002", "other").await.expect("a write");
-        let some = ["--only", "kv", "--prefix", "key/000001", "--merge"];
-        done(&small, &[&restore[..], &some[..]].concat()).await;
-        let now = keys(&small).await;
-        assert_eq!((&now[&b"key/000001"[..]], &now[&b"key/000002"[..]]), (&value(1), &b"other".to_vec()));
-
-        // A damaged one is named and refused, before anything is written.
-        let digest = damage(&folder, &backed_up);
-        let (empty, _) = start(1, other).await;
-        for arguments in [
-            &["restore", "--from", &to, "--backup", first][..],
-            &["backup", "verify", "--to", &to, "--backup", first],
-        ] {
-            let (well, said) = run(&empty, arguments).await;
-            assert!(!well && said.contains("O1041") && said.contains(&digest), "{said}");
-        }
-        assert!(keys(&empty).await.is_empty());
+        is_one_state(&small, &backed_up, &load, before, behind).await;
+        is_the_same_again(&small, &backed_up).await;
+        goes_into_what_has_something_if_that_is_meant(&small, &restore).await;
+        is_refused_where_it_is_damaged(&folder, &backed_up, first, other).await;
         // Removing old ones leaves what the others need.
         let said = done(&cluster, &["backup", "prune", "--keep", "1", "--to", &to]).await;
         assert!(said.contains("removed 2 backups"), "{said}");

@@ -45,6 +45,18 @@ async fn numbers(log: &Log, name: &str, from: u64) -> Vec<u64> {
     }
 }
 
+async fn trim_makes_room(cluster: &Cluster, log: &Log, count: u64) {
+    log.trim("jobs", count / 2).await.expect("a trim");
+    let appended = async || log.append("jobs", one(count)).await;
+    let deadline = std::time::Instant::now() + Duration::from_secs(20);
+    while let Err(error) = appended().await {
+        assert!(matches!(error, LogError::OverBudget { .. }), "{error}");
+        assert!(std::time::Instant::now() < deadline, "still refused\n{}", cluster.logs());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(numbers(log, "jobs", count / 2).await, (count / 2..=count).collect::<Vec<_>>());
+}
+
 // An entry that goes without a word, a log that is refused for ever, or one that drops what its maker wanted to keep.
 #[test]
 fn a_full_budget_refuses_appends_and_drops_nothing_but_where_it_may() {
@@ -73,8 +85,8 @@ fn a_full_budget_refuses_appends_and_drops_nothing_but_where_it_may() {
             kafka.metadata("topic").expect("the topic is made");
             assert_eq!(kafka.produce("topic", &[vec![1]]), Some((POLICY_VIOLATION, -1)));
         }
-        let refused = cluster.ordinate(&["log", "multi-append", "jobs=x", "ring=y"]).await;
-        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        let refused = cluster.ordinate(&["log", "multi-append", "jobs=x", "ring=y"]).await.stderr;
+        let said = String::from_utf8_lossy(&refused).into_owned();
         assert!(said.contains("error[O1026]"), "{said}");
         assert_eq!(numbers(&log, "jobs", 0).await, (0..count).collect::<Vec<_>>(), "nothing is dropped");
         // The log that may drop its oldest entries goes on, and counts what goes.
@@ -103,21 +115,12 @@ fn a_full_budget_refuses_appends_and_drops_nothing_but_where_it_may() {
                 .await;
             assert_eq!(cluster.log(host).matches("the log ring drops").count(), 1, "once");
         }
-        let shown = cluster.ordinate(&["log", "stat", "ring"]).await;
-        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        let shown = cluster.ordinate(&["log", "stat", "ring"]).await.stdout;
+        let shown = String::from_utf8_lossy(&shown).into_owned();
         assert!(
             shown.contains(&format!("cleanup drop-oldest   dropped {} entries", described.dropped)),
             "{shown}"
         );
-        // A trim makes room.
-        log.trim("jobs", count / 2).await.expect("a trim");
-        let appended = async || log.append("jobs", one(count)).await;
-        let deadline = std::time::Instant::now() + Duration::from_secs(20);
-        while let Err(error) = appended().await {
-            assert!(matches!(error, LogError::OverBudget { .. }), "{error}");
-            assert!(std::time::Instant::now() < deadline, "still refused\n{}", cluster.logs());
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        assert_eq!(numbers(&log, "jobs", count / 2).await, (count / 2..=count).collect::<Vec<_>>());
+        trim_makes_room(&cluster, &log, count).await;
     });
 }

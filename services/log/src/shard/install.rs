@@ -35,35 +35,37 @@ impl Logs {
         Ok(())
     }
 
+    /// Begins with a log; its parts follow.
+    fn install_log(&mut self, stat: LogStat) {
+        let LogStat { name, first, next, retain_bytes, retain_ms, sealed, .. } = stat;
+        self.installing = Some(name.clone());
+        self.reserved += retain_bytes;
+        // What was written before logs had numbers has none here either: they get them in the order of their names.
+        self.created += 1;
+        let (number, open, parts) = (self.created, !sealed, VecDeque::new());
+        let origin = Arc::new(Origin { name: name.clone(), number, created_ms: 0 });
+        let (cleanup, dropped) = (Cleanup::Refuse, Dropped::default());
+        let log = Log {
+            origin,
+            first,
+            next,
+            bytes: 0,
+            retain_bytes,
+            retain_ms,
+            sealed,
+            cleanup,
+            dropped,
+            open,
+            parts,
+        };
+        self.numbers.insert(number, name.clone());
+        self.logs.insert(name, log);
+    }
+
     pub(super) fn install_item(&mut self, input: &mut Reader) -> Result<(), DecodeError> {
         match u8::decode(input)? {
             1 => self.digest = Head::decode(input)?.digest,
-            2 => {
-                let stat = LogStat::decode(input)?;
-                let LogStat { name, first, next, retain_bytes, retain_ms, sealed, .. } = stat;
-                self.installing = Some(name.clone());
-                self.reserved += retain_bytes;
-                // What was written before logs had numbers has none here either: they get them in the order of their names.
-                self.created += 1;
-                let (number, open, parts) = (self.created, !sealed, VecDeque::new());
-                let origin = Arc::new(Origin { name: name.clone(), number, created_ms: 0 });
-                let (cleanup, dropped) = (Cleanup::Refuse, Dropped::default());
-                let log = Log {
-                    origin,
-                    first,
-                    next,
-                    bytes: 0,
-                    retain_bytes,
-                    retain_ms,
-                    sealed,
-                    cleanup,
-                    dropped,
-                    open,
-                    parts,
-                };
-                self.numbers.insert(number, name.clone());
-                self.logs.insert(name, log);
-            }
+            2 => self.install_log(LogStat::decode(input)?),
             3 => {
                 let part = SavedSegment::decode(input)?.part();
                 self.install_part(part)?;
