@@ -221,7 +221,7 @@ impl Inbounds {
                 self.readable.push_back(index);
                 (bytes, None)
             }
-            Ok((bytes, After::Closed)) => (bytes, Some("closed by the other side".to_owned())),
+            Ok((bytes, After::Closed)) => (bytes, Some(CLOSED.to_owned())),
             Err(error) => (0, Some(error.to_string())),
         };
         if bytes > 0 {
@@ -342,11 +342,11 @@ impl Inbounds {
         match (reason, inbound.host) {
             (None, _) => {}
             // Its process or its machine has gone, or the network: nobody refuses it.
-            (Some(reason), Some(_)) => {
+            (Some(reason), Some(_)) if is_end(&reason) => {
                 *outside.metrics.closes.entry("host connection ended").or_insert(0) += 1;
                 self.events.push(HostEvent::PeerEnded { address: inbound.address, reason });
             }
-            (Some(reason), None) => self.refuse(inbound.address, reason, outside),
+            (Some(reason), _) => self.refuse(inbound.address, reason, outside),
         }
     }
 
@@ -363,6 +363,13 @@ impl Inbounds {
             }
         }
     }
+}
+
+const CLOSED: &str = "closed by the other side";
+
+/// The other side or the network has ended the connection: it was not refused here.
+fn is_end(reason: &str) -> bool {
+    reason == CLOSED || reason.contains("(os error ")
 }
 
 /// Calls `visit` with every message of a frame's body, and `mark` with what says how far the sender's journal is durable; `Err` if the frame is not what a sound host sends.
