@@ -266,7 +266,7 @@ fn to_users() -> Vec<MasonMessage> {
         client::Skipped { space }.into(),
         client::UsesShardMap { space, shard_map: shard_map() }.into(),
         client::Overfull { space, bytes: 5 }.into(),
-        client::Remark { space, body: bytes(b"held") }.into(),
+        client::Remark { space, body: body() }.into(),
         Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()), port: Some(7) }.into(),
         Input { bytes: body() }.into(),
         Disconnected {}.into(),

@@ -11,7 +11,7 @@ use runtime::IdleDirectory;
 use server::services::owner_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Makes a cluster of what is left when a majority of its hosts is lost for good. Says what may be missing, and asks.
@@ -72,7 +72,7 @@ struct Survivor {
 }
 
 impl Survivor {
-    fn read(path: &PathBuf) -> Result<Self, Failure> {
+    fn read(path: &Path) -> Result<Self, Failure> {
         let directory = IdleDirectory::open(path).map_err(|error| inspect::unusable(path, &error))?;
         let survey = directory.survey();
         survey.outcome.as_ref().map_err(|error| inspect::damaged(path, error))?;
@@ -101,7 +101,7 @@ impl Survivor {
         let written = written.filter_map(|entry| entry.metadata().ok()?.modified().ok()).max();
         let silent_for =
             written.and_then(|at| SystemTime::now().duration_since(at).ok()).map(|it| it.as_secs());
-        Ok(Self { path: path.clone(), directory, logs, silent_for })
+        Ok(Self { path: path.to_owned(), directory, logs, silent_for })
     }
 
     /// It has all that the other has.
@@ -142,7 +142,7 @@ impl Recover {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
         let survivors: Vec<Survivor> =
-            self.from_survivors.iter().map(Survivor::read).collect::<Result<_, Failure>>()?;
+            self.from_survivors.iter().map(|path| Survivor::read(path)).collect::<Result<_, Failure>>()?;
         survivors.iter().for_each(Survivor::print);
         let refuse =
             |what: &str, fact: String, remedy: &str| Err(Failure::input("O1046", what, fact, remedy));
