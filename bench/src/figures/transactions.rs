@@ -85,26 +85,7 @@ fn scale(watch: &RunWatch<'_>) -> Result<Drawing, String> {
             });
             Series::ours(level.to_string(), colour, points.collect())
         });
-    let rows = runs.iter().zip(&measured).map(|(&(level, machines), run)| {
-        let busy = deployment(machines).shared_machines_busy(&run.busy);
-        let mean = busy.iter().sum::<f64>() / busy.len() as f64;
-        let most = busy.iter().copied().fold(0.0, f64::max);
-        vec![
-            level.to_string(),
-            machines.to_string(),
-            format!("{:.0}/s", run.throughput()),
-            format!("{:.0} %", mean * 100.0),
-            format!("{:.0} %", most * 100.0),
-            format!("{:.1}", run.latency(0.5).as_secs_f64() * 1e3),
-            format!("{:.1}", run.latency(0.99).as_secs_f64() * 1e3),
-        ]
-    });
-    let heads = ["level", "machines", "rate", "busy, mean", "busiest", "50 % (ms)", "99 % (ms)"];
-    let table = Table {
-        title: "How busy machines are, and how soon transactions are answered".to_owned(),
-        heads: heads.map(str::to_owned).to_vec(),
-        rows: rows.collect(),
-    };
+    let table = busy_table(&runs, &measured);
     Ok(Drawing {
         title: "Machines that share the same shards carry what they are".to_owned(),
         subtitle:
@@ -121,4 +102,28 @@ fn scale(watch: &RunWatch<'_>) -> Result<Drawing, String> {
         claims,
         tables: vec![table],
     })
+}
+
+/// How busy the machines were.
+fn busy_table(runs: &[(TxnLevel, usize)], measured: &[Measured]) -> Table {
+    let rows = runs.iter().zip(measured).map(|(&(level, machines), run)| {
+        let busy = deployment(machines).shared_machines_busy(&run.busy);
+        let mean = busy.iter().sum::<f64>() / busy.len() as f64;
+        let most = busy.iter().copied().fold(0.0, f64::max);
+        vec![
+            level.to_string(),
+            machines.to_string(),
+            format!("{:.0}/s", run.throughput()),
+            format!("{:.0} %", mean * 100.0),
+            format!("{:.0} %", most * 100.0),
+            format!("{:.1}", run.latency(0.5).as_secs_f64() * 1e3),
+            format!("{:.1}", run.latency(0.99).as_secs_f64() * 1e3),
+        ]
+    });
+    let heads = ["level", "machines", "rate", "busy, mean", "busiest", "50 % (ms)", "99 % (ms)"];
+    Table {
+        title: "How busy machines are, and how soon transactions are answered".to_owned(),
+        heads: heads.map(str::to_owned).to_vec(),
+        rows: rows.collect(),
+    }
 }

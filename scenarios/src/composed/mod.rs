@@ -77,6 +77,14 @@ const LOG: &str = "feed";
 /// Pairs of keys, one of each at one end of the key space: they are written together.
 const PAIRS: u64 = 2;
 
+const LOG_BOUNDS: SpaceBounds = SpaceBounds {
+    segment_bytes: 1 << 10,
+    open_bytes: 4 << 10,
+    page_bytes: 256,
+    unstored_bytes: 8 << 10,
+    cache_bytes: 1 << 10,
+};
+
 impl ComposedScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
@@ -139,13 +147,7 @@ impl ComposedScenario {
             ),
             placement: Placement::new(znode_shards),
             log: Deployment::new(entries.clone(), 1, spaces, 3, of_log, log),
-            log_bounds: SpaceBounds {
-                segment_bytes: 1 << 10,
-                open_bytes: 4 << 10,
-                page_bytes: 256,
-                unstored_bytes: 8 << 10,
-                cache_bytes: 1 << 10,
-            },
+            log_bounds: LOG_BOUNDS,
             spaces,
             sessions: BTreeMap::new(),
             history: History::default(),

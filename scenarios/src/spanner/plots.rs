@@ -44,7 +44,7 @@ struct Victims {
     gateway: bool,
     coordinator: bool,
     participants: bool,
-    /// Everybody at once, whoever takes part.
+    /// Everybody at once, with a part in it or without.
     power: bool,
 }
 

@@ -161,7 +161,7 @@ impl Truth {
     }
 }
 
-/// What is prepared holds its locks, whoever leads: nobody else has prepared to write what it has read or writes, or has written that since.
+/// What is prepared holds its locks, under any leader: nobody else has prepared to write what it has read or writes, or has written that since.
 fn check_locks(id: NodeId, machine: &ShardMachine) {
     for one in machine.prepared() {
         let holds = |key: &Bytes| {

@@ -10,3 +10,14 @@ pub struct ShardCounts {
     /// Transactions that gave up their locks for an older one.
     pub wounds: u64,
 }
+
+/// Something of which there is a bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BoundedUse {
+    /// What.
+    pub what: &'static str,
+    /// How much of it there is now.
+    pub used: usize,
+    /// How much there is at most.
+    pub max: usize,
+}

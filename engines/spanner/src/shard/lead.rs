@@ -2,13 +2,13 @@
 //! log has.
 
 use super::active::{Active, OpenFate, Stage};
+use super::counts::BoundedUse;
 use super::frame::Frame;
 use super::locks::Locks;
 use super::moved::Moved;
 use super::owners::Owners;
 use super::reading::Reads;
 use super::steps::Steps;
-use super::view::BoundedUse;
 use super::{ShardTimer, SpannerShard};
 use crate::messages::shard::{Began, LockedUnder, OpenDecision, PrepareTxn, ShardIn};
 use crate::parameters::SpannerParameters;

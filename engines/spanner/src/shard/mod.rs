@@ -24,9 +24,9 @@ mod replica;
 mod steps;
 mod view;
 
-pub use counts::ShardCounts;
+pub use counts::{BoundedUse, ShardCounts};
 pub use moving::ShardPlacement;
-pub use view::{BoundedUse, TxnInProgress};
+pub use view::TxnInProgress;
 
 use crate::directory::Directory;
 use crate::messages::shard::ShardIn;

@@ -2,7 +2,7 @@
 
 use super::SpannerShard;
 use super::active::{Active, Stage};
-use super::counts::ShardCounts;
+use super::counts::{BoundedUse, ShardCounts};
 use super::lead::Lead;
 use crate::txn::{ShardId, TxnId};
 use kernel::Bytes;
@@ -35,17 +35,6 @@ pub struct TxnInProgress {
     pub ranges: Vec<KeyRange>,
     /// Keys that it writes, the first of them.
     pub writes: Vec<Bytes>,
-}
-
-/// Something of which there is a bound.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BoundedUse {
-    /// What.
-    pub what: &'static str,
-    /// How much of it there is now.
-    pub used: usize,
-    /// How much there is at most.
-    pub max: usize,
 }
 
 impl Stage {
