@@ -41,9 +41,10 @@ impl HttpCall<'_> {
 struct Sender(Arc<Mutex<PortCaller>>);
 
 impl Sender {
-    fn check(&self, check: impl FnOnce(&mut PortCaller) -> Result<(), Denied>) -> Result<(), Response> {
+    /// What it is answered if it may not.
+    fn refused(&self, check: impl FnOnce(&mut PortCaller) -> Result<(), Denied>) -> Option<Response> {
         let mut caller = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        check(&mut caller).map_err(|denied| refusal(denied, &caller.name()))
+        check(&mut caller).err().map(|denied| refusal(denied, &caller.name()))
     }
 }
 
@@ -102,9 +103,9 @@ pub(super) async fn granted(
     let parameters = Path::<BTreeMap<String, String>>::from_request_parts(&mut head, &()).await;
     let Ok(Path(parameters)) = parameters else { return StatusCode::BAD_REQUEST.into_response() };
     let call = HttpCall { method: &head.method, uri: &head.uri, body: &body, parameters };
-    match sender.check(|caller| (service.check_http)(&call, caller)) {
-        Ok(()) => next.run(Request::from_parts(head, Body::from(body))).await,
-        Err(refused) => refused,
+    match sender.refused(|caller| (service.check_http)(&call, caller)) {
+        None => next.run(Request::from_parts(head, Body::from(body))).await,
+        Some(refused) => refused,
     }
 }
 
@@ -115,9 +116,9 @@ pub(super) async fn granted_to_operators(request: Request, next: Next) -> Respon
     let is_backup = request.uri().path() == super::CUT_PATH;
     let is_look = [Method::GET, Method::HEAD].contains(request.method()) && !is_backup;
     let right = if is_look { Right::Read } else { Right::Manage };
-    match sender.check(|caller| caller.check(Need::whole(right, Area::Cluster))) {
-        Ok(()) => next.run(request).await,
-        Err(refused) => refused,
+    match sender.refused(|caller| caller.check(Need::whole(right, Area::Cluster))) {
+        None => next.run(request).await,
+        Some(refused) => refused,
     }
 }
 

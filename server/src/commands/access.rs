@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use server::access::grants::Grant;
-use server::access::policy::{ANYONE, IdentityLines, RoleLines, check_identity_name};
+use server::access::policy::{ANYONE, IdentityLines, check_identity_name};
 use server::access::secrets::{DigestSecret, ScramKeys, TokenHash, new_password, new_token};
 use server::access::{AccessFile, Area, Need, NeededNames, PolicyError, Right};
 use std::io::Write as _;
@@ -221,7 +221,7 @@ fn identity<'a>(file: &'a mut AccessFile, name: &str) -> Result<&'a mut Identity
 /// The grants of an identity or a role; a role, and `anyone`, come into being with their first.
 fn grants_of<'a>(file: &'a mut AccessFile, name: &str, role: bool) -> Result<&'a mut Vec<String>, Failure> {
     if role {
-        return Ok(&mut file.role.entry(name.to_owned()).or_insert_with(RoleLines::default).grants);
+        return Ok(&mut file.role.entry(name.to_owned()).or_default().grants);
     }
     if name == ANYONE {
         file.identity.entry(name.to_owned()).or_default();
@@ -234,8 +234,8 @@ fn init(path: &Path, name: &str) -> Result<(), Failure> {
         let what = format!("{} exists already", path.display());
         return Err(Failure::input("O2117", what, "it was not changed", "ordinate access add NAME"));
     }
-    let mut lines = IdentityLines::default();
-    lines.grants = vec!["all * *".to_owned(), "all cluster".to_owned()];
+    let grants = vec!["all * *".to_owned(), "all cluster".to_owned()];
+    let mut lines = IdentityLines { grants, ..IdentityLines::default() };
     let token = add_token(&mut lines)?;
     let mut file = AccessFile::default();
     file.identity.insert(name.to_owned(), lines);

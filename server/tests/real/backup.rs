@@ -187,7 +187,7 @@ async fn goes_into_what_has_something_if_that_is_meant(small: &Cluster, restore:
     client.put("key/000001", "other").await.expect("a write");
     client.put("key/000002", "other").await.expect("a write");
     let some = ["--only", "kv", "--prefix", "key/000001", "--merge"];
-    done(small, &[&restore[..], &some[..]].concat()).await;
+    done(small, &[restore, &some[..]].concat()).await;
     let now = keys(small).await;
     assert_eq!((&now[&b"key/000001"[..]], &now[&b"key/000002"[..]]), (&value(1), &b"other".to_vec()));
 }

@@ -73,7 +73,7 @@ fn a_full_budget_refuses_appends_and_drops_nothing_but_where_it_may() {
         let (count, held) = fill(&log, "jobs").await;
         assert!(held >= BUDGET && count * ENTRY_BYTES as u64 + 3_000_000 < 10 << 20, "{count}, {held}");
         // Every host refuses, by every protocol, with its own words.
-        for host in 0..3 {
+        for (host, kafka) in addresses.iter().enumerate() {
             let disk =
                 |cluster: &Cluster| cluster.status(host).map(|it| it["log"]["disk"]["refuses"] == true);
             cluster.until("it refuses", Duration::from_secs(10), |it| disk(it) == Some(true)).await;
@@ -81,7 +81,7 @@ fn a_full_budget_refuses_appends_and_drops_nothing_but_where_it_may() {
             let refused = http::ask(cluster.hosts[host].admin, "POST", append, b"x").expect("it answers");
             assert_eq!(refused.code, 507, "{}", refused.text());
             assert!(refused.json()["held_bytes"].as_u64() >= Some(BUDGET), "{}", refused.text());
-            let mut kafka = Client::connect(addresses[host]);
+            let mut kafka = Client::connect(*kafka);
             kafka.metadata("topic").expect("the topic is made");
             assert_eq!(kafka.produce("topic", &[vec![1]]), Some((POLICY_VIOLATION, -1)));
         }
