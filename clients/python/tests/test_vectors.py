@@ -185,9 +185,9 @@ class Vectors(unittest.TestCase):
         self.assertEqual(read("begun"), {"priority": 800})
         self.assertEqual(read("fate"), {"committed": 1_200})
         failed = [name for name in found if name.startswith("failed-")]
-        self.assertEqual(len(failed), 10)
+        self.assertEqual(len(failed), 11)
         for name in failed:
-            self.assertTrue(issubclass(raised(lambda name=name: read(name)), errors.TxnError), name)
+            self.assertTrue(issubclass(raised(lambda name=name: read(name)), (errors.TxnError, errors.NotGranted)), name)
         self.assertIs(raised(lambda: read("failed-unknown")), errors.CommitUnknown)
 
 
