@@ -140,7 +140,7 @@ fn tight(rng: &mut Rng) -> SpannerParameters {
     if rng.chance(0.25) {
         parameters.transactions_max = rng.between(3, 8) as usize;
         parameters.locks_max = rng.between(12, 40) as usize;
-        parameters.queue_bytes_max = rng.between(8_000, 20_000) as usize;
+        parameters.queue_bytes_max = rng.between(6_500, 8_000) as usize;
         parameters.waiting_reads_max = rng.between(3, 8) as usize;
         parameters.calls_max = rng.between(3, 8) as usize;
     }
