@@ -286,7 +286,7 @@ fn one_host_takes_the_backups_that_the_cluster_file_asks_for() {
         client.put("key", "value").await.expect("a write");
         let taken = |it: &Cluster| -> Vec<usize> {
             (0..3)
-                .map(|host| it.log(host).lines().filter(|line| line.starts_with("backup ")).count())
+                .map(|host| it.log(host).lines().filter(|line| line.contains(" backup: backup ")).count())
                 .collect()
         };
         let sum = |it: &Cluster| taken(it).iter().sum::<usize>();
