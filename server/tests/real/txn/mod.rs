@@ -127,7 +127,7 @@ async fn until_doubts_are_settled(cluster: &Cluster) -> Duration {
 #[test]
 fn transfers_keep_their_sum_while_hosts_die() {
     alone(async {
-        let rounds = number("ORDINATE_ROUNDS", 3);
+        let rounds = number("ORDINATE_ROUNDS", 2);
         let mut cluster = Cluster::planned(3, SETTINGS, "");
         let loses = lose_what_is_not_synced(&mut cluster);
         cluster.launch_all();
