@@ -55,7 +55,7 @@ async fn stays_out(old: &mut Cluster, new: &mut Cluster) {
     old.until("it is refused", PATIENCE, refused).await;
     assert!(!old.is_ready(2));
     old.kill(2);
-    // Nor does it start under the new name on what it has, in the place of a new host.
+    // Nor does it start under the new name on what it has, where a new host has made room.
     new.kill(2);
     std::fs::write(old.file_of(2), std::fs::read(new.file_of(2)).expect("it was written")).expect("writable");
     let refused = old.refusal(2);
