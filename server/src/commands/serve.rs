@@ -163,10 +163,10 @@ impl Serve {
         if let Some(address) = &listen.http_secure {
             eprintln!("  {:<12}{address}{}", if listen.http.is_none() { "http" } else { "" }, tls(true));
         }
-        let exposed = if listen.is_admin_exposed() {
-            "   WARNING: it has no password, and is reached from other machines"
-        } else {
-            ""
+        let exposed = match (listen.is_admin_exposed(), &file.access) {
+            (false, _) => "",
+            (true, None) => "   WARNING: it has no password, and is reached from other machines",
+            (true, Some(_)) => "   WARNING: it has no TLS, and is reached from other machines",
         };
         eprintln!("  web page    http://{}{exposed}", listen.admin);
         if std::io::stderr().is_terminal() {

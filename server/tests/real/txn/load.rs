@@ -141,6 +141,15 @@ impl Caller {
         }
     }
 
+    /// A closure's transaction is over: `last` is what its last attempt read and wrote.
+    fn ended(&mut self, began: u64, last: Mutex<Accesses>, done: Result<((), Timestamp), TxnError>) {
+        let accesses = last.into_inner().unwrap_or_else(PoisonError::into_inner);
+        match done {
+            Ok(((), at)) => self.committed(began, accesses, at),
+            Err(error) => self.failed(began, accesses, &error),
+        }
+    }
+
     /// Two different accounts.
     fn pair(&self) -> (String, String) {
         let from = (self.turn * 7 + self.number) % ACCOUNTS;
@@ -167,11 +176,7 @@ impl Caller {
             Ok::<(), TxnError>(())
         });
         let done = done.await;
-        let accesses = last.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match done {
-            Ok(((), at)) => self.committed(began, accesses, at),
-            Err(error) => self.failed(began, accesses, &error),
-        }
+        self.ended(began, last, done);
     }
 
     /// The same by conditions on the versions that a read has found.
@@ -262,11 +267,7 @@ impl Caller {
             Ok::<(), TxnError>(())
         });
         let done = done.await;
-        let accesses = last.into_inner().unwrap_or_else(PoisonError::into_inner);
-        match done {
-            Ok(((), at)) => self.committed(began, accesses, at),
-            Err(error) => self.failed(began, accesses, &error),
-        }
+        self.ended(began, last, done);
     }
 
     async fn bank(&mut self) {

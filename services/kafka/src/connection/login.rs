@@ -21,7 +21,7 @@ impl Handshake {
     pub(super) fn new(mechanism: &str, version: i16, permitted: &Permitted) -> Self {
         let mechanisms = permitted.mechanisms();
         let code = if version == 0 {
-            // What follows it has no head: nobody who speaks version 1 sends it.
+            // What follows it has no head, and clients of version 1 do not send it.
             Code::UNSUPPORTED_VERSION
         } else if mechanisms.contains(&mechanism) {
             permitted.begin(mechanism);
