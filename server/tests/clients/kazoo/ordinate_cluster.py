@@ -24,6 +24,9 @@ import pytest
 for absent in ("OpenSSL", "jks"):
     sys.modules.setdefault(absent, types.ModuleType(absent))
 
+from kazoo.client import KazooClient  # noqa: E402
+from kazoo.exceptions import AuthFailedError  # noqa: E402
+from kazoo.protocol.states import KeeperState  # noqa: E402
 from kazoo.testing import harness  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -145,6 +148,30 @@ def answers(port):
 CLUSTER = Cluster()
 atexit.register(CLUSTER.end)
 harness.get_global_cluster = lambda: CLUSTER
+
+
+def starts_or_is_refused(start=KazooClient.start, callback=KazooClient._session_callback):
+    """kazoo's `start` reports a refused login as a time-out if the refusal comes before its thread looks whether it is connected.
+    Here a client that the server has refused says so in either case."""
+
+    def started(self, *arguments, **named):
+        self.refused = False
+        try:
+            return start(self, *arguments, **named)
+        except self.handler.timeout_exception as error:
+            if self.refused:
+                raise AuthFailedError() from error
+            raise
+
+    def called(self, state):
+        if state == KeeperState.AUTH_FAILED:
+            self.refused = True
+        return callback(self, state)
+
+    return started, called
+
+
+KazooClient.start, KazooClient._session_callback = starts_or_is_refused()
 
 
 def pytest_collection_modifyitems(config, items):
