@@ -7,16 +7,16 @@ use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, ServerT
 use server::access::{Access, PolicyError};
 use server::admin::{self, Admin, HttpPort};
 use server::cluster::file::Overrides;
-use server::cluster::{ClusterFile, Durability, keys};
+use server::cluster::{ClusterFile, Durability, key_table, keys};
 use server::events::{EventLog, LogFormat, LogPart, write_to_stderr};
 use server::family::HostedNode;
+use server::gate::Gate;
 use server::health::HealthWatch;
-use server::host::{self, Sockets, StartError};
+use server::host::{self, Sockets};
 use server::latency::Latencies;
 use server::members;
-use server::native::Gate;
 use server::secure::HostTls;
-use server::services::CannotJoin;
+use server::services::{CannotJoin, StartError};
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -226,8 +226,8 @@ pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
                 "--set durability.ack=memory",
             ));
         };
-        let Some(key) = keys::find(name) else {
-            let near = keys::nearest(name, keys::all().into_iter().map(|key| key.name));
+        let Some(key) = key_table::find(name) else {
+            let near = keys::nearest(name, key_table::all().into_iter().map(|key| key.name));
             let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
             return Err(Failure::input(
                 "O2004",
