@@ -115,6 +115,19 @@ impl HealthWatch {
         self.after(now).await
     }
 
+    /// Returns when all services have been served for so long without a break.
+    pub async fn settled(&self, span: Duration) {
+        let mut seen = self.0.seen.subscribe();
+        // A host that has ended is watched no more, and settles no more.
+        while seen.wait_for(|look| look.health.is_ready()).await.is_ok() {
+            let ended = tokio::time::timeout(span, seen.wait_for(|look| !look.health.is_ready()));
+            if ended.await.is_err() {
+                return;
+            }
+        }
+        std::future::pending().await
+    }
+
     async fn after(&self, moment: Instant) -> Arc<Health> {
         let mut seen = self.0.seen.subscribe();
         self.0.wanted.notify_one();
