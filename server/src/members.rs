@@ -3,7 +3,7 @@
 use crate::cluster::{ClusterFile, RoleName};
 use crate::events::{EventLog, LogPart};
 use crate::family::{HostedNode, LocalRequest};
-use crate::native::Gate;
+use crate::gate::Gate;
 use crate::services::Follower;
 use crate::status::{HostStatus, MembershipStatus};
 use runtime::{HostHandle, PeerConfig};

@@ -2,9 +2,8 @@
 
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember};
-use crate::health::Health;
-use crate::readiness::{Unready, name_of};
-use crate::services::{Statuses, kv};
+use crate::readiness::{Health, Unready, name_of};
+use crate::services::status::Statuses;
 use kernel::{ClockTrouble, HostId, Instant, NodeId};
 use parts::{Shape, Tally};
 use paxos::{Configuration, Member};
@@ -223,7 +222,7 @@ impl HostStatus {
     ) -> Option<(Self, Metrics)> {
         let (file, host) = (file.clone(), host.to_owned());
         let view = handle.inspect(move |view| {
-            let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| kv::member_of(node)).collect();
+            let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| node.as_kv()).collect();
             let links = view.links();
             let mut heard: BTreeSet<HostId> =
                 links.iter().filter(|link| is_heard(link)).map(|it| it.host).collect();

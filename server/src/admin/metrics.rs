@@ -1,7 +1,7 @@
 //! `/metrics`, in OpenMetrics or in the text format that came before.
 
-use super::Admin;
 use super::exposition::{Format, MetricKind, MetricsPage};
+use super::state::Admin;
 use crate::status::HostStatus;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};

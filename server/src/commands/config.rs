@@ -5,8 +5,9 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use server::access::AccessFile;
 use server::cluster::ClusterFile;
-use server::cluster::file::{environment_name, wanted};
-use server::cluster::keys;
+use server::cluster::file::environment_name;
+use server::cluster::values::wanted;
+use server::cluster::{key_table, keys};
 use server::secure::{HostTls, ends_at};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -168,9 +169,9 @@ fn check_surroundings(file: &ClusterFile) -> Result<Vec<(&'static str, String)>,
 fn explain(name: Option<&str>, config: Option<PathBuf>) -> Result<(), Failure> {
     let file = config.map(|path| read_file(&path, &[])).transpose()?;
     let chosen: Vec<_> = match name {
-        None => keys::all(),
-        Some(name) => vec![keys::find(name).ok_or_else(|| {
-            let near = keys::nearest(name, keys::all().into_iter().map(|key| key.name));
+        None => key_table::all(),
+        Some(name) => vec![key_table::find(name).ok_or_else(|| {
+            let near = keys::nearest(name, key_table::all().into_iter().map(|key| key.name));
             let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
             Failure::input("O2004", format!("unknown key {name}"), fact, "ordinate config explain")
         })?],

@@ -11,7 +11,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::json;
 use server::access::names;
-use server::cluster::file::{HOST_NAME_RULE, HostLine, is_host_name};
+use server::cluster::values::{HOST_NAME_RULE, HostLine, is_host_name};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;

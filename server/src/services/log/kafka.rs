@@ -5,8 +5,8 @@ use super::permits;
 use crate::access::{Access, PortCaller};
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, Ordinate, OrdinateMessage};
+use crate::gate::Gate;
 use crate::latency::Latencies;
-use crate::native::Gate;
 use crate::status::HostStatus;
 use ::kafka::{
     Broker, Brokers, Connection, Fault, Outgoing, Permitted, ProducerIds, Settings, Shared, node_of,

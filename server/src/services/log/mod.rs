@@ -20,13 +20,12 @@ pub use status::LogStatus;
 use super::records::{self, RecordOwner};
 use super::{
     CannotJoin, Engine, Follower, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus,
-    Started, Starting, slots,
+    StartError, Started, Starting, slots,
 };
-use crate::admin::Admin;
+use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
-use crate::host::StartError;
 use ::kafka::node_of;
 use axum::http::Method;
 use axum::routing::{get, post};
@@ -52,9 +51,7 @@ pub const LISTED: Listed = Listed {
     receivers: &[TO_HOST, TO_CLIENT],
     off: "call of the log, which is off",
     read: settings::read,
-    routes,
     check_http: access::check_http,
-    admin_routes: Router::new,
     reads: Some(LargeReads {
         max: READS_MAX,
         includes: |method, path| {
@@ -63,6 +60,10 @@ pub const LISTED: Listed = Listed {
     }),
     owner,
 };
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes =
+    HttpRoutes { service: &LISTED, of_users: routes, of_operators: Router::new };
 
 const KAFKA_PORT: &str = "listen.kafka";
 /// Bytes before a request of Kafka's that say how long it is.

@@ -10,10 +10,11 @@ use super::records::{self, RecordOwner};
 use super::status::ServiceStatus;
 use super::{Asker, Engine, Follower, Listed, NativeCalls, ReadyProbe, Service, slots};
 use crate::access::{Area, Need, PortCaller, Right};
+use crate::admin::state::HttpRoutes;
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
-use crate::cluster::file::{FileError, Values, names_of};
 use crate::cluster::keys::{Key, KeyKind, key};
+use crate::cluster::values::{FileError, Values, names_of};
 use crate::family::{HostedNode, LocalRequest, LocalResponse, Ordinate, OrdinateMessage, SequenceMember};
 use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
@@ -33,14 +34,16 @@ pub const LISTED: Listed = Listed {
     receivers: &[TO_HOST, TO_CLIENT],
     off: "call of the sequence, which is off",
     read,
-    routes: http::routes,
     check_http: http::check,
-    admin_routes: Router::new,
     reads: None,
     owner: |host_slot| -> Option<RecordOwner> {
         records::mason_owner(LISTED.name, slots::SEQUENCE, slots::SEQUENCE.first, host_slot)
     },
 };
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes =
+    HttpRoutes { service: &LISTED, of_users: http::routes, of_operators: Router::new };
 
 const KEYS: &[Key] = &[
     key(
