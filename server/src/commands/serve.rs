@@ -107,7 +107,7 @@ impl Serve {
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone(), log.clone())?;
-        self.watch(handle, &file, gate, log);
+        self.watch(handle, &file, gate, log, shared.latencies.clone());
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -131,8 +131,15 @@ impl Serve {
     }
 
     /// What goes on beside the host until it ends.
-    fn watch(&self, handle: HostHandle<HostedNode>, file: &ClusterFile, gate: Gate, log: EventLog) {
-        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
+    fn watch(
+        &self,
+        handle: HostHandle<HostedNode>,
+        file: &ClusterFile,
+        gate: Gate,
+        log: EventLog,
+        latencies: Latencies,
+    ) {
+        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone(), latencies);
         backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
     }
 

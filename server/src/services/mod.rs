@@ -21,6 +21,7 @@ use crate::access::{Access, Denied, PortCaller};
 use crate::admin::Admin;
 use crate::admin::access::HttpCall;
 use crate::admin::baggage::FenceCall;
+use crate::admin::exposition::MetricsPage;
 use crate::cluster::file::{FileError, Values};
 use crate::cluster::keys::Key;
 use crate::cluster::limits::Share;
@@ -235,6 +236,9 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
 
     /// What a host knows of it.
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus>;
+
+    /// Adds metrics that are too many for a status, and which only scrapes ask for: on the reactor's thread, so they are bounded.
+    fn series(&self, _view: &HostView<'_, HostedNode>, _page: &mut MetricsPage) {}
 
     /// What is printed when a host starts: names and texts.
     fn banner(&self, _file: &ClusterFile) -> Vec<(&'static str, String)> {

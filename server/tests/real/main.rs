@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alerts;
 mod archive;
 mod arranging;
 mod backup;
