@@ -258,12 +258,15 @@ pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
 /// Listens, or says who is in the way.
 pub fn bind(address: &str, key: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
-        Failure::input(
-            "O2003",
-            format!("cannot listen at {address} ({key})"),
-            error.to_string(),
-            format!("choose another with --set {key}=ADDRESS, or find who listens there: ss -ltnp"),
-        )
+        // [hosts] is no key: all hosts have it alike.
+        let remedy = match key.starts_with('[') {
+            true => format!(
+                "find who listens there: ss -ltnp; or change it in {key} of every host's cluster file"
+            ),
+            false => format!("choose another with --set {key}=ADDRESS, or find who listens there: ss -ltnp"),
+        };
+        let what = format!("cannot listen at {address} ({key})");
+        Failure::input("O2003", what, error.to_string(), remedy)
     })
 }
 

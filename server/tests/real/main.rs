@@ -20,6 +20,7 @@ mod health;
 mod input;
 mod inspect;
 mod kafka;
+mod laptop;
 mod large;
 mod load;
 mod log;

@@ -18,7 +18,7 @@ const TO_THREAD_ABOVE: Duration = Duration::from_micros(400);
 const TO_INLINE_BELOW: Duration = Duration::from_micros(250);
 /// One stray slow sync must not move the mean across the threshold.
 const SAMPLE_MAX: Duration = Duration::from_millis(2);
-/// A batch that takes so long is reported: leaders are taken for dead in twice the time.
+/// A batch that takes so long is reported: a sound disk takes a tenth of it, a spinning one included.
 const SLOW_SYNC: Duration = Duration::from_millis(500);
 const BUFFER_RETAINED_BYTES: usize = 1 << 20;
 
