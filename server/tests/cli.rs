@@ -233,7 +233,7 @@ fn the_example_is_checked_and_explained() {
     assert_eq!((check.code, check.out.as_str()), (Some(0), wanted));
     let explain = folder.run(&["config", "explain", "durability.ack", "--config", "x.toml"]);
     assert!(
-        explain.out.contains("  value     majority-fsync   (line 14 of the cluster file)\n"),
+        explain.out.contains("  value     majority-fsync   (line 17 of the cluster file)\n"),
         "{}",
         explain.out
     );

@@ -178,14 +178,24 @@ impl Endpoint {
         }
     }
 
-    /// No answer came: because no host is there, or because those that are do not hear enough of the others.
-    fn unanswered(&self, fact: String) -> Failure {
+    /// The addresses at which somebody listens.
+    fn listening(&self) -> Vec<&str> {
         let is_there = |endpoint: &&String| {
             let addresses = endpoint.to_socket_addrs().into_iter().flatten();
             let mut connected = addresses.map(|it| TcpStream::connect_timeout(&it, CONNECTED_WITHIN));
             connected.any(|connection| connection.is_ok())
         };
-        let there: Vec<&str> = self.endpoints.iter().filter(is_there).map(String::as_str).collect();
+        self.endpoints.iter().filter(is_there).map(String::as_str).collect()
+    }
+
+    /// How a command ends whose calls may have been executed.
+    pub fn exit_unknown(&self) -> Exit {
+        if self.listening().is_empty() { Exit::Unreachable } else { Exit::Failed }
+    }
+
+    /// No answer came: because no host is there, or because those that are do not hear enough of the others.
+    fn unanswered(&self, fact: String) -> Failure {
+        let there = self.listening();
         if there.is_empty() {
             return Failure::unreachable(&self.endpoints.join(","), fact);
         }

@@ -60,6 +60,7 @@ fn lost_hosts_fire_their_alerts() {
         let alone = |cluster: &Cluster| {
             let lines = [
                 "ordinate_quorum 0",
+                "ordinate_leads 0",
                 "ordinate_links_up 0",
                 "ordinate_ready 0",
                 "ordinate_members_unheard 2",

@@ -51,7 +51,7 @@ fn series_of(Scrapes { instance, pages: (first, second) }: &Scrapes) -> String {
             None => format!("{name}{{instance=\"{instance}\"}}"),
         };
         let labelled = labelled.replace('\'', "''");
-        text.push_str(&format!("      - series: '{labelled}'\n        values: '{value}+{grown}x60'\n"));
+        text.push_str(&format!("      - series: '{labelled}'\n        values: '{value}{grown:+}x60'\n"));
     }
     text
 }

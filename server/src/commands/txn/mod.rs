@@ -164,12 +164,15 @@ pub(in crate::commands) fn explain(error: &TxnError, endpoint: &Endpoint) -> Fai
     let text = error.to_string();
     match error {
         TxnError::Unreached(call) => endpoint.explain_unexecuted(call),
-        TxnError::Unknown { id } => Failure::failed(
-            "O1031",
-            "the transaction may have been executed",
-            text,
-            format!("ordinate txn status {id}"),
-        ),
+        TxnError::Unknown { id } => Failure {
+            exit: endpoint.exit_unknown(),
+            ..Failure::failed(
+                "O1031",
+                "the transaction may have been executed",
+                text,
+                format!("ordinate txn status {id}"),
+            )
+        },
         TxnError::Fault(_) => Failure::input(
             "O1030",
             "the transaction is beyond a limit",
