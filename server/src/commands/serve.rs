@@ -114,7 +114,7 @@ impl Serve {
         self.banner(&file, started);
         stop_on_signal(handle.clone(), log.clone())?;
         retain_memory_later(shared.health.clone()).map_err(not_watched)?;
-        self.watch(handle, &file, gate, log);
+        self.watch(handle, &file, gate, log, shared.latencies.clone());
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -138,8 +138,15 @@ impl Serve {
     }
 
     /// What goes on beside the host until it ends.
-    fn watch(&self, handle: HostHandle<HostedNode>, file: &ClusterFile, gate: Gate, log: EventLog) {
-        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
+    fn watch(
+        &self,
+        handle: HostHandle<HostedNode>,
+        file: &ClusterFile,
+        gate: Gate,
+        log: EventLog,
+        latencies: Latencies,
+    ) {
+        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone(), latencies);
         backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
     }
 
@@ -268,12 +275,15 @@ pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
 /// Listens, or says who is in the way.
 pub fn bind(address: &str, key: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
-        Failure::input(
-            "O2003",
-            format!("cannot listen at {address} ({key})"),
-            error.to_string(),
-            format!("choose another with --set {key}=ADDRESS, or find who listens there: ss -ltnp"),
-        )
+        // [hosts] is no key: all hosts have it alike.
+        let remedy = match key.starts_with('[') {
+            true => format!(
+                "find who listens there: ss -ltnp; or change it in {key} of every host's cluster file"
+            ),
+            false => format!("choose another with --set {key}=ADDRESS, or find who listens there: ss -ltnp"),
+        };
+        let what = format!("cannot listen at {address} ({key})");
+        Failure::input("O2003", what, error.to_string(), remedy)
     })
 }
 

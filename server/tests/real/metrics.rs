@@ -6,6 +6,7 @@ use crate::support::{alone, http};
 use kafka::Record;
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const ALL: &str =
@@ -52,6 +53,15 @@ fn metrics_are_as_prometheus_wants_them() {
             let done = cluster.ordinate(call).await;
             assert!(done.status.success(), "{call:?}: {}", String::from_utf8_lossy(&done.stderr));
         }
+        // What fails is counted by its reason.
+        for call in [
+            &["zk", "--servers", &zookeeper, "get", "/nothing"][..],
+            &["log", "stat", "nothing", "--endpoints", &native],
+        ] {
+            assert!(!cluster.ordinate(call).await.status.success(), "{call:?}");
+        }
+        let nothing = http::ask(cluster.hosts[0].admin, "GET", "/v1/kv/nothing", b"").expect("an answer");
+        assert_eq!(nothing.code, 404);
         let mut client = Client::connect(kafka);
         client.metadata("topic").expect("a topic is made");
         let mut entry = Vec::new();
@@ -95,6 +105,21 @@ fn metrics_are_as_prometheus_wants_them() {
             let value = sample(&page, name);
             assert!(value >= Some(at_least), "{name}: {value:?}\n{page}");
         }
+        let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+        let explained = names_in(&std::fs::read_to_string(pages).expect("it is in the repository"));
+        let typed = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let mut ours = 0;
+        for (name, _) in typed.filter(|(name, _)| name.starts_with("ordinate_")) {
+            ours += 1;
+            assert!(explained.contains(name), "docs/operations.md does not say what {name} is");
+        }
+        assert!(ours > 100 && !page.contains("\nzk_"), "{ours} metrics\n{page}");
+        let denied = "ordinate_call_failures_total{service=\"kv\",operation=\"http_get\",class=\"caller\",reason=\"not_found\"}";
+        assert_eq!(sample(&page, denied), Some(1.0), "{page}");
+        let missing = "ordinate_call_failures_total{service=\"coordination\",operation=\"get_data\",class=\"caller\",reason=\"no_node\"}";
+        assert_eq!(sample(&page, missing), Some(1.0), "{page}");
+        let no_log = "ordinate_call_failures_total{service=\"log\",operation=\"describe\",class=\"caller\",reason=\"no_such_log\"}";
+        assert_eq!(sample(&page, no_log), Some(1.0), "{page}");
         match judged(&page) {
             None => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),
             Some(said) => assert_eq!(said, "", "promtool check metrics\n{page}"),
@@ -102,8 +127,14 @@ fn metrics_are_as_prometheus_wants_them() {
     });
 }
 
-/// What is there with an archive only, or when somebody was turned away.
-const SOMETIMES: &[&str] = &["ordinate_archive", "ordinate_client_closes", "ordinate_rejects"];
+/// What is there with an archive only, or when somebody was turned away, has dropped something, or reads in a group.
+const SOMETIMES: &[&str] = &[
+    "ordinate_archive",
+    "ordinate_client_closes",
+    "ordinate_log_dropped",
+    "ordinate_log_group_lag",
+    "ordinate_rejects",
+];
 
 /// Names of our metrics in a text.
 fn names_in(text: &str) -> BTreeSet<String> {
