@@ -5,7 +5,7 @@ mod terminal;
 use super::{Folder, program, run};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStdin, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
@@ -27,17 +27,22 @@ impl Drop for Demo {
     }
 }
 
+/// The demo at ports that are free now; if one is taken meanwhile, the demo takes the next one. Apart, so that demos side by side do not
+/// race for them.
+fn at_free_ports() -> Command {
+    let free = || {
+        let bound = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+        bound.expect("a free port").port().min(60_000).to_string()
+    };
+    let mut command = program();
+    command.args(["demo", "--durability", "memory", "--port", &free()]);
+    command.args(["--zookeeper", &free(), "--kafka", &free()]);
+    command
+}
+
 impl Demo {
     fn start() -> Self {
-        // Free now; if it is taken meanwhile, the demo takes the next one. Apart, so that demos side by side do not race for them.
-        let free = || {
-            let bound = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
-            bound.expect("a free port").port().min(60_000).to_string()
-        };
-        let (port, zookeeper, kafka) = (free(), free(), free());
-        let mut command = program();
-        command.args(["demo", "--port", &port, "--zookeeper", &zookeeper]);
-        command.args(["--kafka", &kafka, "--durability", "memory"]);
+        let mut command = at_free_ports();
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().expect("the binary was built");
         let input = child.stdin.take();
@@ -273,7 +278,7 @@ wait $!
 #[test]
 fn verbs_find_the_demo_without_flags() {
     let alone = ["unshare", "--map-root-user", "--net"];
-    let mut probe = std::process::Command::new(alone[0]);
+    let mut probe = Command::new(alone[0]);
     let probed = probe.args(&alone[1..]).args(["ip", "link", "set", "lo", "up"]).output();
     if !probed.is_ok_and(|it| it.status.success()) {
         println!("SKIPPED: the system lets this user have no network of its own");
@@ -282,7 +287,7 @@ fn verbs_find_the_demo_without_flags() {
     let folder = Folder::new("without-flags");
     let mut command = program();
     let program = command.get_program().to_owned();
-    let mut script = std::process::Command::new(alone[0]);
+    let mut script = Command::new(alone[0]);
     script.args(&alone[1..]).args(["sh", "-c", WITHOUT_FLAGS]).arg(&program).current_dir(&folder.0);
     for (name, value) in command.env_remove("NO_COLOR").get_envs() {
         match value {
@@ -295,5 +300,5 @@ fn verbs_find_the_demo_without_flags() {
     let (out, err) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{out}{err}");
     assert!(!out.contains("--endpoints") && !out.contains("is taken"), "{out}");
-    assert!(out.contains("orders 0   payments 0"), "{out}");
+    assert!(out.contains("orders 1   payments 1") && out.contains("serving     yes"), "{out}");
 }

@@ -1,7 +1,7 @@
 //! The demo at a terminal: a pseudo-terminal stands for it, and answers what the editor asks it.
 
-use super::PATIENCE;
-use crate::{Folder, program};
+use super::{PATIENCE, at_free_ports};
+use crate::Folder;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use std::ffi::OsStr;
@@ -50,12 +50,8 @@ impl Terminal {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(libc::O_NOCTTY);
         let end = options.open(OsStr::from_bytes(name.to_bytes())).expect("it opens");
-        let mut command = program();
-        command.args(["demo", "--port", "21070", "--zookeeper", "21181", "--kafka", "21092"]);
-        command
-            .args(["--durability", "memory"])
-            .env("XDG_STATE_HOME", &folder.0)
-            .env("TERM", "xterm-256color");
+        let mut command = at_free_ports();
+        command.env("XDG_STATE_HOME", &folder.0).env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR").envs(environment.iter().copied());
         let same = || end.try_clone().expect("a descriptor");
         command.stdin(same()).stdout(same()).stderr(same());

@@ -55,6 +55,7 @@ const TXN_SHARDS: u16 = 4;
 const TXN_SPREAD_LEVELS: u32 = 2;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const LEADER_WITHIN: Duration = Duration::from_secs(15);
+const SERVING_WITHIN: Duration = Duration::from_secs(5);
 
 struct Member {
     running: Option<Running>,
@@ -118,6 +119,9 @@ impl Demo {
             "  sample data loaded     {:.2} s   100 accounts under bank/",
             begun.elapsed().as_secs_f64()
         );
+        if cluster.serves().await {
+            println!("  all services serve     {:.2} s", begun.elapsed().as_secs_f64());
+        }
         cluster.print_addresses();
         let outcome = prompt::prompt(&mut cluster).await;
         cluster.stop();
@@ -278,6 +282,19 @@ impl Cluster {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         Err(failed("no leader was elected", format!("within {LEADER_WITHIN:?}")))
+    }
+
+    /// Waits a little until every host says that it serves all services, so that what is shown next is no start half-way.
+    async fn serves(&self) -> bool {
+        let deadline = Instant::now() + SERVING_WITHIN;
+        while Instant::now() < deadline {
+            let statuses = self.statuses().await;
+            if statuses.iter().all(|(_, it)| it.as_ref().is_some_and(|it| it.not_serving.is_none())) {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        false
     }
 
     async fn load_sample(&self) -> Result<(), Failure> {
