@@ -35,7 +35,8 @@ pub use messages::are_distinct;
 pub use planted::PlantedBug;
 pub use rng::Rng;
 pub use role::{
-    Cx, Effect, Effects, Embeds, Family, Journaled, Node, Position, Role, Situation, TimerIndex, TimerKey,
+    Cx, Effect, Effects, Embeds, Family, Journaled, Node, Position, REPEAT_WITHIN, Role, Situation,
+    TimerIndex, TimerKey,
 };
 pub use time::{Instant, Wall};
 

@@ -192,7 +192,7 @@ impl Read {
 
     /// Why its users would not be served; none if they would.
     async fn look(&self, handle: &HostHandle<HostedNode>) -> Option<String> {
-        let ReadyProbe { host_slot, request, accepts } = &self.probe;
+        let ReadyProbe { host_slot, request, accepts, is_logged: _ } = &self.probe;
         // What was answered meanwhile says nothing of now.
         let before = self.unanswered().take();
         let waiting = match before {
@@ -288,7 +288,14 @@ impl Watcher {
             let health = Arc::new(Health { host, services, unheard });
             return Look { began, health, with_reads: before.with_reads };
         }
-        let looks = self.reads.iter().map(|read| async { (read.service, read.look(&self.handle).await) });
+        let wanted = changed || !before.health.is_ready() || self.is_asked(began);
+        let looks = self.reads.iter().map(|read| async {
+            let known = before.health.services.get(read.service).filter(|_| read.probe.is_logged && !wanted);
+            match known {
+                Some(known) => (read.service, known.clone()),
+                None => (read.service, read.look(&self.handle).await),
+            }
+        });
         let services = futures_util::future::join_all(looks).await.into_iter().collect();
         let health = Arc::new(Health { host, services, unheard });
         Look { began, health, with_reads: Some(began) }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 /// In the words of a message that promises what its sender journals.
 const MARK: &str = "Promise:";
 
-/// A message whose words say so never leaves by `send` or `multicast`, which do not wait for the disk.
+/// A message whose words say so never leaves by `send`, `multicast` or `repeat`, which do not wait for the disk.
 pub fn promises(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (manifest, _) in manifests(files) {
@@ -56,7 +56,7 @@ fn marked(text: &str) -> Vec<&str> {
 
 /// Where something is sent at once, and what stands between the parentheses.
 fn sends(text: &str) -> Vec<(usize, &str)> {
-    let calls = [".send(", ".multicast("].into_iter().flat_map(|call| text.match_indices(call));
+    let calls = [".send(", ".multicast(", ".repeat("].into_iter().flat_map(|call| text.match_indices(call));
     let inside = calls.map(|(at, call)| {
         let from = at + call.len();
         let mut depth = 1;

@@ -217,7 +217,9 @@ impl Driver {
         let effects: Vec<_> = self.effects.drain().collect();
         for effect in effects {
             match effect {
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
+                Effect::Send { to, message }
+                | Effect::SendDurable { to, message, .. }
+                | Effect::Repeat { to, message, .. } => {
                     self.send(to.host().0 as usize - 1, message);
                 }
                 Effect::SetTimer { after, .. } => self.resend_at = Some(tokio::time::Instant::now() + after),

@@ -122,6 +122,10 @@ impl<N: Node + 'static> Reactor<N> {
                 Effect::SendDurable { to, message, .. } => {
                     self.held.push_back((after, Held::Send { from, to, message }));
                 }
+                Effect::Repeat { to, message, after: Some(_) } if !durable => {
+                    self.held.push_back((after, Held::Repeat { from, to, message }));
+                }
+                Effect::Repeat { to, message, .. } => self.router.repeat(from, to, message, now),
                 Effect::Trim { before } => {
                     self.held.push_back((after, Held::Trim { host_slot: from.host_slot(), before }));
                 }
@@ -129,7 +133,7 @@ impl<N: Node + 'static> Reactor<N> {
                     self.held.push_back((after, Held::Blob { host_slot: from.host_slot(), effect }));
                 }
                 Effect::Blob(effect) => self.blobs.carry_out(from.host_slot(), effect),
-                Effect::SetTimer { timer, after } => self.nodes.timers.set(index, timer, now + after),
+                Effect::SetTimer { timer, after } => self.nodes.timers.set(index, timer, now, after),
                 Effect::StopTimer { timer } => self.nodes.timers.stop(index, timer),
                 Effect::Respond { id, response } => {
                     if let Some(promise) = self.requests.remove(&id) {
@@ -157,6 +161,10 @@ impl<N: Node + 'static> Reactor<N> {
                 Held::Send { from, to, message } => {
                     sent = true;
                     self.router.route(from, to, message, self.nodes.now);
+                }
+                Held::Repeat { from, to, message } => {
+                    sent = true;
+                    self.router.repeat(from, to, message, self.nodes.now);
                 }
                 Held::Trim { host_slot, before } => journal.trim(host_slot, before),
                 Held::Blob { host_slot, effect } => self.blobs.carry_out(host_slot, effect),

@@ -6,6 +6,7 @@ use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
 use crate::marks::{MARKS, Mark, Marks};
 use crate::metrics::Metrics;
+use crate::repeats::{Heard, REPEATS, Repeat};
 use crate::shortage::Shortage;
 use crate::socket::{After, Readiness, Socket, listening};
 use crate::tls::PeerTls;
@@ -48,6 +49,8 @@ struct Inbound {
     deadline: Instant,
     /// When something was read from it last.
     heard_at: Instant,
+    /// What it says again and again.
+    heard: Heard,
     listed: bool,
 }
 
@@ -158,6 +161,7 @@ impl Inbounds {
                 joining: false,
                 deadline: outside.now + GREET_WITHIN,
                 heard_at: outside.now,
+                heard: Heard::default(),
                 listed: true,
             };
             if index == self.table.len() {
@@ -203,6 +207,11 @@ impl Inbounds {
     pub(crate) fn heard_at(&self, host: HostId) -> Option<Instant> {
         let of_host = self.table.iter().flatten().filter(|inbound| inbound.host == Some(host));
         of_host.map(|inbound| inbound.heard_at).max()
+    }
+
+    /// What a connection has said again and again; the caller gives it back.
+    pub(crate) fn heard_of(&mut self, index: usize) -> Option<&mut Heard> {
+        self.table.get_mut(index)?.as_mut().map(|inbound| &mut inbound.heard)
     }
 
     pub(crate) fn ready_count(&self) -> usize {
@@ -378,21 +387,69 @@ fn is_end(reason: &str) -> bool {
     reason == CLOSED || reason.contains("(os error ")
 }
 
-/// Calls `visit` with every message of a frame's body, and `mark` with what says how far the sender's journal is durable; `Err` if the frame is not what a sound host sends.
-pub(crate) fn each_message<M: Decode>(
+/// What a frame holds.
+pub(crate) enum Item<M> {
+    /// How far its sender's journal is durable.
+    Mark(Mark),
+    /// A message; `again`: it is the same as before.
+    Message { from: NodeId, to: NodeId, message: Result<M, kernel::DecodeError>, again: bool },
+    /// Some messages are the same as before: they follow.
+    Repeats,
+}
+
+/// Calls `visit` with all that a frame's body holds; `Err` if the frame is not what a sound host sends.
+pub(crate) fn each_item<M: Decode>(
     body: Bytes,
-    mut mark: impl FnMut(Mark),
-    mut visit: impl FnMut(NodeId, NodeId, Result<M, kernel::DecodeError>),
+    heard: &mut Heard,
+    mut visit: impl FnMut(Item<M>),
 ) -> Result<(), String> {
     let mut body = Reader::new(body);
     while body.remaining() > 0 {
-        let envelope = Envelope::decode(&mut body).map_err(|error| format!("malformed frame: {error}"))?;
-        let mut message = Reader::new(envelope.message);
-        if envelope.to.host_slot() == MARKS {
-            mark(Mark::decode(&mut message).map_err(|error| format!("malformed mark: {error}"))?);
-            continue;
+        let Envelope { from, to, message } =
+            Envelope::decode(&mut body).map_err(|error| format!("malformed frame: {error}"))?;
+        let mut input = Reader::new(message);
+        match to.host_slot() {
+            MARKS => {
+                let mark = Mark::decode(&mut input).map_err(|error| format!("malformed mark: {error}"))?;
+                visit(Item::Mark(mark));
+            }
+            REPEATS => {
+                let repeat = Repeat::decode(&mut input);
+                let repeat = repeat.map_err(|error| format!("malformed repeat: {error}"))?;
+                each_repeat(repeat, heard, &mut visit)?;
+            }
+            _ => visit(Item::Message { from, to, message: M::decode(&mut input), again: false }),
         }
-        visit(envelope.from, envelope.to, M::decode(&mut message));
+    }
+    Ok(())
+}
+
+fn each_repeat<M: Decode>(
+    repeat: Repeat,
+    heard: &mut Heard,
+    visit: &mut impl FnMut(Item<M>),
+) -> Result<(), String> {
+    match repeat {
+        Repeat::First(numbered) => {
+            let (from, to) = (numbered.from, numbered.to);
+            let message = M::decode(&mut Reader::new(numbered.message.clone()));
+            heard.note(numbered)?;
+            visit(Item::Message { from, to, message, again: false });
+        }
+        Repeat::Later(again) => {
+            visit(Item::Repeats);
+            let mut before = None;
+            for number in again.numbers {
+                if before >= Some(number) {
+                    return Err(format!("message {number} said again twice at a time"));
+                }
+                before = Some(number);
+                let numbered = heard.numbered(number)?;
+                let (from, to) = (numbered.from, numbered.to);
+                let message = M::decode(&mut Reader::new(numbered.message.clone()));
+                visit(Item::Message { from, to, message, again: true });
+            }
+        }
     }
     Ok(())
 }

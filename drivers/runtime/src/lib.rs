@@ -129,6 +129,7 @@ pub mod memory;
 mod metrics;
 mod nodes;
 mod reactor;
+mod repeats;
 mod resolver;
 mod router;
 mod shortage;

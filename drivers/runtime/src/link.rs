@@ -5,6 +5,7 @@ use crate::data::Incarnation;
 use crate::handshake::{GREETING_BYTES_MAX, Hello, Reply, framed, take_greeting};
 use crate::marks::{MARKS, Mark, RunStart};
 use crate::metrics::Metrics;
+use crate::repeats::{Again, Numbered, REPEATS, REPEATS_SINCE, Repeat, Repeats, Way};
 use crate::socket::{After, Readiness, Socket};
 use crate::tls::PeerTls;
 use bytes::BytesMut;
@@ -128,6 +129,8 @@ pub(crate) struct Link {
     behind: Option<u64>,
     /// What was reported last to the other end over this connection.
     marked: Mark,
+    /// What was said over this connection, and is said again.
+    repeats: Repeats,
 }
 
 impl Link {
@@ -145,6 +148,7 @@ impl Link {
             partner: None,
             behind: None,
             marked: NOTHING_MARKED,
+            repeats: Repeats::default(),
         }
     }
 
@@ -198,7 +202,7 @@ impl Link {
         }
     }
 
-    /// Queues a message.
+    /// Queues a message; what is to be said again between the same two nodes leaves before.
     pub(crate) fn push(
         &mut self,
         from: NodeId,
@@ -207,22 +211,89 @@ impl Link {
         settings: &LinkSettings,
         metrics: &mut Metrics,
     ) {
+        if self.repeats.waits(from, to) {
+            self.say_again(from.host(), settings, metrics);
+        }
+        self.queue(from, to, message, settings, metrics);
+    }
+
+    /// Takes a message that is sent again and again: if it has not changed it leaves with others, soon.
+    pub(crate) fn repeat(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        message: &impl Encode,
+        settings: &LinkSettings,
+        outside: (Instant, &mut Metrics),
+    ) {
+        let (now, metrics) = outside;
+        if self.partner().is_none_or(|partner| partner.message_version < REPEATS_SINCE) {
+            return self.push(from, to, message, settings, metrics);
+        }
+        let bytes = message.encoded();
+        match self.repeats.say(from, to, &bytes, now) {
+            Way::Later => metrics.repeats_out += 1,
+            Way::Plain => self.push(from, to, message, settings, metrics),
+            Way::Numbered(number) => {
+                if self.repeats.waits(from, to) {
+                    self.say_again(from.host(), settings, metrics);
+                }
+                let message = Repeat::First(Numbered { number, from, to, message: bytes.into() });
+                let (me, other) = (NodeId::new(from.host(), REPEATS), NodeId::new(self.host, REPEATS));
+                if !self.queue(me, other, &message, settings, metrics) {
+                    self.repeats.was_not_sent(from, to);
+                }
+            }
+        }
+    }
+
+    /// When something is to be said again.
+    pub(crate) fn repeats_due(&self) -> Option<Instant> {
+        self.repeats.due()
+    }
+
+    /// Says again what has not changed.
+    pub(crate) fn say_again(&mut self, me: HostId, settings: &LinkSettings, metrics: &mut Metrics) {
+        let numbers = self.repeats.take_again();
+        if !numbers.is_empty() {
+            let (me, other) = (NodeId::new(me, REPEATS), NodeId::new(self.host, REPEATS));
+            self.queue(me, other, &Repeat::Later(Again { numbers }), settings, metrics);
+        }
+    }
+
+    /// What was to be said again is not, for a fault that was asked for.
+    pub(crate) fn forget_repeats(&mut self, metrics: &mut Metrics) {
+        for _ in self.repeats.take_again() {
+            metrics.drop_message("link severed on purpose");
+        }
+    }
+
+    /// False if it is dropped.
+    fn queue(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        message: &impl Encode,
+        settings: &LinkSettings,
+        metrics: &mut Metrics,
+    ) -> bool {
         let bound = if self.is_up() { settings.queue_bytes_max } else { settings.queue_bytes_max_down };
         let before = self.writer.body().len();
         if before - self.sent > bound {
             metrics.drop_message(if self.is_up() { "queue to host full" } else { "host not connected" });
-            return;
+            return false;
         }
         self.writer.envelope(from, to, message);
         if self.writer.open_bytes() > settings.frame_body_max {
             if !self.retry_alone(before, from, to, message, settings.frame_body_max) {
                 metrics.drop_message("message larger than a frame");
-                return;
+                return false;
             }
         } else if self.writer.open_bytes() > FRAME_BYTES {
             self.writer.close();
         }
         metrics.messages_out += 1;
+        true
     }
 
     /// The open frame has become too large: closes it without this message, which gets a frame of its own.
@@ -389,7 +460,7 @@ impl Link {
             )),
             Some(Reply::Welcome { incarnation, message_version, run_start }) => {
                 self.partner = Some(Partner { incarnation, message_version, run_start });
-                self.marked = NOTHING_MARKED;
+                (self.marked, self.repeats) = (NOTHING_MARKED, Repeats::default());
                 let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });
                 if let State::Greeting { socket, .. } = before {
                     self.state = State::Up { socket };
@@ -423,6 +494,7 @@ impl Link {
             }
             self.writer.bytes().clear();
             self.sent = 0;
+            self.repeats = Repeats::default();
         }
         let new = self.complaint.as_ref() != Some(&reason);
         self.complaint = Some(reason.clone());

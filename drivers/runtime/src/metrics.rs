@@ -12,6 +12,10 @@ pub struct Metrics {
     pub messages_in: u64,
     /// Messages queued for other hosts.
     pub messages_out: u64,
+    /// Messages to other hosts that were the same as before: many of them leave as one message.
+    pub repeats_out: u64,
+    /// Messages from other hosts that were the same as before.
+    pub repeats_in: u64,
     /// Messages between nodes of this host, and between its nodes and its clients.
     pub messages_local: u64,
     /// Bytes read from sockets.

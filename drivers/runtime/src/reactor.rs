@@ -55,6 +55,7 @@ pub(crate) type Response<N> = <<N as Node>::Family as Family>::Response;
 /// What waits for a commit.
 pub(crate) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M },
+    Repeat { from: NodeId, to: NodeId, message: M },
     Trim { host_slot: HostSlot, before: kernel::Position },
     Blob { host_slot: HostSlot, effect: BlobEffect },
 }

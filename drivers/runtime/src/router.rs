@@ -54,6 +54,20 @@ impl<M: Encode> Router<M> {
         }
     }
 
+    /// Routes a message that is sent again and again.
+    pub(crate) fn repeat(&mut self, from: NodeId, to: NodeId, message: M, now: Instant) {
+        if to.host() == self.me || !self.severed_to.is_empty() || !self.delayed.is_empty() {
+            return self.route(from, to, message, now);
+        }
+        match self.links.binary_search_by_key(&to.host(), |link| link.host) {
+            Ok(index) => {
+                let outside = (now, &mut self.metrics);
+                self.links[index].repeat(from, to, &message, &self.settings, outside);
+            }
+            Err(_) => self.metrics.drop_message("no such host"),
+        }
+    }
+
     fn send(&mut self, from: NodeId, to: NodeId, message: &M) {
         match self.links.binary_search_by_key(&to.host(), |link| link.host) {
             Ok(index) => self.links[index].push(from, to, message, &self.settings, &mut self.metrics),
@@ -93,11 +107,19 @@ impl<M: Encode> Router<M> {
 
     /// When `on_time` is wanted.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.delayed.values().filter_map(|delayed| delayed.queue.front()).map(|(due, ..)| *due).min()
+        let delayed = self.delayed.values().filter_map(|delayed| delayed.queue.front()).map(|(due, ..)| *due);
+        delayed.chain(self.links.iter().filter_map(Link::repeats_due)).min()
     }
 
-    /// Sends what has been delayed long enough.
+    /// Sends what has been delayed long enough, and what is to be said again.
     pub(crate) fn on_time(&mut self, now: Instant) {
+        for link in self.links.iter_mut().filter(|link| link.repeats_due().is_some_and(|due| due <= now)) {
+            if self.severed_to.contains(&link.host) {
+                link.forget_repeats(&mut self.metrics);
+            } else {
+                link.say_again(self.me, &self.settings, &mut self.metrics);
+            }
+        }
         let hosts: Vec<HostId> = self.delayed.keys().copied().collect();
         for host in hosts {
             while let Some(delayed) = self.delayed.get_mut(&host)

@@ -3,6 +3,7 @@
 use kernel::{Instant, TimerIndex};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::time::Duration;
 
 /// A node's number on its host, by rank of its slot.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -17,15 +18,51 @@ struct Pending {
     queued: Option<Instant>,
 }
 
-/// Invariant: a timer with a deadline has a heap entry at `queued`, not after the deadline.
+/// Timers of at least this may run out later by [`SLACK`], with others: a host that wakes for each of hundreds does little else.
+const LAX_FROM: Duration = Duration::from_millis(20);
+const SLACK: Duration = Duration::from_millis(5);
+
+/// See the module.
 #[derive(Default)]
 pub(crate) struct Timers {
+    exact: Queue,
+    lax: Queue,
+}
+
+impl Timers {
+    pub(crate) fn set(&mut self, node: NodeIndex, timer: TimerIndex, now: Instant, after: Duration) {
+        let is_lax = after >= LAX_FROM;
+        let (queue, other) =
+            if is_lax { (&mut self.lax, &mut self.exact) } else { (&mut self.exact, &mut self.lax) };
+        other.stop(node, timer);
+        queue.set(node, timer, now + after);
+    }
+
+    pub(crate) fn stop(&mut self, node: NodeIndex, timer: TimerIndex) {
+        self.exact.stop(node, timer);
+        self.lax.stop(node, timer);
+    }
+
+    /// When to look again; not after the first deadline of an exact one, and not much after that of any other.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.exact.next().into_iter().chain(self.lax.next().map(|at| at + SLACK)).min()
+    }
+
+    /// A timer that has run out by `now`, which is then no longer pending.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(NodeIndex, TimerIndex)> {
+        self.exact.pop(now).or_else(|| self.lax.pop(now))
+    }
+}
+
+/// Invariant: a timer with a deadline has a heap entry at `queued`, not after the deadline.
+#[derive(Default)]
+struct Queue {
     heap: BinaryHeap<Reverse<(Instant, NodeIndex, u8)>>,
     pending: Vec<Vec<Pending>>,
 }
 
-impl Timers {
-    pub(crate) fn set(&mut self, node: NodeIndex, timer: TimerIndex, deadline: Instant) {
+impl Queue {
+    fn set(&mut self, node: NodeIndex, timer: TimerIndex, deadline: Instant) {
         let pending = self.pending(node, timer);
         pending.deadline = Some(deadline);
         if pending.queued.is_none_or(|queued| queued > deadline) {
@@ -34,17 +71,17 @@ impl Timers {
         }
     }
 
-    pub(crate) fn stop(&mut self, node: NodeIndex, timer: TimerIndex) {
+    fn stop(&mut self, node: NodeIndex, timer: TimerIndex) {
         self.pending(node, timer).deadline = None;
     }
 
-    /// When to look again; not after the first deadline.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    /// Not after the first deadline.
+    fn next(&self) -> Option<Instant> {
         self.heap.peek().map(|Reverse((at, _, _))| *at)
     }
 
     /// A timer that has run out by `now`, which is then no longer pending.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<(NodeIndex, TimerIndex)> {
+    fn pop(&mut self, now: Instant) -> Option<(NodeIndex, TimerIndex)> {
         while let Some(&Reverse((at, node, timer))) = self.heap.peek()
             && at <= now
         {
@@ -90,7 +127,7 @@ mod tests {
     // A lost timer stops a protocol for ever; one that fires early or twice breaks a lease. The twin is a plain map.
     #[test]
     fn timers_agree_with_a_plain_map() {
-        let (mut timers, mut twin, mut fired) = (Timers::default(), BTreeMap::new(), 0);
+        let (mut timers, mut twin, mut fired) = (Queue::default(), BTreeMap::new(), 0);
         let mut rng = Rng::seeded(3);
         for now in 0..20_000u64 {
             for _ in 0..rng.below(3) {
@@ -118,5 +155,27 @@ mod tests {
         }
         assert!(fired > 500, "only {fired} timers fired");
         assert!(timers.heap.len() < 300, "{} entries for 12 timers", timers.heap.len());
+    }
+    // A host that wakes late for a short timer answers late; one that wakes for each long one alone is busy with nothing.
+    #[test]
+    fn long_timers_run_out_together() {
+        let (mut timers, ms) = (Timers::default(), |count| Instant(count * 1_000_000));
+        let fired = |timers: &mut Timers, now| {
+            std::iter::from_fn(|| timers.pop(now)).map(|(node, _)| node.0).collect::<Vec<_>>()
+        };
+        timers.set(NodeIndex(0), TimerIndex(0), ms(0), Duration::from_millis(20));
+        timers.set(NodeIndex(1), TimerIndex(0), ms(3), Duration::from_millis(20));
+        assert_eq!(timers.next(), Some(ms(25)));
+        assert_eq!(fired(&mut timers, ms(19)), [], "none before its time");
+        assert_eq!(fired(&mut timers, ms(25)), [0, 1]);
+        timers.set(NodeIndex(0), TimerIndex(0), ms(25), Duration::from_millis(20));
+        timers.set(NodeIndex(1), TimerIndex(0), ms(25), Duration::from_millis(19));
+        assert_eq!((timers.next(), fired(&mut timers, ms(44))), (Some(ms(44)), vec![1]));
+        // One that is set anew, or stopped, runs out no more as it was.
+        timers.set(NodeIndex(0), TimerIndex(0), ms(44), Duration::from_millis(2));
+        assert_eq!((fired(&mut timers, ms(45)), fired(&mut timers, ms(46))), (vec![], vec![0]));
+        timers.set(NodeIndex(0), TimerIndex(0), ms(46), Duration::from_millis(30));
+        timers.stop(NodeIndex(0), TimerIndex(0));
+        assert_eq!(fired(&mut timers, ms(99)), []);
     }
 }

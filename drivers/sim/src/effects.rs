@@ -62,13 +62,15 @@ pub(crate) trait Sink<F: Family> {
         let durable = self.is_durable();
         for effect in effects.drain() {
             match effect {
-                Effect::SendDurable { to, message, .. } => {
+                Effect::SendDurable { to, message, .. } | Effect::Repeat { to, message, after: Some(_) } => {
                     self.defer(durable, Deferred::Send { to, message });
                 }
                 Effect::Trim { before } => self.defer(durable, Deferred::Trim { before }),
                 Effect::Blob(BlobEffect::Drop { id }) => self.defer(durable, Deferred::DropBlob { id }),
                 Effect::Blob(blob) => self.blob(blob),
-                Effect::Send { to, message } => self.send(to, message),
+                Effect::Send { to, message } | Effect::Repeat { to, message, after: None } => {
+                    self.send(to, message);
+                }
                 Effect::SetTimer { timer, after } => self.set_timer(timer, after),
                 Effect::StopTimer { timer } => self.stop_timer(timer),
                 Effect::Respond { id, response } => self.respond(id, response),

@@ -124,6 +124,7 @@ pub fn sent<M: Clone, R>(did: &[Effect<M, R>]) -> Vec<(NodeId, M, bool)> {
     let sent = did.iter().filter_map(|effect| match effect {
         Effect::Send { to, message } => Some((*to, message.clone(), false)),
         Effect::SendDurable { to, message, .. } => Some((*to, message.clone(), true)),
+        Effect::Repeat { to, message, after } => Some((*to, message.clone(), after.is_some())),
         Effect::SetTimer { .. }
         | Effect::StopTimer { .. }
         | Effect::Respond { .. }

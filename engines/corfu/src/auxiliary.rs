@@ -361,11 +361,9 @@ impl Auxiliary {
         let forget_after = self.suspect_after() * FORGET;
         self.heard.retain(|_, at| now.since(*at) <= forget_after);
         self.hear(me, self.state.journal, now);
-        cx.multicast(self.all_candidates(), storage::Ping {});
-        cx.multicast(self.sequencers.iter().copied(), sequencer::Ping {});
-        for peer in self.others(me) {
-            cx.send_durable(peer, Hello { epoch, journal: self.state.journal });
-        }
+        cx.repeat(self.all_candidates(), storage::Ping {});
+        cx.repeat(self.sequencers.iter().copied(), sequencer::Ping {});
+        cx.repeat_durable(self.others(me), Hello { epoch, journal: self.state.journal });
         match self.change.is_some() {
             true => self.go_on(cx),
             false if now >= self.patient_until && self.may_change(me, now) => self.begin_change(cx),

@@ -102,7 +102,8 @@ impl Role for Sequencer {
             SequencerIn::Begin(message) => self.on_begin(&message, cx),
             SequencerIn::Ping(Ping {}) => {
                 let serves = self.next.is_some();
-                cx.send_durable(from, SequencerPong { began: self.began, serves, journal: self.journal });
+                let pong = SequencerPong { began: self.began, serves, journal: self.journal };
+                cx.repeat_durable([from], pong);
             }
         }
     }

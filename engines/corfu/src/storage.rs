@@ -317,7 +317,7 @@ impl StorageServer {
             reported: self.reported,
             copied,
         });
-        cx.send_durable(auxiliary, StoragePong { epoch: self.epoch, status });
+        cx.repeat_durable([auxiliary], StoragePong { epoch: self.epoch, status });
     }
 
     fn on_project(&mut self, message: &Project, cx: &mut Cx<'_, Self>) {

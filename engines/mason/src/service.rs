@@ -23,6 +23,11 @@ pub trait Stub: Sized + 'static {
     /// The group's clock has advanced to `now`. `new_leader`: it stood still for an unknown time before.
     fn on_clock(&mut self, now: GroupTime, new_leader: bool, out: &mut StubOut);
 
+    /// True while something ends by the clock. Meanwhile the clock is logged again and again; else it stands still, and nothing is.
+    fn awaits_time(&self) -> bool {
+        false
+    }
+
     /// A follow-up (see [`StubOut::follow_up`]) stands in the log, and is ordered if it has spaces.
     fn apply_follow_up(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut);
 

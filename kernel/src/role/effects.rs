@@ -10,6 +10,9 @@ use bytes::Bytes;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+/// How long a message that repeats what was sent before may wait, so that many leave as one.
+pub const REPEAT_WITHIN: Duration = Duration::from_millis(40);
+
 /// One thing a driver is to do.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<M, R> {
@@ -28,6 +31,15 @@ pub enum Effect<M, R> {
         message: M,
         /// The journal's cursor when it was pushed.
         after: Position,
+    },
+    /// Send what is said again and again, mostly unchanged: a heartbeat. It may wait for others for [`REPEAT_WITHIN`].
+    Repeat {
+        /// The receiver.
+        to: NodeId,
+        /// What it receives.
+        message: M,
+        /// Every record before is durable first; none: at once.
+        after: Option<Position>,
     },
     /// (Re)start a timer.
     SetTimer {
@@ -155,6 +167,9 @@ impl<F: Family> Effects<F> {
             Effect::SendDurable { to, message, after } => {
                 Effect::SendDurable { to, message: F::outer_message(message), after }
             }
+            Effect::Repeat { to, message, after } => {
+                Effect::Repeat { to, message: F::outer_message(message), after }
+            }
             Effect::SetTimer { timer, after } => Effect::SetTimer { timer, after },
             Effect::StopTimer { timer } => Effect::StopTimer { timer },
             Effect::Trim { before } => Effect::Trim { before },
@@ -254,6 +269,31 @@ impl<'a, R: Role> Cx<'a, R> {
     pub fn send_durable(&mut self, to: NodeId, message: impl Into<<R::Family as Family>::Message>) {
         let after = self.effects.next;
         self.effects.effects.push(Effect::SendDurable { to, message: message.into(), after });
+    }
+
+    /// Sends to several what is said again and again, mostly unchanged, as a heartbeat is. On a quiet link it may wait for
+    /// [`REPEAT_WITHIN`]. Nothing in it may promise or reveal what is journaled but not durable.
+    pub fn repeat(
+        &mut self,
+        to: impl IntoIterator<Item = NodeId>,
+        message: impl Into<<R::Family as Family>::Message>,
+    ) {
+        let message = message.into();
+        for to in to {
+            self.effects.effects.push(Effect::Repeat { to, message: message.clone(), after: None });
+        }
+    }
+
+    /// The same, when everything that this node has appended so far is durable.
+    pub fn repeat_durable(
+        &mut self,
+        to: impl IntoIterator<Item = NodeId>,
+        message: impl Into<<R::Family as Family>::Message>,
+    ) {
+        let (message, after) = (message.into(), Some(self.effects.next));
+        for to in to {
+            self.effects.effects.push(Effect::Repeat { to, message: message.clone(), after });
+        }
     }
 
     /// Adds to the journal and returns the record's position.

@@ -145,7 +145,9 @@ impl Gateway {
         let mut answers = Vec::new();
         for effect in self.effects.drain() {
             match effect {
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
+                Effect::Send { to, message }
+                | Effect::SendDurable { to, message, .. }
+                | Effect::Repeat { to, message, .. } => {
                     cx.send(to, message);
                 }
                 Effect::SetTimer { after, .. } => cx.set_timer(CorfuTimer::Client, after),

@@ -3,7 +3,7 @@
 use super::{LINKS, Message, Reactor};
 use crate::error::HostError;
 use crate::event::HostEvent;
-use crate::inbound;
+use crate::inbound::{self, Item};
 use crate::journal::Journal;
 use crate::link::{self, Link, LinkStatus, PeerConfig, Wish};
 use crate::marks::Mark;
@@ -171,7 +171,7 @@ impl<N: Node + 'static> Reactor<N> {
             };
             match self.inbounds.next_frame(read.index, is_known, &mut outside) {
                 Ok(Some((host, body))) => {
-                    if let Err(reason) = self.on_frame(host, body) {
+                    if let Err(reason) = self.on_frame(read.index, host, body) {
                         end = Some(reason);
                         break;
                     }
@@ -189,27 +189,32 @@ impl<N: Node + 'static> Reactor<N> {
         }
     }
 
-    pub(super) fn on_frame(&mut self, host: HostId, body: kernel::Bytes) -> Result<(), String> {
+    fn on_frame(&mut self, index: usize, host: HostId, body: kernel::Bytes) -> Result<(), String> {
         let severed = self.router.is_severed_from(host);
         let mut marked: Option<Mark> = None;
-        let outcome = inbound::each_message::<Message<N>>(
-            body,
-            |mark| {
+        let mut heard = self.inbounds.heard_of(index).map(std::mem::take).unwrap_or_default();
+        let outcome = inbound::each_item::<Message<N>>(body, &mut heard, |item| match item {
+            Item::Mark(mark) => {
                 let before = marked.take().and_then(|mark| mark.clock);
                 marked = Some(Mark { clock: mark.clock.or(before), ..mark });
-            },
-            |from, to, message| match message {
-                _ if severed => self.router.metrics.drop_message("link severed on purpose"),
-                Ok(message) if from.host() == host => {
-                    self.router.metrics.messages_in += 1;
-                    self.deliver(from, to, message);
-                }
-                Ok(_) => {
-                    *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
-                }
-                Err(_) => *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1,
-            },
-        );
+            }
+            _ if severed => self.router.metrics.drop_message("link severed on purpose"),
+            Item::Repeats => self.router.metrics.messages_in += 1,
+            Item::Message { from, to, message: Ok(message), again } if from.host() == host => {
+                let metrics = &mut self.router.metrics;
+                *(if again { &mut metrics.repeats_in } else { &mut metrics.messages_in }) += 1;
+                self.deliver(from, to, message);
+            }
+            Item::Message { message: Ok(_), .. } => {
+                *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
+            }
+            Item::Message { message: Err(_), .. } => {
+                *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1
+            }
+        });
+        if let Some(before) = self.inbounds.heard_of(index) {
+            *before = heard;
+        }
         if let Some(Mark { batches, full, clock }) = marked {
             if let Some(report) = clock.filter(|_| !severed) {
                 self.clock.on_report(host, report);

@@ -259,6 +259,11 @@ kernel::messages! {
             /// The version.
             version: u64,
         },
+        /// Whether the stub needs the group's clock.
+        30 => AwaitsTime {
+            /// It does.
+            awaits: bool,
+        },
     }
 }
 

@@ -9,7 +9,8 @@ mod snapshot;
 use super::delivery::{Run, Runs};
 use super::entry::{AssignmentBatch, Claim, Entry, Item, Question};
 use super::{
-    Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn, Reached, Viewed,
+    Applied, AwaitsTime, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn, Reached,
+    Viewed,
 };
 use crate::messages::sequencer::{Moved, SequencerIn};
 use crate::messages::shard::{self, Deliver, Settled, ShardBehind, ShardIn};
@@ -95,6 +96,8 @@ pub struct ProxyMachine<S> {
     bootstrap: Layout,
     /// How far the group is, and what it hands over, is due to be reported to this host's proxies.
     status_due: bool,
+    /// What was reported of its need for the clock.
+    reported_awaiting: Option<bool>,
     pages_due: bool,
     host: HostId,
     page_bytes: usize,
@@ -123,6 +126,7 @@ impl<S: Stub> ProxyMachine<S> {
             group,
             bootstrap: topology.layout.clone(),
             status_due: true,
+            reported_awaiting: None,
             pages_due: true,
             topology,
             reported: 0,
@@ -254,6 +258,14 @@ impl<S: Stub> ProxyMachine<S> {
             durable: Some(state.durable.clone()),
         };
         self.notify_proxy(began);
+    }
+
+    fn report_whether_it_awaits_time(&mut self) {
+        let awaits = Some(self.stub.awaits_time());
+        if let Some(awaits) = awaits.filter(|_| awaits != self.reported_awaiting) {
+            self.reported_awaiting = Some(awaits);
+            self.notify_proxy(AwaitsTime { awaits });
+        }
     }
 
     fn clock(&mut self, new_leader: bool) {
@@ -494,6 +506,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
         // A log that is not in use has no next entry to report it with.
         self.report_members();
         self.report_status();
+        self.report_whether_it_awaits_time();
         notices.append(&mut self.notices);
     }
 

@@ -77,6 +77,8 @@ pub struct Proxy {
     bootstrap: Layout,
     arranging: arranging::Arranging,
     heard_leader_at: Instant,
+    /// The stub needs the group's clock, as far as this host's replica has said.
+    awaits_time: bool,
     lead: Option<Lead>,
     barriers: BTreeMap<u64, (NodeId, u64)>,
     next_barrier: u64,
@@ -113,6 +115,7 @@ impl Proxy {
             settled_on: 0,
             arranging: arranging::Arranging::default(),
             heard_leader_at: Instant(0),
+            awaits_time: true,
             lead: None,
             barriers: BTreeMap::new(),
             next_barrier: 0,
@@ -210,6 +213,8 @@ pub(crate) struct Frame<'a> {
     confident: bool,
     /// The group is not in use, or has retired: it has nothing numbered.
     idle: bool,
+    /// Something ends by the group's clock.
+    awaits_time: bool,
 }
 
 /// Heartbeats of the log's leader that a proxy may miss before it doubts that it leads.
@@ -229,6 +234,7 @@ impl Proxy {
             log: self.log,
             spaces_of: &self.spaces_of,
             idle: self.group.0 >= self.topology.layout.spanning || self.arranging.is_retired(self.group),
+            awaits_time: self.awaits_time,
             confident: cx.now().since(self.heard_leader_at) < DOUBT_AFTER,
         };
         if let Some(lead) = &mut self.lead {
@@ -338,6 +344,7 @@ impl Proxy {
     fn on_replica(&mut self, message: FromReplica, cx: &mut Cx<'_, Self>) {
         match message {
             FromReplica::DidMove(message) => self.on_did_move(message),
+            FromReplica::AwaitsTime(message) => self.awaits_time = message.awaits,
             FromReplica::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
             FromReplica::Viewed(message) => self.leading(cx, |lead, _, _| lead.on_viewed(message)),
             FromReplica::Began(message) => {

@@ -242,7 +242,7 @@ impl Sequencer {
 
     fn on_ping(&mut self, from: NodeId, message: Ping, cx: &mut Cx<'_, Self>) {
         if self.counters(from, message.epoch, cx).is_some() {
-            cx.send(from, proxy::Pong { epoch: message.epoch });
+            cx.repeat([from], proxy::Pong { epoch: message.epoch });
         }
     }
 }

@@ -203,9 +203,8 @@ impl<S: Shard> ShardServer<S> {
         invariant!(DUR, durable <= next, "below {durable} is durable, and {next} is not executed");
         let below = Placed { space: self.space, number: self.snapshots.durable_below() };
         for group in self.topology.groups() {
-            for &proxy in self.topology.proxies(group) {
-                cx.send_durable(proxy, proxy::ShardDurable { below: below.clone() });
-            }
+            let proxies = self.topology.proxies(group).iter().copied();
+            cx.repeat_durable(proxies, proxy::ShardDurable { below: below.clone() });
         }
     }
 

@@ -183,7 +183,7 @@ impl ProxyLeader {
     }
 
     fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        cx.send(from, leader::ProxyAlive {});
+        cx.repeat([from], leader::ProxyAlive {});
         let Pulse { configurations, executed, .. } = message.pulse;
         self.configurations.adopt(&configurations);
         self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));

@@ -302,7 +302,7 @@ impl TxnGateway {
         for shard in self.directory.all() {
             if let Some(role) = self.directory.role(shard, gateway.host()) {
                 let open = open.remove(&shard).unwrap_or_default();
-                cx.send_durable(role, OwnerAlive { gateway, incarnation, below, next, open });
+                cx.repeat_durable([role], OwnerAlive { gateway, incarnation, below, next, open });
             }
         }
     }

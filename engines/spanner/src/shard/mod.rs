@@ -257,7 +257,7 @@ impl SpannerShard {
     fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
         match message {
             paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
-                self.moves.note(&message.pulse);
+                self.moves.note(&message.pulse, cx.node().host(), cx.now());
                 self.on_pulse(message.pulse.ballot, cx);
             }
             paxos::Message::Unbatcher(UnbatcherIn::BatchResults(message)) => {

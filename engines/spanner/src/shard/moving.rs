@@ -49,6 +49,8 @@ pub(super) struct Moves {
     /// Replicas that its leader hears.
     alive: Vec<HostId>,
     heard_at: Option<Instant>,
+    /// When the leader last said that it hears the replica of this host.
+    own_heard_at: Option<Instant>,
     /// When the leader was asked to follow, or to hand over.
     asked_at: Option<Instant>,
     /// Since when this host could lead, and is to.
@@ -81,13 +83,16 @@ impl Moves {
         }
     }
 
-    /// A leader of the log says where it is.
-    pub(super) fn note(&mut self, pulse: &Pulse) {
+    /// A leader of the log says where it is, to this host.
+    pub(super) fn note(&mut self, pulse: &Pulse, own: HostId, now: Instant) {
         let version = pulse.configurations.latest().version;
         if self.placement.as_ref().is_none_or(|known| known.version <= version) {
             self.placement = Some(LogPlacement::of(pulse));
             let replicas = &pulse.configurations.latest().replicas;
             self.alive = pulse.alive.iter().filter(|it| replicas.contains(it)).map(|it| it.host()).collect();
+            if self.alive.contains(&own) {
+                self.own_heard_at = Some(now);
+            }
         }
     }
 
@@ -98,6 +103,11 @@ impl Moves {
 
     fn has_heard(&self, within: Duration, now: Instant) -> bool {
         self.heard_at.is_some_and(|at| now.since(at) < within)
+    }
+
+    /// True if this host hears the leader, and the leader this host's replica. One late report interrupts neither.
+    fn hear_each_other(&self, within: Duration, now: Instant) -> bool {
+        self.has_heard(within, now) && self.own_heard_at.is_some_and(|at| now.since(at) < within)
     }
 
     /// The members that the log's configuration names.
@@ -208,13 +218,13 @@ impl SpannerShard {
         }
     }
 
-    /// The host that is to lead asks for it once it could for a while: its clock can be relied on, and it hears the leader.
+    /// The host that is to lead asks for it once it could for a while: its clock can be relied on, and the leader
+    /// and it hear each other.
     pub(super) fn ask_to_lead(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, own) = (cx.now(), cx.node().host());
-        let could = self.moves.has_heard(self.log.silent_after, now)
+        let could = self.moves.hear_each_other(self.log.silent_after, now)
             && cx.wall().usable
             && !self.leads_here()
-            && self.moves.alive.contains(&own)
             && self.is_to_lead(own);
         if !could {
             self.moves.could_lead_since = None;

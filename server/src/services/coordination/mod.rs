@@ -170,6 +170,7 @@ impl Service for Coordination {
                 let call = HostCall { operation: None, facts: None, probes: true };
                 LocalRequest::Service(call.encoded().into())
             },
+            is_logged: false,
             accepts: |answer| matches!(answer, LocalResponse::Service(body) if *body == ::coordination::Gateway::READY),
         }
     }

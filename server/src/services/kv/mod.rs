@@ -111,6 +111,7 @@ impl Service for KeyValue {
                 Query::Get { key: b"" }.encode(&mut query);
                 LocalRequest::Kv(Call::Read { query: query.into(), level: Level::Linearizable })
             },
+            is_logged: false,
             accepts: |answer| matches!(answer, LocalResponse::Kv(Outcome::Done(_))),
         }
     }

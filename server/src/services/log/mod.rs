@@ -200,6 +200,7 @@ impl Service for SharedLog {
                 let list = List { after: String::new(), limit: 1 };
                 LocalRequest::Service(shared_log::Request::List(list).encoded().into())
             },
+            is_logged: false,
             accepts: |answer| {
                 let LocalResponse::Service(body) = answer else { return false };
                 matches!(Answer::decoded(body), Ok(Answer::Logs(_)))

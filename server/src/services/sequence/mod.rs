@@ -122,6 +122,7 @@ impl Service for SequenceService {
         ReadyProbe {
             host_slot: nodes::gateway(file, self, host).host_slot(),
             request: || LocalRequest::Service(Bytes::new()),
+            is_logged: false,
             accepts: |answer| matches!(answer, LocalResponse::Service(body) if *body == ::sequence::READY),
         }
     }

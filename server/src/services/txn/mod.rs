@@ -164,6 +164,7 @@ impl Service for TxnService {
                 };
                 LocalRequest::Service(TxnCall::ReadOnly(call).encoded().into())
             },
+            is_logged: true,
             accepts: |answer| {
                 let LocalResponse::Service(body) = answer else { return false };
                 matches!(TxnReply::decoded(body), Ok(TxnReply::ReadRows(_)))

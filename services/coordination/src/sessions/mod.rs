@@ -400,6 +400,10 @@ impl mason::Stub for HomeSessions {
         }
     }
 
+    fn awaits_time(&self) -> bool {
+        !self.sessions.is_empty()
+    }
+
     fn apply_follow_up(&mut self, body: &Bytes, _order: Option<&Order>, _now: GroupTime, out: &mut StubOut) {
         if let Ok(Body::CleanUp { session, .. }) = Body::read(body) {
             self.end(session, out);

@@ -221,7 +221,9 @@ impl Cluster {
         for effect in effects {
             match effect {
                 // Journals are durable at once here.
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
+                Effect::Send { to, message }
+                | Effect::SendDurable { to, message, .. }
+                | Effect::Repeat { to, message, .. } => {
                     self.deliver(host, to, message);
                 }
                 Effect::Reject { reason } => self.rejected.push(reason),

@@ -10,13 +10,17 @@ use crate::proxy::{Collect, Complete, Frame, Proxy, Viewed, ask_replica};
 use crate::view::View;
 use kernel::Cx;
 
+/// Where nothing is assigned, rounds are so many periods apart at most.
+const PAUSE_MAX: u32 = 16;
+
 impl Lead {
     pub(in crate::proxy) fn on_viewed(&mut self, message: Viewed) {
         self.collecting.view = message.view;
     }
 
     pub(super) fn begin_round(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let due = cx.now().since(self.collecting.begun_at) >= frame.parameters.collect_every;
+        let due = cx.now().since(self.collecting.begun_at)
+            >= self.collecting.pause * frame.parameters.collect_every;
         if frame.group.0 != 0 || !due {
             return;
         }
@@ -70,6 +74,9 @@ impl Lead {
 
     fn end_round(&mut self, firsts: Vec<Placed>, counts: &[u64], frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let interval = frame.parameters.collect_interval;
+        let is_news = counts != self.collecting.counted;
+        self.collecting.pause = if is_news { 1 } else { (2 * self.collecting.pause).min(PAUSE_MAX) };
+        self.collecting.counted = counts.to_vec();
         let complete = firsts.into_iter().zip(counts).filter(|(_, count)| **count >= interval);
         let low_watermarks: Vec<Placed> = complete
             .map(|(first, _)| Placed { space: first.space, number: first.number.plus(interval) })

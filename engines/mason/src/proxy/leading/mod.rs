@@ -120,6 +120,9 @@ struct Collecting {
     round: u64,
     begun_at: Instant,
     firsts: Vec<Placed>,
+    /// What the last round counted, and after how many periods the next begins: where nothing is assigned, rounds become rare.
+    counted: Vec<u64>,
+    pause: u32,
     /// The view's rows of this group, to count from: a copy made from what the log applied.
     view: crate::view::View,
 }
@@ -187,6 +190,8 @@ impl Lead {
                 round,
                 begun_at: now,
                 firsts: Vec::new(),
+                counted: Vec::new(),
+                pause: 1,
                 view: crate::view::View::default(),
             },
         }
@@ -445,6 +450,10 @@ impl Lead {
         if frame.group.0 >= frame.topology.layout.spanning {
             return self.propose_again(frame, cx);
         }
+        if !frame.awaits_time {
+            // It stands still: what begins now has all of its time before it.
+            self.clock_at = now;
+        }
         if now.since(self.clock_at) >= frame.parameters.clock_every {
             let elapsed = now.since(self.clock_at).as_millis() as u64;
             self.clock = self.clock.plus(elapsed);
@@ -508,7 +517,7 @@ impl Lead {
         if silence >= parameters.tick
             && let Some(sequencer) = self.sequencing.node()
         {
-            cx.send(sequencer, sequencer::Ping { epoch });
+            cx.repeat([sequencer], sequencer::Ping { epoch });
         }
     }
 

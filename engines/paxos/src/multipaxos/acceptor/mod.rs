@@ -436,7 +436,7 @@ impl Acceptor {
             return cx.send(from, leader::Nack { promised });
         }
         self.heard = Some((ballot.leader, now));
-        cx.send(from, leader::HeartbeatAck { ballot });
+        cx.repeat([from], leader::HeartbeatAck { ballot });
         self.truncate(truncate_below, cx);
     }
 

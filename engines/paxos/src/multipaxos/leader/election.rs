@@ -245,12 +245,12 @@ impl Leader {
         let me = cx.node();
         for configuration in self.configurations.all() {
             let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
-            cx.multicast(others, Heartbeat { pulse: pulse.clone() });
-            cx.multicast(configuration.acceptors.nodes(), acceptor::Heartbeat { pulse: pulse.clone() });
+            cx.repeat(others, Heartbeat { pulse: pulse.clone() });
+            cx.repeat(configuration.acceptors.nodes(), acceptor::Heartbeat { pulse: pulse.clone() });
             let proxies = configuration.proxy_leaders.iter().copied();
-            cx.multicast(proxies, proxy_leader::Heartbeat { pulse: pulse.clone() });
-            cx.multicast(configuration.replicas.iter().copied(), replica::Heartbeat { pulse: pulse.clone() });
-            cx.multicast(configuration.batchers.iter().copied(), batcher::Heartbeat { pulse: pulse.clone() });
+            cx.repeat(proxies, proxy_leader::Heartbeat { pulse: pulse.clone() });
+            cx.repeat(configuration.replicas.iter().copied(), replica::Heartbeat { pulse: pulse.clone() });
+            cx.repeat(configuration.batchers.iter().copied(), batcher::Heartbeat { pulse: pulse.clone() });
         }
     }
 

@@ -68,6 +68,20 @@ struct Replicated {
     digest: divergence::Digest,
 }
 
+/// What was reported last to all who may lead, and when; and to the leader.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    executed: Slot,
+    snapshot: Slot,
+    version: u64,
+    hears: Option<Ballot>,
+    at: Instant,
+    to_leader_at: Instant,
+}
+
+/// Those who may lead one day are reported again what has not changed after so many heartbeats.
+const SHOWN_AGAIN_AFTER: u32 = 10;
+
 /// Executes the log on a state machine.
 ///
 /// Invariant: slots are executed in order, each once, and only when chosen.
@@ -92,6 +106,7 @@ pub struct Replica<S> {
     /// True where it asks for a snapshot only when a leader counts on it.
     waits: bool,
     reported: Option<(Slot, Slot)>,
+    shown: Option<Shown>,
     catch_up: catch_up::CatchUp,
     resume: resume::Resume,
     snapshots: Snapshots<Slot, snapshot::Writer>,
@@ -126,6 +141,7 @@ impl<S: StateMachine> Replica<S> {
             joining: false,
             waits: false,
             reported: None,
+            shown: None,
             catch_up: catch_up::CatchUp::default(),
             resume: resume::Resume::default(),
             snapshots: Snapshots::default(),
@@ -326,17 +342,32 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// Reports to everybody who may lead one day, with the configurations.
+    /// Reports to everybody who may lead one day, with the configurations; what has not changed, to the leader alone in between.
     fn report_to_all(&mut self, cx: &mut Cx<'_, Self>) {
         if self.joining || self.is_resuming() {
             return;
         }
-        let configurations = Some(self.state.configurations.clone());
-        let leaders = self.state.configurations.latest().leaders.clone();
-        let report = self.describe(configurations, cx.now());
-        for leader in leaders {
-            cx.send_durable(leader, report.clone());
+        let (now, every) = (cx.now(), self.parameters.heartbeat_every);
+        let leader::Executed { executed, version, snapshot, hears, .. } = self.describe(None, now);
+        let before = self.shown.filter(|shown| {
+            (shown.executed, shown.snapshot, shown.version, shown.hears)
+                == (executed, snapshot, version, hears)
+        });
+        let for_leader = hears.filter(|_| before.is_none_or(|shown| now.since(shown.to_leader_at) >= every));
+        let to_all = before.is_none_or(|shown| now.since(shown.at) >= SHOWN_AGAIN_AFTER * every);
+        if !to_all && for_leader.is_none() {
+            return;
         }
+        let latest = self.state.configurations.latest();
+        let leaders: Vec<NodeId> = if to_all {
+            latest.leaders.clone()
+        } else {
+            for_leader.iter().map(|ballot| ballot.leader).collect()
+        };
+        let at = before.filter(|_| !to_all).map_or(now, |shown| shown.at);
+        self.shown = Some(Shown { executed, snapshot, version, hears, at, to_leader_at: now });
+        let report = self.describe(Some(self.state.configurations.clone()), now);
+        cx.repeat_durable(leaders, report);
     }
 
     fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {

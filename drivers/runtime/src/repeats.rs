@@ -1,0 +1,241 @@
+//! Messages that are said again and again, mostly unchanged. Idle hosts say little else: heartbeats of every log, and their answers.
+//!
+//! On each connection such a message gets a number when it is sent first. While it stays the same it is sent again by that number, and
+//! all numbers of [`kernel::REPEAT_WITHIN`] leave as one message. Between the same two nodes the order of messages stays as it was.
+
+use kernel::{Bytes, HostSlot, Instant, NodeId, REPEAT_WITHIN};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Where they are sent to and from: no node, and no client, is ever there.
+pub(crate) const REPEATS: HostSlot = HostSlot(crate::clients::CLIENT_SLOTS - 2);
+/// Hosts that understand messages of this version understand repeats.
+pub(crate) const REPEATS_SINCE: u32 = 4;
+/// Numbers of one connection; what is beyond is sent as any other message.
+const NUMBERS_MAX: u32 = 4_096;
+/// The largest message that is remembered: with all numbers in use both ends of a connection hold 16 MiB.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// Messages between the same two nodes that are remembered: more than those have to say in turn.
+const IN_TURN_MAX: usize = 4;
+
+kernel::record! {
+    /// A message, and the number by which it is sent again.
+    pub(crate) struct Numbered {
+        /// The number; what had it before is forgotten.
+        number: u32,
+        /// The sender.
+        from: NodeId,
+        /// The receiver.
+        to: NodeId,
+        /// In the family's encoding.
+        message: Bytes,
+    }
+}
+
+kernel::record! {
+    /// Messages that are sent again.
+    pub(crate) struct Again {
+        /// Their numbers, in order.
+        numbers: Vec<u32>,
+    }
+}
+
+kernel::sum! {
+    /// What is sent to [`REPEATS`].
+    pub(crate) enum Repeat {
+        /// For the first time.
+        1 => First(Numbered),
+        /// Not for the first time.
+        2 => Later(Again),
+    }
+}
+
+#[derive(Debug)]
+struct Said {
+    number: u32,
+    bytes: Vec<u8>,
+}
+
+/// How a message is to be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// Under this number.
+    Numbered(u32),
+    /// It leaves with others, soon.
+    Later,
+    /// As any other.
+    Plain,
+}
+
+/// What one end has said over a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Repeats {
+    /// Between two nodes, the latest first.
+    said: BTreeMap<(NodeId, NodeId), Vec<Said>>,
+    numbers: u32,
+    /// What is to be said again.
+    again: BTreeSet<u32>,
+    due: Option<Instant>,
+}
+
+impl Repeats {
+    /// Decides how a message leaves.
+    pub(crate) fn say(&mut self, from: NodeId, to: NodeId, bytes: &[u8], now: Instant) -> Way {
+        let has_room = self.numbers < NUMBERS_MAX;
+        if bytes.len() > MESSAGE_BYTES_MAX || (!has_room && !self.said.contains_key(&(from, to))) {
+            return Way::Plain;
+        }
+        let said = self.said.entry((from, to)).or_default();
+        if let Some(at) = said.iter().position(|said| said.bytes == bytes) {
+            said[..=at].rotate_right(1);
+            self.again.insert(said[0].number);
+            self.due.get_or_insert(next_moment(now));
+            return Way::Later;
+        }
+        let number = if has_room && said.len() < IN_TURN_MAX {
+            self.numbers += 1;
+            self.numbers - 1
+        } else {
+            let Some(oldest) = said.pop() else { return Way::Plain };
+            self.again.remove(&oldest.number);
+            oldest.number
+        };
+        said.insert(0, Said { number, bytes: bytes.to_vec() });
+        Way::Numbered(number)
+    }
+
+    /// The message that was numbered last between these did not leave.
+    pub(crate) fn was_not_sent(&mut self, from: NodeId, to: NodeId) {
+        if let Some(latest) = self.said.get_mut(&(from, to)).and_then(|said| said.first_mut()) {
+            // Nothing is encoded like that: it is never taken for said.
+            latest.bytes.clear();
+        }
+    }
+
+    /// True if something between these waits to be said again.
+    pub(crate) fn waits(&self, from: NodeId, to: NodeId) -> bool {
+        let is_waiting = |said: &Vec<Said>| said.iter().any(|said| self.again.contains(&said.number));
+        !self.again.is_empty() && self.said.get(&(from, to)).is_some_and(is_waiting)
+    }
+
+    /// When something is to be said again.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// What is to be said again, in order.
+    pub(crate) fn take_again(&mut self) -> Vec<u32> {
+        self.due = None;
+        std::mem::take(&mut self.again).into_iter().collect()
+    }
+}
+
+/// Moments are those of all links, so that a host wakes once for all.
+fn next_moment(now: Instant) -> Instant {
+    let every = REPEAT_WITHIN.as_nanos() as u64;
+    Instant((now.0 / every + 1) * every)
+}
+
+/// What the other end of a connection has said.
+#[derive(Debug, Default)]
+pub(crate) struct Heard(Vec<Numbered>);
+
+impl Heard {
+    /// Remembers a message; `Err` if no sound host numbers so.
+    pub(crate) fn note(&mut self, numbered: Numbered) -> Result<(), String> {
+        let (at, known) = (numbered.number as usize, self.0.len());
+        // A slice of the frame would hold all of that.
+        let numbered = Numbered { message: Bytes::copy_from_slice(&numbered.message), ..numbered };
+        match self.0.get_mut(at) {
+            _ if numbered.message.len() > MESSAGE_BYTES_MAX || numbered.number >= NUMBERS_MAX => {
+                Err("a message to be repeated is larger, or numbered higher, than any may be".to_owned())
+            }
+            Some(before) => {
+                *before = numbered;
+                Ok(())
+            }
+            None if at == known => {
+                self.0.push(numbered);
+                Ok(())
+            }
+            None => Err(format!("message {at} to be repeated, and {known} are known")),
+        }
+    }
+
+    /// What has a number.
+    pub(crate) fn numbered(&self, number: u32) -> Result<&Numbered, String> {
+        let known = self.0.get(number as usize);
+        known.ok_or_else(|| format!("message {number} said again, and {} are known", self.0.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::HostId;
+
+    fn node(slot: u32) -> NodeId {
+        NodeId::new(HostId(7), HostSlot(slot))
+    }
+
+    // A heartbeat that is sent as another one's, or not at all, costs a leader its place.
+    #[test]
+    fn what_is_said_again_leaves_by_its_number() {
+        let (mut repeats, at) = (Repeats::default(), Instant(90_000_000));
+        assert_eq!(repeats.say(node(1), node(2), b"a", at), Way::Numbered(0));
+        assert_eq!(repeats.say(node(1), node(3), b"a", at), Way::Numbered(1));
+        assert_eq!((repeats.say(node(1), node(2), b"b", at), repeats.due()), (Way::Numbered(2), None));
+        assert_eq!(repeats.say(node(1), node(2), b"a", at), Way::Later);
+        assert_eq!(repeats.say(node(1), node(3), b"a", at), Way::Later);
+        assert_eq!(repeats.due(), Some(Instant(120_000_000)), "all links speak at the same moments");
+        assert!(repeats.waits(node(1), node(2)) && !repeats.waits(node(2), node(1)));
+        assert_eq!((repeats.take_again(), repeats.due()), (vec![0, 1], None));
+        assert!(!repeats.waits(node(1), node(2)));
+    }
+
+    // What changes all the time would fill the table of both ends.
+    #[test]
+    fn numbers_are_bounded_and_used_again() {
+        let (mut repeats, at) = (Repeats::default(), Instant(0));
+        for turn in 0..100_u32 {
+            let Way::Numbered(number) = repeats.say(node(1), node(2), &turn.to_le_bytes(), at) else {
+                panic!("it was not said before")
+            };
+            assert!(number < IN_TURN_MAX as u32);
+        }
+        assert_eq!(repeats.say(node(1), node(2), &[0; MESSAGE_BYTES_MAX + 1], at), Way::Plain);
+        for to in 0..NUMBERS_MAX {
+            let _ = repeats.say(node(3), node(to), b"a", at);
+        }
+        assert_eq!(repeats.say(node(4), node(5), b"a", at), Way::Plain, "no number is left");
+        assert_eq!(repeats.say(node(3), node(5), b"a", at), Way::Later);
+        // The oldest that had a number is said no more under it.
+        for turn in 0..IN_TURN_MAX as u8 {
+            assert!(matches!(repeats.say(node(3), node(5), &[turn], at), Way::Numbered(_)));
+        }
+        assert_eq!(repeats.take_again(), Vec::<u32>::new());
+    }
+
+    // A number whose message never left would be heard as nothing, or as another message.
+    #[test]
+    fn what_did_not_leave_is_not_said_again() {
+        let (mut repeats, at) = (Repeats::default(), Instant(0));
+        assert_eq!(repeats.say(node(1), node(2), b"a", at), Way::Numbered(0));
+        repeats.was_not_sent(node(1), node(2));
+        assert_eq!(repeats.say(node(1), node(2), b"a", at), Way::Numbered(1));
+    }
+
+    // A host that is not sound must not take memory without bound, nor be heard as somebody else.
+    #[test]
+    fn numbers_that_are_not_in_order_are_refused() {
+        let mut heard = Heard::default();
+        let numbered =
+            |number| Numbered { number, from: node(1), to: node(2), message: Bytes::from_static(b"a") };
+        assert!(heard.note(numbered(1)).is_err() && heard.numbered(0).is_err());
+        assert_eq!(heard.note(numbered(0)), Ok(()));
+        let second = Numbered { message: Bytes::from_static(b"b"), ..numbered(0) };
+        assert_eq!(heard.note(second.clone()), Ok(()));
+        assert_eq!(heard.numbered(0), Ok(&second));
+        let large = Numbered { message: Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]), ..numbered(1) };
+        assert!(heard.note(large).is_err());
+    }
+}
