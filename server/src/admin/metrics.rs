@@ -70,8 +70,16 @@ fn counters(page: &mut MetricsPage, metrics: &Metrics) {
         ("messages_in", "Messages from other hosts and clients", metrics.messages_in),
         ("messages_out", "Messages to other hosts and clients", metrics.messages_out),
         ("messages_local", "Messages between roles of this host", metrics.messages_local),
-        ("messages_repeated_in", "Messages from other hosts that were the same as before", metrics.repeats_in),
-        ("messages_repeated_out", "Messages to other hosts that were the same as before", metrics.repeats_out),
+        (
+            "messages_repeated_in",
+            "Messages from other hosts that were the same as before",
+            metrics.repeats_in,
+        ),
+        (
+            "messages_repeated_out",
+            "Messages to other hosts that were the same as before",
+            metrics.repeats_out,
+        ),
         ("bytes_in", "Bytes from other hosts", metrics.bytes_in),
         ("bytes_out", "Bytes to other hosts", metrics.bytes_out),
         ("bursts", "Rounds of the reactor", metrics.bursts),
