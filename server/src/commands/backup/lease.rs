@@ -119,9 +119,13 @@ impl<'a> Lease<'a> {
         })
     }
 
-    /// Waits until nobody else does this.
-    pub fn wait_for(&self, work: Work) -> Result<(), Failure> {
+    /// Waits until nobody else does this; `say` says so, if it has to wait.
+    pub fn wait_for(&self, work: Work, say: impl FnOnce(&str)) -> Result<(), Failure> {
+        let mut say = Some(say);
         while self.others(work)? > 0 {
+            if let Some(say) = say.take() {
+                say(&format!("waits: another process is at the {}", work.name()));
+            }
             std::thread::sleep(LOOK_EVERY);
             // The store's clock is read off our own object.
             wait(self.store.put(&self.name, Vec::new()))?;

@@ -146,8 +146,8 @@ pub fn take(to: &Location, admin: &str, endpoint: &Endpoint) -> Result<String, F
     let began = Instant::now();
     let store = BackupStore::open(to, true)?;
     let lease = Lease::take(&store, Work::Backup)?;
-    lease.wait_for(Work::Prune)?;
     let bar = bar("{spinner} {bytes} looked at, {bytes_per_sec}", None);
+    lease.wait_for(Work::Prune, |words| bar.iter().for_each(|bar| bar.println(words)))?;
     let mut writer = Writer::new(&store, bar.as_ref());
     let (id, manifest) = Source { admin, endpoint, lease: &lease }.take(&store, &mut writer)?;
     let counts = writer.counts;
