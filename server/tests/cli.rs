@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 mod demo;
 mod figures;
+mod transcripts;
 mod verbs;
 
 /// What a run came to.

@@ -21,6 +21,8 @@ use time::{Duration, OffsetDateTime};
 
 /// How long a certificate is good unless somebody says.
 const DAYS: i64 = 365;
+/// The client whose certificate comes with an authority.
+const CLIENT: &str = "client";
 /// How long an authority is good: all certificates end with it.
 const AUTHORITY_DAYS: i64 = 3650;
 /// `renew` renews what ends within so many days unless somebody says.
@@ -121,13 +123,14 @@ impl Tls {
             Self::AddHost { host, more } => {
                 check_names(std::slice::from_ref(&host))?;
                 let own = [host.clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
-                add(&host, own.into_iter().chain(more.san.clone()).collect(), &more)
+                add(Holder::Host, &host, own.into_iter().chain(more.san.clone()).collect(), &more)
             }
             Self::AddClient { client, more } => {
-                if client != "client" {
+                if client != CLIENT {
                     check_names(std::slice::from_ref(&client))?;
                 }
-                add(&client, std::iter::once(client.clone()).chain(more.san.clone()).collect(), &more)
+                let names = std::iter::once(client.clone()).chain(more.san.clone()).collect();
+                add(Holder::Client, &client, names, &more)
             }
             Self::Renew { names, within, out, days, output: GivenOutput(output) } => {
                 renew(&names, within, &out, days, output)
@@ -156,8 +159,32 @@ fn issuer_of(out: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
     Issuer::from_ca_cert_pem(&certificate, key).map_err(failed)
 }
 
+/// Whose a certificate is. Hosts are called and call; clients call, and are no host to anybody, whatever their name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holder {
+    Host,
+    Client,
+}
+
+impl Holder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Client => "client",
+        }
+    }
+
+    fn purposes(self) -> Vec<ExtendedKeyUsagePurpose> {
+        match self {
+            Self::Host => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+            Self::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        }
+    }
+}
+
 /// Makes one certificate for a key.
 fn issue(
+    holder: Holder,
     name: &str,
     good_for: Vec<String>,
     key: &KeyPair,
@@ -167,7 +194,7 @@ fn issue(
     let mut leaf = CertificateParams::new(good_for).map_err(failed)?;
     leaf.distinguished_name = rcgen::DistinguishedName::new();
     leaf.distinguished_name.push(DnType::CommonName, name);
-    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    leaf.extended_key_usages = holder.purposes();
     // Clocks differ: it is good from an hour ago on.
     (leaf.not_before, leaf.not_after) = (from_now(-1, 0), from_now(0, days));
     Ok(leaf.signed_by(key, issuer).map_err(failed)?.pem())
@@ -177,7 +204,7 @@ fn from_now(hours: i64, days: i64) -> OffsetDateTime {
     OffsetDateTime::now_utc() + Duration::hours(hours) + Duration::days(days)
 }
 
-fn add(name: &str, mut good_for: Vec<String>, more: &More) -> Result<(), Failure> {
+fn add(holder: Holder, name: &str, mut good_for: Vec<String>, more: &More) -> Result<(), Failure> {
     let More { out, days, output: GivenOutput(output), .. } = more;
     let mut seen = BTreeSet::new();
     good_for.retain(|name| seen.insert(name.clone()));
@@ -193,7 +220,7 @@ fn add(name: &str, mut good_for: Vec<String>, more: &More) -> Result<(), Failure
     }
     let issuer = issuer_of(out)?;
     let key = KeyPair::generate().map_err(failed)?;
-    let certificate = issue(name, good_for.clone(), &key, &issuer, *days)?;
+    let certificate = issue(holder, name, good_for.clone(), &key, &issuer, *days)?;
     write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
     write(&path, &certificate, 0o644)?;
     let file = path.display();
@@ -209,6 +236,7 @@ struct Found {
     name: String,
     path: PathBuf,
     alternatives: Vec<String>,
+    holder: Holder,
     /// Days until it ends; below zero: it has ended.
     days: i64,
 }
@@ -229,7 +257,10 @@ fn found_in(path: &Path) -> Result<Vec<Found>, Failure> {
             .ok_or_else(|| failed(format!("{}: no certificate", file.display())))?;
         let days = (ends - OffsetDateTime::now_utc().unix_timestamp()).div_euclid(24 * 60 * 60);
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Found { name, alternatives: names::alternatives(&certificate), path: file, days })
+        // Those of clients were made for hosts' purposes, too, before there was a difference; one of them is known by its name.
+        let is_host = names::is_for_servers(&certificate) && name != CLIENT;
+        let holder = if is_host { Holder::Host } else { Holder::Client };
+        Ok(Found { name, alternatives: names::alternatives(&certificate), holder, path: file, days })
     };
     files.into_iter().map(read).collect()
 }
@@ -254,7 +285,7 @@ fn renew(wanted: &[String], within: i64, out: &Path, days: i64, output: Output) 
         let key = std::fs::read_to_string(out.join(format!("{}.key", it.name)));
         let key = key.map_err(|error| failed(format!("{}.key: {error}", it.name)))?;
         let key = KeyPair::from_pem(&key).map_err(failed)?;
-        let certificate = issue(&it.name, it.alternatives.clone(), &key, &issuer, days)?;
+        let certificate = issue(it.holder, &it.name, it.alternatives.clone(), &key, &issuer, days)?;
         // In one step: a host that reads it meanwhile has the one or the other.
         let beside = it.path.with_extension("new");
         write(&beside, &certificate, 0o644)?;
@@ -275,15 +306,16 @@ fn renew(wanted: &[String], within: i64, out: &Path, days: i64, output: Output) 
 fn show(path: &Path, as_json: bool) -> Result<(), Failure> {
     let found = found_in(path)?;
     if as_json {
-        let of = |it: &Found| json!({ "name": it.name, "file": it.path.display().to_string(), "days_left": it.days, "good_for": it.alternatives });
+        let of = |it: &Found| json!({ "name": it.name, "of": it.holder.name(), "file": it.path.display().to_string(), "days_left": it.days, "good_for": it.alternatives });
         println!("{}", serde_json::Value::from(found.iter().map(of).collect::<Vec<_>>()));
         return Ok(());
     }
-    println!("{:<16}{:>10}  GOOD FOR", "CERTIFICATE", "DAYS LEFT");
+    println!("{:<16}{:>10}  {:<8}GOOD FOR", "CERTIFICATE", "DAYS LEFT", "OF A");
     for it in &found {
         let good_for = if it.name == "ca" { "the authority".to_owned() } else { it.alternatives.join(", ") };
         let days = if it.days < 0 { "ENDED".to_owned() } else { it.days.to_string() };
-        println!("{:<16}{days:>10}  {good_for}", it.name);
+        let holder = if it.name == "ca" { "" } else { it.holder.name() };
+        println!("{:<16}{days:>10}  {holder:<8}{good_for}", it.name);
     }
     Ok(())
 }
@@ -363,11 +395,11 @@ fn init(
     write(&out.join("ca.pem"), &certificate.pem(), 0o644)?;
     write(&out.join("ca.key"), &authority_key.serialize_pem(), 0o600)?;
     let issuer = Issuer::new(authority, authority_key);
-    let client = ("client", vec!["client".to_owned()]);
-    let hosts_names = hosts.iter().map(String::as_str).zip(names.iter().cloned());
-    for (name, names) in hosts_names.chain([client]) {
+    let client = (Holder::Client, CLIENT, vec![CLIENT.to_owned()]);
+    let of_hosts = hosts.iter().zip(names).map(|(host, names)| (Holder::Host, host.as_str(), names.clone()));
+    for (holder, name, names) in of_hosts.chain([client]) {
         let key = KeyPair::generate().map_err(failed)?;
-        let certificate = issue(name, names, &key, &issuer, days)?;
+        let certificate = issue(holder, name, names, &key, &issuer, days)?;
         write(&out.join(format!("{name}.pem")), &certificate, 0o644)?;
         write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
     }
@@ -406,7 +438,7 @@ fn check_names(hosts: &[String]) -> Result<(), Failure> {
         if !is_host_name(name) {
             return refused(name, HOST_NAME_RULE);
         }
-        if ["ca", "client"].contains(&name.as_str()) {
+        if ["ca", CLIENT].contains(&name.as_str()) {
             return refused(name, "the authority and the clients have files of that name");
         }
         if hosts[..index].contains(name) {

@@ -1,5 +1,6 @@
 //! `ordinate backup` and `ordinate restore`.
 
+mod lease;
 mod manifest;
 mod restore;
 pub mod schedule;
@@ -11,6 +12,7 @@ use crate::commands::kv::Endpoint;
 use crate::commands::zk::Connecting;
 use crate::failure::Failure;
 use indicatif::{ProgressBar, ProgressStyle};
+use lease::{Lease, Work};
 use manifest::{CHUNKS, Manifest, name_of, read_chunk};
 use restore::{Restoring, Wanted};
 use serde_json::{Value, json};
@@ -56,7 +58,7 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
-    /// Remove all but the newest backups, and what no other has part in. Not while one is being taken
+    /// Remove all but the newest backups, and what no other has part in. While one is being taken, only the former
     Prune {
         #[command(flatten)]
         there: There,
@@ -126,11 +128,10 @@ impl Backup {
             (Some(Verb::Verify { there, backup }), _) => verify(&there, backup.as_deref()),
             (Some(Verb::List { there, json }), _) => list(&there.to, json || there.output.0.is_json()),
             (Some(Verb::Prune { there, keep }), _) => {
-                let removed = prune(&there.to, keep as usize)?;
-                let (backups, chunks) = removed;
+                let pruned = prune(&there.to, keep as usize)?;
                 there.output.0.print(
-                    || json!({ "removed_backups": backups, "removed_chunks": chunks }),
-                    || format!("removed {backups} backups and {chunks} chunks"),
+                    || json!({ "removed_backups": pruned.backups, "removed_chunks": pruned.chunks }),
+                    || pruned.to_string(),
                 );
                 Ok(())
             }
@@ -186,9 +187,11 @@ impl Taken {
 pub fn take(to: &Location, admin: &str, endpoint: &Endpoint) -> Result<Taken, Failure> {
     let began = Instant::now();
     let store = BackupStore::open(to, true)?;
+    let lease = Lease::take(&store, Work::Backup)?;
     let bar = bar("{spinner} {bytes} looked at, {bytes_per_sec}", None);
+    lease.wait_for(Work::Prune, |words| bar.iter().for_each(|bar| bar.println(words)))?;
     let mut writer = Writer::new(&store, bar.as_ref());
-    let (id, manifest) = Source { admin, endpoint }.take(&store, &mut writer)?;
+    let (id, manifest) = Source { admin, endpoint, lease: &lease }.take(&store, &mut writer)?;
     let counts = writer.counts;
     if let Some(bar) = &bar {
         bar.finish_and_clear();
@@ -252,9 +255,28 @@ fn list(to: &Location, json: bool) -> Result<(), Failure> {
     })
 }
 
-/// Removes all but the newest backups: how many, and how many chunks that no other has part in.
-pub fn prune(to: &Location, keep: usize) -> Result<(usize, usize), Failure> {
+/// What was removed.
+pub struct Pruned {
+    backups: usize,
+    /// None: a backup is being taken, which may rely on any of them.
+    chunks: Option<usize>,
+}
+
+impl std::fmt::Display for Pruned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "removed {} backups and ", self.backups)?;
+        match self.chunks {
+            Some(chunks) => write!(f, "{chunks} chunks"),
+            None => write!(f, "no chunks: a backup is being taken, and the next prune removes them"),
+        }
+    }
+}
+
+/// Removes all but the newest backups, and the chunks that no other has part in.
+pub fn prune(to: &Location, keep: usize) -> Result<Pruned, Failure> {
     let store = BackupStore::open(to, false)?;
+    let lease = Lease::take(&store, Work::Prune)?;
+    let is_alone = lease.others(Work::Backup)? == 0;
     wait(async {
         let all = Manifest::all(&store).await?;
         let (old, newest) = all.split_at(all.len().saturating_sub(keep.max(1)));
@@ -266,14 +288,18 @@ pub fn prune(to: &Location, keep: usize) -> Result<(usize, usize), Failure> {
         for id in old {
             store.delete(&name_of(id)).await?;
         }
+        if !is_alone {
+            return Ok(Pruned { backups: old.len(), chunks: None });
+        }
         let mut chunks = 0;
         for name in store.list(CHUNKS).await? {
             if !needed.contains(&name) {
+                lease.check()?;
                 store.delete(&name).await?;
                 chunks += 1;
             }
         }
-        Ok((old.len(), chunks))
+        Ok(Pruned { backups: old.len(), chunks: Some(chunks) })
     })
 }
 

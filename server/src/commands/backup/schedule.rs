@@ -62,6 +62,7 @@ impl Schedule {
         }
         let endpoint = Endpoint::of_host(file, self.token()?);
         let said = super::take(&self.to, &file.listen.admin, &endpoint)?.words();
+        // What it does not remove because another host takes one, too, it removes the next time.
         super::prune(&self.to, self.keep)?;
         Ok(Some(said))
     }
