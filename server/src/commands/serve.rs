@@ -48,8 +48,12 @@ pub struct Serve {
 impl Serve {
     /// Serves until SIGINT or SIGTERM.
     pub fn run(self) -> Result<(), Failure> {
-        let started = Instant::now();
         runtime::memory::keep_freed(FREED_AT_START_RETAINED);
+        self.serve()
+    }
+
+    fn serve(self) -> Result<(), Failure> {
+        let started = Instant::now();
         let mut file = read_file(&self.config, &self.set)?;
         let line = file.host(&self.host).ok_or_else(|| self.no_such_host(&file))?;
         let refused = file.services().iter().find_map(|service| service.admits_joining().err());
@@ -113,8 +117,7 @@ impl Serve {
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone(), log.clone())?;
-        retain_memory_later(shared.health.clone()).map_err(not_watched)?;
-        self.watch(handle, &file, gate, log, shared.latencies.clone());
+        self.watch(handle, &file, gate, log, &shared)?;
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -144,10 +147,12 @@ impl Serve {
         file: &ClusterFile,
         gate: Gate,
         log: EventLog,
-        latencies: Latencies,
-    ) {
+        admin: &Admin,
+    ) -> Result<(), Failure> {
+        let latencies = admin.latencies.clone();
         members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone(), latencies);
         backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
+        retain_memory_later(admin.health.clone()).map_err(not_watched)
     }
 
     fn banner(&self, file: &ClusterFile, started: Instant) {
