@@ -127,10 +127,12 @@ fn metrics_are_as_prometheus_wants_them() {
     });
 }
 
-/// What is there with an archive only, or when somebody was turned away, has dropped something, or reads in a group.
+/// What is there with an archive or a log only, or when somebody was turned away or reads in a group.
 const SOMETIMES: &[&str] = &[
     "ordinate_archive",
     "ordinate_client_closes",
+    "ordinate_log_appended",
+    "ordinate_log_bytes",
     "ordinate_log_dropped",
     "ordinate_log_group_lag",
     "ordinate_rejects",
