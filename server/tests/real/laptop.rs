@@ -176,7 +176,6 @@ const WHEN_THEY_ARE_STOPPED: &[&str] = &[
     "sim run paxos --seed 1",
     "sim determinism paxos --seeds 2",
     "plan --writes 1k/s",
-    "clock",
     "man pages",
     "version",
 ];
