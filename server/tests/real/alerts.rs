@@ -172,12 +172,13 @@ fn every_query_of_the_board_has_an_answer() {
         call("PUT", "/v1/kv/k", "v");
         // What fails is counted, too.
         call("GET", "/v1/kv/nothing", "");
-        let counted = |cluster: &Cluster| {
-            (0..2).all(|host| page(cluster, host).contains("ordinate_coordination_znodes{"))
-        };
-        cluster.until("the gateways know the shards' sizes", PATIENCE, counted).await;
-        let first: Vec<String> = (0..2).map(|host| page(&cluster, host)).collect();
         commit_somewhere(&kafka);
+        let counted = |cluster: &Cluster| {
+            let names = ["ordinate_coordination_znodes{", "ordinate_log_group_lag{"];
+            (0..2).map(|host| page(cluster, host)).all(|page| names.iter().all(|name| page.contains(name)))
+        };
+        cluster.until("the shards are counted, and the group of readers", PATIENCE, counted).await;
+        let first: Vec<String> = (0..2).map(|host| page(&cluster, host)).collect();
         for _ in 0..3 {
             call("PUT", "/v1/kv/k", "v");
             call("POST", "/v1/log/jobs/append", "entry");

@@ -24,7 +24,7 @@ fn every_verb_that_prints_results_takes_output() {
     assert_eq!(without, ["completions", "demo", "serve"]);
 }
 
-// A script that asks a cluster that is down must be able to tell that from a refusal, whatever it asks.
+// A script that asks a cluster that is down must see that by the exit code, and not take it for a refusal.
 #[test]
 fn verbs_that_reach_nobody_end_with_4() {
     let folder = Folder::new("nobody");

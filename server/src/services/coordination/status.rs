@@ -69,15 +69,23 @@ impl ServiceStatus for CoordinationStatus {
     fn metrics(&self, page: &mut MetricsPage) {
         let counted = &self.counted;
         for (name, help, value) in [
-            ("sessions", "Sessions of the cluster", self.sessions as u64),
-            ("connections", "Users' connections at this host", counted.connections),
-            ("watches", "Paths watched by users of this host", counted.watches),
-            ("requests_outstanding", "Requests without an answer", counted.outstanding),
-            ("answer_bytes_owed", "Bytes that users of this host have not taken", counted.owed_bytes),
-            ("quotas", "Quotas of the tree", counted.quotas),
-            ("quotas_exceeded", "Quotas of whose path more is used than they allow", counted.quotas_exceeded),
+            ("coordination_sessions", "Sessions of the cluster", self.sessions as u64),
+            ("coordination_connections", "Users' connections at this host", counted.connections),
+            ("coordination_watches", "Paths watched by users of this host", counted.watches),
+            ("coordination_requests_outstanding", "Requests without an answer", counted.outstanding),
+            (
+                "coordination_answer_bytes_owed",
+                "Bytes that users of this host have not taken",
+                counted.owed_bytes,
+            ),
+            ("coordination_quotas", "Quotas of the tree", counted.quotas),
+            (
+                "coordination_quotas_exceeded",
+                "Quotas of whose path more is used than they allow",
+                counted.quotas_exceeded,
+            ),
         ] {
-            page.gauge(&format!("coordination_{name}"), help, value as f64);
+            page.gauge(name, help, value as f64);
         }
         for (space, sizes) in &counted.sizes {
             let shard = space.to_string();
@@ -88,7 +96,7 @@ impl ServiceStatus for CoordinationStatus {
             page.gauge_of("coordination_data_bytes", help, &of, sizes.data_bytes as f64);
         }
         for (name, help, value) in COUNTERS.map(|(name, help, read)| (name, help, read(counted))) {
-            page.counter(&format!("coordination_{name}"), help, value);
+            page.counter(name, help, value);
         }
         self.groups.metrics("coordination", page);
     }
@@ -98,29 +106,43 @@ type Counter = (&'static str, &'static str, fn(&Metrics) -> u64);
 
 /// What the gateway counts from its start on.
 const COUNTERS: [Counter; 17] = [
-    ("notifications", "Events sent to watchers", |it| it.notifications),
-    ("connections_closed", "Users' connections that have ended", |it| it.connections_closed),
-    ("connections_refused", "Connections turned away because there are too many", |it| {
+    ("coordination_notifications", "Events sent to watchers", |it| it.notifications),
+    ("coordination_connections_closed", "Users' connections that have ended", |it| it.connections_closed),
+    ("coordination_connections_refused", "Connections turned away because there are too many", |it| {
         it.connections_refused
     }),
-    ("connections_unread", "Connections closed that took nothing while others waited", |it| it.unread),
-    ("connections_stalled", "Connections closed because shards or groups did not answer", |it| it.stalled),
-    ("sessions_expired", "Sessions that have expired", |it| it.sessions_expired),
-    ("sessions_refused", "Sessions turned away because there are too many", |it| it.sessions_refused),
-    ("sessions_ahead", "Users turned away that have seen what no shard has executed", |it| {
+    ("coordination_connections_unread", "Connections closed that took nothing while others waited", |it| {
+        it.unread
+    }),
+    (
+        "coordination_connections_stalled",
+        "Connections closed because shards or groups did not answer",
+        |it| it.stalled,
+    ),
+    ("coordination_sessions_expired", "Sessions that have expired", |it| it.sessions_expired),
+    ("coordination_sessions_refused", "Sessions turned away because there are too many", |it| {
+        it.sessions_refused
+    }),
+    ("coordination_sessions_ahead", "Users turned away that have seen what no shard has executed", |it| {
         it.from_the_future
     }),
-    ("watches_refused", "Watches refused because there are too many", |it| it.watches_refused),
-    ("frames_refused", "Requests refused because they are too long", |it| it.frames_refused),
-    ("nodes_refused", "Writes refused because their data are too long", |it| it.nodes_refused),
-    ("quota_refused", "Writes refused by the hard limit of a quota", |it| it.quota_refused),
-    ("answers_refused", "Reads refused because their answers are too long", |it| it.answers_refused),
-    ("answers_withheld", "Answers longer than expected, asked for again when there was room", |it| {
-        it.answers_withheld
+    ("coordination_watches_refused", "Watches refused because there are too many", |it| it.watches_refused),
+    ("coordination_frames_refused", "Requests refused because they are too long", |it| it.frames_refused),
+    ("coordination_nodes_refused", "Writes refused because their data are too long", |it| it.nodes_refused),
+    ("coordination_quota_refused", "Writes refused by the hard limit of a quota", |it| it.quota_refused),
+    ("coordination_answers_refused", "Reads refused because their answers are too long", |it| {
+        it.answers_refused
     }),
-    ("requests_throttled", "Times a user was read no further", |it| it.pauses),
-    ("requests_waited_for_room", "Requests that waited until answers before them were taken", |it| {
-        it.waits_for_room
-    }),
-    ("reads_repeated", "Reads repeated because they were overtaken", |it| it.reads_again),
+    (
+        "coordination_answers_withheld",
+        "Answers longer than expected, asked for again when there was room",
+        |it| it.answers_withheld,
+    ),
+    ("coordination_requests_throttled", "Times a user was read no further", |it| it.pauses),
+    (
+        "coordination_requests_waited_for_room",
+        "Requests that waited until answers before them were taken",
+        |it| it.waits_for_room,
+    ),
+    ("coordination_reads_repeated", "Reads repeated because they were overtaken", |it| it.reads_again),
 ];

@@ -78,7 +78,7 @@ mod tests {
     use crate::admin::exposition::Format;
     use shared_log::Progress;
 
-    // A tool that makes a log for each of its users fills the memory of whoever scrapes; a lag that is wrong wakes people for nothing.
+    // A tool that makes a log for each of its users fills the memory of those who scrape; a lag that is wrong wakes people for nothing.
     #[test]
     fn series_are_bounded_and_lags_are_what_is_left_to_read() {
         let names: Vec<String> = (0..LOGS_MAX + 7).map(|number| format!("log{number:05}")).collect();
