@@ -366,7 +366,7 @@ fn what_was_written_comes_back_into_a_zookeeper() {
         let (well, said) = back(&["--merge"]);
         assert!(well, "{said}");
         assert!(same() > before);
-        // A node that differs is found, whoever wrote it.
+        // A node that differs is found, no matter who wrote it.
         let mut theirs = raw(zookeeper.address);
         done(&mut theirs, op::CREATE, &create("/stranger", Some(b""), OPEN, 0));
         let (well, said) = back(&["--merge"]);

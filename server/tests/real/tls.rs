@@ -144,7 +144,7 @@ fn certificates_are_renewed_under_load_without_a_failed_request() {
     });
 }
 
-// Whoever has a client's certificate would take a host's place among the others: vote for it, and read everything.
+// Everybody with a client's certificate could be a host to the others: vote for it, and read everything.
 #[test]
 fn a_certificate_of_a_client_is_none_of_a_host() {
     alone(async {

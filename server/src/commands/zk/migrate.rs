@@ -138,6 +138,13 @@ impl Migrate {
         if self.to_zookeeper { TargetKind::ZooKeeper } else { TargetKind::Ordinate }
     }
 
+    fn bring(&self, target: &mut Target, node: &Restore<'_>, is_known: bool) -> Result<(), ZkError> {
+        match self.kind() {
+            TargetKind::Ordinate => target.restore(node),
+            TargetKind::ZooKeeper => target.write(node, self.merge || is_known),
+        }
+    }
+
     fn follow(
         &self,
         source: &mut ZkClient,
@@ -218,12 +225,7 @@ impl Migrate {
                         if let Some((data, stat)) = data.take() {
                             let acl = read_acls(&mut JuteInput(body))?;
                             let restored = restored(&path, &data, &stat, acl);
-                            match self.kind() {
-                                TargetKind::Ordinate => target.restore(&restored)?,
-                                TargetKind::ZooKeeper => {
-                                    target.write(&restored, self.merge || known.contains_key(&path))?;
-                                }
-                            }
+                            self.bring(target, &restored, known.contains_key(&path))?;
                             let mut copied = copied.borrow_mut();
                             copied.0 += 1;
                             copied.1.insert(path, Mark::of(&stat));
