@@ -119,6 +119,7 @@ fn native(at: &Starting<'_>, listen: TcpListener) -> Result<FrontEndConfig<Ordin
     let (body_max, connections_max) = (file.limits.request_bytes_max, file.limits.connections_max);
     let share = file.native_share();
     Ok(FrontEndConfig {
+        name: "native",
         listen,
         build: Box::new(move || {
             Box::new(NativePort {

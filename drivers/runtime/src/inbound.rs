@@ -267,7 +267,7 @@ impl Inbounds {
     ) -> Result<(), String> {
         let host = HostId::named(&hello.from);
         let known = is_known(host);
-        let verdict = self.judge(hello, known);
+        let verdict = self.identify(index, hello).and_then(|()| self.judge(hello, known));
         let greeted =
             verdict.as_ref().ok().map(|()| self.marks.greet(host, hello.incarnation, hello.run_start));
         let reply = match (&verdict, greeted) {
@@ -295,6 +295,12 @@ impl Inbounds {
         inbound.host = Some(host);
         inbound.joining = !known;
         verdict
+    }
+
+    /// With TLS: whether the caller is the host that it says it is.
+    fn identify(&self, index: usize, hello: &Hello) -> Result<(), String> {
+        let (Some(tls), Some(Some(inbound))) = (&self.tls, self.table.get(index)) else { return Ok(()) };
+        tls.is_host(&hello.from, inbound.socket.peer_certificates())
     }
 
     fn judge(&mut self, hello: &Hello, known: bool) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use bytes::BytesMut;
 use mio::net::TcpStream;
+use rustls::pki_types::CertificateDer;
 use std::io::{self, BufRead, Write};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -109,9 +110,14 @@ impl Socket {
         Ok(())
     }
 
+    /// What the other side has shown, in DER, its own certificate first.
+    pub(crate) fn peer_certificates(&self) -> &[CertificateDer<'static>] {
+        self.tls.as_ref().and_then(|tls| tls.peer_certificates()).unwrap_or_default()
+    }
+
     /// The other side's own certificate, in DER, if it has shown one.
     pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
-        self.tls.as_ref()?.peer_certificates()?.first().map(|certificate| certificate.as_ref())
+        self.peer_certificates().first().map(AsRef::as_ref)
     }
 
     /// Remembers that the other side has closed.

@@ -1,7 +1,9 @@
 //! TLS by rustls: certificates and keys from PEM files, checked when they are loaded.
 
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection};
 use std::path::{Path, PathBuf};
@@ -36,11 +38,15 @@ pub enum TlsError {
 
 /// TLS between hosts: both sides show a certificate of the cluster's authority, with the host's name.
 ///
+/// Who calls must show what would be accepted of the host that it says it is, if that one were called: a certificate of a client is none of
+/// a host, whatever its name.
+///
 /// Cheap to clone; all clones are one, and follow [`Self::reload`].
 #[derive(Clone)]
 pub struct PeerTls {
     client: Arc<RwLock<Arc<ClientConfig>>>,
     server: ServerTls,
+    hosts: Arc<RwLock<Arc<WebPkiServerVerifier>>>,
 }
 
 /// TLS on a port for clients. Cheap to clone; all clones are one, and follow [`Self::reload`]: connections that are open go on as
@@ -61,15 +67,27 @@ impl PeerTls {
     /// Reads the files of one host.
     pub fn load(files: &TlsFiles) -> Result<Self, TlsError> {
         let server = ServerTls::load(files, ClientCertificates::Required)?;
-        Ok(Self { client: Arc::new(RwLock::new(client_config(files)?)), server })
+        let client = Arc::new(RwLock::new(client_config(files)?));
+        Ok(Self { client, server, hosts: Arc::new(RwLock::new(hosts_of(files)?)) })
     }
 
     /// Reads the files again, for connections from now on; after an error all is as before.
     pub fn reload(&self, files: &TlsFiles) -> Result<(), TlsError> {
-        let client = client_config(files)?;
+        let (client, hosts) = (client_config(files)?, hosts_of(files)?);
         self.server.reload(files, ClientCertificates::Required)?;
         *self.client.write().unwrap_or_else(PoisonError::into_inner) = client;
+        *self.hosts.write().unwrap_or_else(PoisonError::into_inner) = hosts;
         Ok(())
+    }
+
+    /// Whether who shows these certificates, its own first, is the host `name`.
+    pub(crate) fn is_host(&self, name: &str, shown: &[CertificateDer<'_>]) -> Result<(), String> {
+        let refused = |why: String| format!("the caller shows no certificate of host {name}: {why}");
+        let server = ServerName::try_from(name.to_owned()).map_err(|error| refused(error.to_string()))?;
+        let Some((own, others)) = shown.split_first() else { return Err(refused("none at all".to_owned())) };
+        let hosts = Arc::clone(&self.hosts.read().unwrap_or_else(PoisonError::into_inner));
+        let verdict = hosts.verify_server_cert(own, others, &server, &[], UnixTime::now());
+        verdict.map(drop).map_err(|error| refused(error.to_string()))
     }
 
     pub(crate) fn connect(&self, host: &str) -> Result<Connection, String> {
@@ -82,6 +100,11 @@ impl PeerTls {
     pub(crate) fn accept(&self) -> Result<Connection, String> {
         self.server.accept()
     }
+}
+
+fn hosts_of(files: &TlsFiles) -> Result<Arc<WebPkiServerVerifier>, TlsError> {
+    let roots = Arc::new(authorities(&files.authorities)?);
+    WebPkiServerVerifier::builder_with_provider(roots, provider()).build().map_err(setup)
 }
 
 fn client_config(files: &TlsFiles) -> Result<Arc<ClientConfig>, TlsError> {

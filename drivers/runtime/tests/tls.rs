@@ -5,7 +5,7 @@ mod support;
 
 use bytes::BytesMut;
 use kernel::NodeId;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
 use runtime::{
     ClientCertificates, ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, HostEvent,
     PeerTls, ServerTls, Session, SessionCx, TlsError, TlsFiles,
@@ -29,8 +29,20 @@ fn authority() -> Authority {
 
 /// The files of the host `name`, signed by `signer`, trusting `trusted`.
 fn files(directory: &Path, name: &str, signer: &Authority, trusted: &Authority) -> TlsFiles {
+    files_for(directory, name, vec![], signer, trusted)
+}
+
+/// The same, good for these purposes alone; for all, if there is none.
+fn files_for(
+    directory: &Path,
+    name: &str,
+    purposes: Vec<ExtendedKeyUsagePurpose>,
+    signer: &Authority,
+    trusted: &Authority,
+) -> TlsFiles {
     let key = KeyPair::generate().expect("the system has randomness");
-    let params = CertificateParams::new(vec![name.to_owned()]).expect("a sound name");
+    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a sound name");
+    params.extended_key_usages = purposes;
     let certificate = params.signed_by(&key, signer).expect("the authority signs");
     let write = |kind: &str, text: String| {
         let path = directory.join(format!("{name}.{kind}.pem"));
@@ -72,20 +84,31 @@ fn hosts_talk_under_tls() {
     assert_eq!(a.handle().request(ASKER, large).wait(LIMIT), Ok(40));
 }
 
-// A host in the clear, one of another authority, and one with another's name must all stay out.
+// A host in the clear, one of another authority, and one with another's name must all stay out; and so must a client of the authority
+// that says that it is a host, also when it has a host's name.
 #[test]
 fn hosts_without_the_right_certificate_stay_out() {
     let directory = Scratch::new("tls-refused");
     let (ours, theirs) = (authority(), authority());
     let good = files(directory.path(), "b", &ours, &ours);
-    for (case, expected) in
-        [("plain", "closed"), ("other authority", "certificate"), ("other name", "certificate")]
-    {
+    let no_host = "the caller shows no certificate of host a";
+    for (case, expected) in [
+        ("plain", "closed"),
+        ("other authority", "certificate"),
+        ("other name", "certificate"),
+        ("a client", no_host),
+        ("a client of that name", no_host),
+    ] {
         let (mut a, mut b) = pair();
         b.tls = Some(PeerTls::load(&good).expect("the files are sound"));
         a.tls = match case {
             "plain" => None,
             "other authority" => Some(files(directory.path(), "a", &theirs, &ours)),
+            "a client" => Some(files(directory.path(), "client", &ours, &ours)),
+            "a client of that name" => {
+                let purposes = vec![ExtendedKeyUsagePurpose::ClientAuth];
+                Some(files_for(directory.path(), "a", purposes, &ours, &ours))
+            }
             _ => {
                 // The called host shows the name "c".
                 let wrong = files(directory.path(), "c", &ours, &ours);

@@ -39,6 +39,16 @@ fn alternative(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
+/// Whether a certificate in DER is good for who is called, which a client's is not. One that names no purpose is good for all.
+pub fn is_for_servers(certificate: &[u8]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
+    certificate
+        .extended_key_usage()
+        .ok()
+        .flatten()
+        .is_none_or(|found| found.value.server_auth || found.value.any)
+}
+
 /// When a certificate in DER ends, in seconds since 1970.
 pub fn ends_at(certificate: &[u8]) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;

@@ -17,6 +17,7 @@ pub use port::CONNECTIONS_MAX;
 pub use state::Admin;
 
 use crate::cluster::description::{Listed, Listen};
+use crate::latency::CallFailure;
 use crate::services::{HTTP_ROUTES, SERVICES};
 use crate::status::HostStatus;
 use axum::Router;
@@ -174,7 +175,29 @@ async fn timed(
     if !waits {
         admin.latencies.record((service, operation), began.elapsed());
     }
+    if let Some(failure) = failure_of(response.status()) {
+        admin.latencies.fail((service, operation), failure);
+    }
     response
+}
+
+/// Why a call was not done; none if it was.
+fn failure_of(status: StatusCode) -> Option<CallFailure> {
+    Some(match status {
+        StatusCode::BAD_REQUEST => CallFailure::of_caller("malformed"),
+        StatusCode::UNAUTHORIZED => CallFailure::of_caller("unauthenticated"),
+        StatusCode::FORBIDDEN => CallFailure::NOT_GRANTED,
+        StatusCode::NOT_FOUND => CallFailure::of_caller("not_found"),
+        StatusCode::CONFLICT => CallFailure::of_caller("conflict"),
+        StatusCode::GONE => CallFailure::of_caller("gone"),
+        StatusCode::PAYLOAD_TOO_LARGE => CallFailure::of_caller("too_large"),
+        StatusCode::SERVICE_UNAVAILABLE => CallFailure::of_service("unavailable"),
+        StatusCode::GATEWAY_TIMEOUT => CallFailure::of_service("timeout"),
+        StatusCode::INSUFFICIENT_STORAGE => CallFailure::of_service("no_room"),
+        status if status.is_client_error() => CallFailure::of_caller("other"),
+        status if status.is_server_error() => CallFailure::of_service("other"),
+        _ => return None,
+    })
 }
 
 async fn status(State(admin): State<Arc<Admin>>) -> Response {

@@ -9,6 +9,7 @@ use super::placement::BootstrapPlacement;
 use super::values::{FileError, HostLine, TlsPaths, ValueSource, Values};
 use crate::access::{Access, Denied, PortCaller};
 use crate::admin::call::{FenceCall, HttpCall};
+use crate::admin::exposition::MetricsPage;
 use crate::family::{HostedNode, LocalRequest, LocalResponse, Ordinate};
 use crate::gate::Gate;
 use crate::latency::Latencies;
@@ -285,6 +286,9 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
 
     /// What a host knows of it.
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus>;
+
+    /// Adds metrics that are too many for a status, and which only scrapes ask for: on the reactor's thread, so they are bounded.
+    fn series(&self, _view: &HostView<'_, HostedNode>, _page: &mut MetricsPage) {}
 
     /// What is printed when a host starts: names and texts.
     fn banner(&self, _file: &ClusterFile) -> Vec<(&'static str, String)> {

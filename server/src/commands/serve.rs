@@ -117,7 +117,7 @@ impl Serve {
         let stop_http = has_http.then(applications).transpose().map_err(not_served)?;
         self.banner(&file, started);
         stop_on_signal(handle.clone(), log.clone())?;
-        self.watch(handle, &file, gate, log, shared.health.clone())?;
+        self.watch(handle, &file, gate, log, &shared)?;
         let ended = host.join();
         drop((stop_admin, stop_http));
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -147,11 +147,12 @@ impl Serve {
         file: &ClusterFile,
         gate: Gate,
         log: EventLog,
-        health: HealthWatch,
+        admin: &Admin,
     ) -> Result<(), Failure> {
-        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone());
+        let latencies = admin.latencies.clone();
+        members::watch(handle.clone(), file.clone(), self.host.clone(), gate, log.clone(), latencies);
         backup::schedule::watch(handle, file.clone(), self.host.clone(), log);
-        retain_memory_later(health).map_err(not_watched)
+        retain_memory_later(admin.health.clone()).map_err(not_watched)
     }
 
     fn banner(&self, file: &ClusterFile, started: Instant) {
@@ -279,12 +280,15 @@ pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
 /// Listens, or says who is in the way.
 pub fn bind(address: &str, key: &str) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).map_err(|error| {
-        Failure::input(
-            "O2003",
-            format!("cannot listen at {address} ({key})"),
-            error.to_string(),
-            format!("choose another with --set {key}=ADDRESS, or find who listens there: ss -ltnp"),
-        )
+        // [hosts] is no key: all hosts have it alike.
+        let remedy = match key.starts_with('[') {
+            true => format!(
+                "find who listens there: ss -ltnp; or change it in {key} of every host's cluster file"
+            ),
+            false => format!("choose another with --set {key}=ADDRESS, or find who listens there: ss -ltnp"),
+        };
+        let what = format!("cannot listen at {address} ({key})");
+        Failure::input("O2003", what, error.to_string(), remedy)
     })
 }
 

@@ -1,5 +1,6 @@
 //! `ordinate tls`: an authority for the cluster, and a certificate for each host and for clients.
 
+use super::output::{GivenOutput, Output};
 use super::serve::read_file;
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -20,6 +21,8 @@ use time::{Duration, OffsetDateTime};
 
 /// How long a certificate is good unless somebody says.
 const DAYS: i64 = 365;
+/// The client whose certificate comes with an authority.
+const CLIENT: &str = "client";
 /// How long an authority is good: all certificates end with it.
 const AUTHORITY_DAYS: i64 = 3650;
 /// `renew` renews what ends within so many days unless somebody says.
@@ -45,6 +48,8 @@ pub enum Tls {
         /// The hosts, by the names of the cluster file
         #[arg(required_unless_present = "config")]
         hosts: Vec<String>,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// Make a certificate for another host
     AddHost {
@@ -73,6 +78,8 @@ pub enum Tls {
         /// For how many days they are good
         #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(i64).range(1..=3650))]
         days: i64,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// Print the certificates of a folder: for which names each is good, and until when
     Show {
@@ -97,32 +104,37 @@ pub struct More {
     /// For how many days it is good
     #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(i64).range(1..=3650))]
     days: i64,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 impl Tls {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Init { out, config, san, days, mut hosts } => {
+            Self::Init { out, config, san, days, mut hosts, output: GivenOutput(output) } => {
                 let file = config.map(|path| read_file(&path, &[])).transpose()?;
                 let listed = file.map_or_else(Vec::new, |file| file.hosts);
                 if hosts.is_empty() {
                     hosts = listed.iter().map(|host| host.name.clone()).collect();
                 }
-                init(&out, &hosts, &names_of(&hosts, &listed, &san)?, days)
+                init(&out, &hosts, &names_of(&hosts, &listed, &san)?, days, output)
             }
             Self::AddHost { host, more } => {
                 check_names(std::slice::from_ref(&host))?;
                 let own = [host.clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
-                add(&host, own.into_iter().chain(more.san).collect(), &more.out, more.days)
+                add(Holder::Host, &host, own.into_iter().chain(more.san.clone()).collect(), &more)
             }
             Self::AddClient { client, more } => {
-                if client != "client" {
+                if client != CLIENT {
                     check_names(std::slice::from_ref(&client))?;
                 }
-                add(&client, std::iter::once(client.clone()).chain(more.san).collect(), &more.out, more.days)
+                let names = std::iter::once(client.clone()).chain(more.san.clone()).collect();
+                add(Holder::Client, &client, names, &more)
             }
-            Self::Renew { names, within, out, days } => renew(&names, within, &out, days),
+            Self::Renew { names, within, out, days, output: GivenOutput(output) } => {
+                renew(&names, within, &out, days, output)
+            }
             Self::Show { path, output } => show(&path, output == "json"),
         }
     }
@@ -147,8 +159,32 @@ fn issuer_of(out: &Path) -> Result<Issuer<'static, KeyPair>, Failure> {
     Issuer::from_ca_cert_pem(&certificate, key).map_err(failed)
 }
 
+/// Whose a certificate is. Hosts are called and call; clients call, and are no host to anybody, whatever their name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Holder {
+    Host,
+    Client,
+}
+
+impl Holder {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Client => "client",
+        }
+    }
+
+    fn purposes(self) -> Vec<ExtendedKeyUsagePurpose> {
+        match self {
+            Self::Host => vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth],
+            Self::Client => vec![ExtendedKeyUsagePurpose::ClientAuth],
+        }
+    }
+}
+
 /// Makes one certificate for a key.
 fn issue(
+    holder: Holder,
     name: &str,
     good_for: Vec<String>,
     key: &KeyPair,
@@ -158,7 +194,7 @@ fn issue(
     let mut leaf = CertificateParams::new(good_for).map_err(failed)?;
     leaf.distinguished_name = rcgen::DistinguishedName::new();
     leaf.distinguished_name.push(DnType::CommonName, name);
-    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    leaf.extended_key_usages = holder.purposes();
     // Clocks differ: it is good from an hour ago on.
     (leaf.not_before, leaf.not_after) = (from_now(-1, 0), from_now(0, days));
     Ok(leaf.signed_by(key, issuer).map_err(failed)?.pem())
@@ -168,7 +204,8 @@ fn from_now(hours: i64, days: i64) -> OffsetDateTime {
     OffsetDateTime::now_utc() + Duration::hours(hours) + Duration::days(days)
 }
 
-fn add(name: &str, mut good_for: Vec<String>, out: &Path, days: i64) -> Result<(), Failure> {
+fn add(holder: Holder, name: &str, mut good_for: Vec<String>, more: &More) -> Result<(), Failure> {
+    let More { out, days, output: GivenOutput(output), .. } = more;
     let mut seen = BTreeSet::new();
     good_for.retain(|name| seen.insert(name.clone()));
     let path = out.join(format!("{name}.pem"));
@@ -183,10 +220,14 @@ fn add(name: &str, mut good_for: Vec<String>, out: &Path, days: i64) -> Result<(
     }
     let issuer = issuer_of(out)?;
     let key = KeyPair::generate().map_err(failed)?;
-    let certificate = issue(name, good_for.clone(), &key, &issuer, days)?;
+    let certificate = issue(holder, name, good_for.clone(), &key, &issuer, *days)?;
     write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
     write(&path, &certificate, 0o644)?;
-    println!("wrote {}, good for {} for {days} days, and its key", path.display(), good_for.join(", "));
+    let file = path.display();
+    output.print(
+        || json!({ "name": name, "file": file.to_string(), "good_for": good_for, "days": days }),
+        || format!("wrote {file}, good for {} for {days} days, and its key", good_for.join(", ")),
+    );
     Ok(())
 }
 
@@ -195,6 +236,7 @@ struct Found {
     name: String,
     path: PathBuf,
     alternatives: Vec<String>,
+    holder: Holder,
     /// Days until it ends; below zero: it has ended.
     days: i64,
 }
@@ -215,12 +257,15 @@ fn found_in(path: &Path) -> Result<Vec<Found>, Failure> {
             .ok_or_else(|| failed(format!("{}: no certificate", file.display())))?;
         let days = (ends - OffsetDateTime::now_utc().unix_timestamp()).div_euclid(24 * 60 * 60);
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Found { name, alternatives: names::alternatives(&certificate), path: file, days })
+        // Those of clients were made for hosts' purposes, too, before there was a difference; one of them is known by its name.
+        let is_host = names::is_for_servers(&certificate) && name != CLIENT;
+        let holder = if is_host { Holder::Host } else { Holder::Client };
+        Ok(Found { name, alternatives: names::alternatives(&certificate), holder, path: file, days })
     };
     files.into_iter().map(read).collect()
 }
 
-fn renew(wanted: &[String], within: i64, out: &Path, days: i64) -> Result<(), Failure> {
+fn renew(wanted: &[String], within: i64, out: &Path, days: i64, output: Output) -> Result<(), Failure> {
     let issuer = issuer_of(out)?;
     let found: Vec<Found> = found_in(out)?.into_iter().filter(|it| it.name != "ca").collect();
     if let Some(unknown) = wanted.iter().find(|name| found.iter().all(|it| it.name != **name)) {
@@ -240,15 +285,19 @@ fn renew(wanted: &[String], within: i64, out: &Path, days: i64) -> Result<(), Fa
         let key = std::fs::read_to_string(out.join(format!("{}.key", it.name)));
         let key = key.map_err(|error| failed(format!("{}.key: {error}", it.name)))?;
         let key = KeyPair::from_pem(&key).map_err(failed)?;
-        let certificate = issue(&it.name, it.alternatives.clone(), &key, &issuer, days)?;
+        let certificate = issue(it.holder, &it.name, it.alternatives.clone(), &key, &issuer, days)?;
         // In one step: a host that reads it meanwhile has the one or the other.
         let beside = it.path.with_extension("new");
         write(&beside, &certificate, 0o644)?;
         std::fs::rename(&beside, &it.path).map_err(failed)?;
-        println!("{} is good for {days} days, for the same key and names", it.path.display());
+        let file = it.path.display();
+        output.print(
+            || json!({ "name": it.name, "file": file.to_string(), "good_for": it.alternatives, "days": days }),
+            || format!("{file} is good for {days} days, for the same key and names"),
+        );
         count += 1;
     }
-    if count == 0 {
+    if count == 0 && !output.is_json() {
         println!("no certificate in {} ends within {within} days", out.display());
     }
     Ok(())
@@ -257,15 +306,16 @@ fn renew(wanted: &[String], within: i64, out: &Path, days: i64) -> Result<(), Fa
 fn show(path: &Path, as_json: bool) -> Result<(), Failure> {
     let found = found_in(path)?;
     if as_json {
-        let of = |it: &Found| json!({ "name": it.name, "file": it.path.display().to_string(), "days_left": it.days, "good_for": it.alternatives });
+        let of = |it: &Found| json!({ "name": it.name, "of": it.holder.name(), "file": it.path.display().to_string(), "days_left": it.days, "good_for": it.alternatives });
         println!("{}", serde_json::Value::from(found.iter().map(of).collect::<Vec<_>>()));
         return Ok(());
     }
-    println!("{:<16}{:>10}  GOOD FOR", "CERTIFICATE", "DAYS LEFT");
+    println!("{:<16}{:>10}  {:<8}GOOD FOR", "CERTIFICATE", "DAYS LEFT", "OF A");
     for it in &found {
         let good_for = if it.name == "ca" { "the authority".to_owned() } else { it.alternatives.join(", ") };
         let days = if it.days < 0 { "ENDED".to_owned() } else { it.days.to_string() };
-        println!("{:<16}{days:>10}  {good_for}", it.name);
+        let holder = if it.name == "ca" { "" } else { it.holder.name() };
+        println!("{:<16}{days:>10}  {holder:<8}{good_for}", it.name);
     }
     Ok(())
 }
@@ -316,7 +366,13 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     )
 }
 
-fn init(out: &Path, hosts: &[String], names: &[Vec<String>], days: i64) -> Result<(), Failure> {
+fn init(
+    out: &Path,
+    hosts: &[String],
+    names: &[Vec<String>],
+    days: i64,
+    output: Output,
+) -> Result<(), Failure> {
     check_names(hosts)?;
     if out.join("ca.key").exists() {
         let fact =
@@ -339,13 +395,19 @@ fn init(out: &Path, hosts: &[String], names: &[Vec<String>], days: i64) -> Resul
     write(&out.join("ca.pem"), &certificate.pem(), 0o644)?;
     write(&out.join("ca.key"), &authority_key.serialize_pem(), 0o600)?;
     let issuer = Issuer::new(authority, authority_key);
-    let client = ("client", vec!["client".to_owned()]);
-    let hosts_names = hosts.iter().map(String::as_str).zip(names.iter().cloned());
-    for (name, names) in hosts_names.chain([client]) {
+    let client = (Holder::Client, CLIENT, vec![CLIENT.to_owned()]);
+    let of_hosts = hosts.iter().zip(names).map(|(host, names)| (Holder::Host, host.as_str(), names.clone()));
+    for (holder, name, names) in of_hosts.chain([client]) {
         let key = KeyPair::generate().map_err(failed)?;
-        let certificate = issue(name, names, &key, &issuer, days)?;
+        let certificate = issue(holder, name, names, &key, &issuer, days)?;
         write(&out.join(format!("{name}.pem")), &certificate, 0o644)?;
         write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
+    }
+    if output.is_json() {
+        let of = |(host, names): (&String, &Vec<String>)| json!({ "name": host, "good_for": names });
+        let all: Vec<_> = hosts.iter().zip(names).map(of).collect();
+        println!("{}", json!({ "folder": out.display().to_string(), "hosts": all, "days": days }));
+        return Ok(());
     }
     println!("wrote {}: ca.pem, and a .pem and .key for {} and client", out.display(), hosts.join(", "));
     for (host, names) in hosts.iter().zip(names) {
@@ -376,7 +438,7 @@ fn check_names(hosts: &[String]) -> Result<(), Failure> {
         if !is_host_name(name) {
             return refused(name, HOST_NAME_RULE);
         }
-        if ["ca", "client"].contains(&name.as_str()) {
+        if ["ca", CLIENT].contains(&name.as_str()) {
             return refused(name, "the authority and the clients have files of that name");
         }
         if hosts[..index].contains(name) {

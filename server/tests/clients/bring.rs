@@ -324,3 +324,52 @@ fn a_living_zookeeper_is_followed_until_the_cutover() {
         assert!(String::from_utf8_lossy(&refused.stderr).contains("the target is not empty"));
     });
 }
+
+// Who moved and cannot go back moves never: what was written since must come back into a ZooKeeper.
+#[test]
+fn what_was_written_comes_back_into_a_zookeeper() {
+    alone(async {
+        let Some(folder) = peers::installed("java") else { return };
+        let (_cluster, address) = cluster().await;
+        let mut session = raw(address);
+        (0..3).for_each(|round| fill(&mut session, round));
+        let zookeeper = ZooKeeper::start(&folder, SUPER_DIGEST);
+        let (from, servers) = (address.to_string(), zookeeper.address.to_string());
+        let back = |more: &[&str]| {
+            let mut command = Command::new(ORDINATE);
+            command.args(["zk", "--servers", &servers, "--auth", SUPERUSER, "migrate", "--from", &from]);
+            command.args(["--from-auth", SUPERUSER, "--to-zookeeper", "--cutover"]).args(more);
+            let output = command.stdin(Stdio::null()).output().expect("the binary was built");
+            (
+                output.status.success(),
+                String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+            )
+        };
+        let same = || {
+            let faces = |address| {
+                let shapes = shapes(address).into_iter();
+                shapes.map(|(path, (data, acl, ..))| (path, (data, acl))).collect::<BTreeMap<_, _>>()
+            };
+            let (ours, theirs) = (faces(address), faces(zookeeper.address));
+            assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>());
+            ours.iter().for_each(|(path, face)| assert_eq!(face, &theirs[path], "{path}"));
+            ours.len()
+        };
+        let (well, said) = back(&[]);
+        assert!(well && said.contains("no difference"), "{said}");
+        let before = same();
+        // What is changed and made meanwhile comes with another run; into what is there only if that is meant.
+        fill(&mut session, 3);
+        done(&mut session, op::SET_DATA, &set("/r1/n5", Some(b"late")));
+        let (well, said) = back(&[]);
+        assert!(!well && said.contains("the target is not empty"), "{said}");
+        let (well, said) = back(&["--merge"]);
+        assert!(well, "{said}");
+        assert!(same() > before);
+        // A node that differs is found, no matter who wrote it.
+        let mut theirs = raw(zookeeper.address);
+        done(&mut theirs, op::CREATE, &create("/stranger", Some(b""), OPEN, 0));
+        let (well, said) = back(&["--merge"]);
+        assert!(well, "nodes that only the target has stay: {said}");
+    });
+}

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alerts;
 mod archive;
 mod arranging;
 mod backup;
@@ -15,10 +16,12 @@ mod earlier;
 mod ensemble;
 mod failover;
 mod grants;
+mod grants_tls;
 mod health;
 mod input;
 mod inspect;
 mod kafka;
+mod laptop;
 mod large;
 mod load;
 mod log;
@@ -27,6 +30,7 @@ mod log_corfu;
 mod membership;
 mod metrics;
 mod network;
+mod openapi;
 mod partition;
 mod placement;
 mod power_loss;

@@ -143,3 +143,47 @@ fn certificates_are_renewed_under_load_without_a_failed_request() {
         println!("{} requests while certificates were renewed, none failed", verdict.answered);
     });
 }
+
+// Everybody with a client's certificate could be a host to the others: vote for it, and read everything.
+#[test]
+fn a_certificate_of_a_client_is_none_of_a_host() {
+    alone(async {
+        let mut cluster = Cluster::planned(3, "", "");
+        let folder = cluster.use_tls(&[]);
+        let ordinate = |arguments: &[&str]| {
+            let output = Command::new(ORDINATE).args(arguments).output().expect("the binary under test runs");
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let path = folder.display().to_string();
+        let names = ["--san", "c", "--san", "localhost", "--san", "127.0.0.1"];
+        ordinate(&[&["tls", "add-client", "rogue", "--out", &path], &names[..]].concat());
+        let show = |cluster: &mut Cluster, name: &str| {
+            for (key, end) in [("CERT", "pem"), ("KEY", "key")] {
+                let file = folder.join(format!("{name}.{end}")).display().to_string();
+                cluster.set_environment(2, &format!("ORDINATE_TLS__{key}"), &file);
+            }
+        };
+        show(&mut cluster, "rogue");
+        cluster.launch_all();
+        let refused = |it: &Cluster| {
+            (0..2).all(|host| it.log(host).contains("the caller shows no certificate of host c"))
+        };
+        cluster.until("it is refused", PATIENCE, refused).await;
+        assert!((0..2).all(|host| !cluster.is_ready(host)), "a cluster begins with all of its hosts");
+        cluster.kill(2);
+        show(&mut cluster, "c");
+        cluster.launch(2);
+        cluster.until_ready().await;
+        // What is renewed is for the same purpose as before.
+        ordinate(&["tls", "renew", "rogue", "c", "client", "--out", &path]);
+        let shown = ordinate(&["tls", "show", &path, "--output", "json"]);
+        let shown: serde_json::Value = serde_json::from_str(&shown).expect("it is JSON");
+        let of = |name: &str| {
+            let found = shown.as_array().into_iter().flatten().find(|it| it["name"] == name);
+            found.map(|it| it["of"].as_str().unwrap_or_default().to_owned())
+        };
+        let expected = ["a", "c", "client", "rogue"].map(of);
+        assert_eq!(expected, ["host", "host", "client", "client"].map(|of| Some(of.to_owned())));
+    });
+}

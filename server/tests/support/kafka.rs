@@ -2,15 +2,15 @@
 
 use kafka::{PutKafka as _, Record, RequestBytes, key, write_batch};
 use shared_log::Rows;
-use std::io::{Read as _, Write as _};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A connection.
-pub struct Client(pub TcpStream);
+/// A connection, in the clear or not.
+pub struct Client<S = TcpStream>(pub S);
 
 impl Client {
     /// Connects.
@@ -19,7 +19,9 @@ impl Client {
         stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
         Self(stream)
     }
+}
 
+impl<S: Read + Write> Client<S> {
     /// Sends a request; the answer's body, or none if the connection is closed.
     pub fn call(&mut self, api: i16, version: i16, body: &[u8]) -> Option<RequestBytes> {
         self.0.write_all(&request(api, version, body)).ok()?;
@@ -47,6 +49,20 @@ impl Client {
         let Some(challenge) = self.authenticate(format!("n,,{bare}").as_bytes()) else { return false };
         let challenge = String::from_utf8(challenge).expect("text");
         self.authenticate(&scram_proof(password, &bare, &challenge)).is_some()
+    }
+
+    /// Logs in by PLAIN: the code of what the server says to that.
+    pub fn log_in_plain(&mut self, user: &str, password: &str) -> i16 {
+        let mut body = Vec::new();
+        body.put_text(Some("PLAIN"));
+        let handshake = self.call(key::SASL_HANDSHAKE, 1, &body).and_then(|mut answer| answer.i16().ok());
+        if handshake != Some(0) {
+            return handshake.expect("it is answered");
+        }
+        let mut body = Vec::new();
+        body.put_bytes(format!("\0{user}\0{password}").as_bytes());
+        let answer = self.call(key::SASL_AUTHENTICATE, 1, &body);
+        answer.and_then(|mut answer| answer.i16().ok()).expect("it is answered")
     }
 
     fn authenticate(&mut self, message: &[u8]) -> Option<Vec<u8>> {
@@ -82,6 +98,24 @@ impl Client {
         let mut answer = self.call(key::PRODUCE, 3, &body)?;
         skip_topic(&mut answer);
         Some((answer.i16().ok()?, answer.i64().ok()?))
+    }
+
+    /// Commits how far a group that is in no generation has come in a topic: the code.
+    pub fn commit(&mut self, group: &str, topic: &str, offset: i64) -> Option<i16> {
+        let mut body = Vec::new();
+        body.put_text(Some(group));
+        body.put_i32(-1);
+        body.put_text(Some(""));
+        body.put_i64(-1);
+        body.put_count(1);
+        body.put_text(Some(topic));
+        body.put_count(1);
+        body.put_i32(0);
+        body.put_i64(offset);
+        body.put_text(Some(""));
+        let mut answer = self.call(key::OFFSET_COMMIT, 2, &body)?;
+        skip_topic(&mut answer);
+        answer.i16().ok()
     }
 
     /// The code, and the records from the first offset on.

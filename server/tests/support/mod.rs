@@ -1,9 +1,11 @@
 //! What the tests of real processes share: clusters, and the smallest clients of every protocol.
 
+pub mod bucket;
 pub mod cluster;
 pub mod http;
 pub mod kafka;
 pub mod power;
+pub mod prometheus;
 pub mod raw;
 pub mod tls;
 pub mod zookeeper;

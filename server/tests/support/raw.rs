@@ -79,6 +79,12 @@ impl Raw {
         Self::greet(Box::new(super::tls::connect(address, folder)?), pass, 30_000, 0)
     }
 
+    /// The same with a certificate of this name.
+    pub fn connect_tls_as(address: SocketAddr, folder: &Path, name: &str) -> io::Result<Self> {
+        let stream = super::tls::connect_as(address, folder, name)?;
+        Self::greet(Box::new(stream), &Pass::default(), 30_000, 0)
+    }
+
     fn greet(stream: Box<dyn Stream>, pass: &Pass, timeout: i32, last_zxid: i64) -> io::Result<Self> {
         stream.set_patience(PATIENCE)?;
         let mut raw = Self {

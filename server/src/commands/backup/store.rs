@@ -91,6 +91,15 @@ impl BackupStore {
         }
     }
 
+    /// When an object was written, in milliseconds since 1970 by the store's clock; none if there is none.
+    pub async fn written_ms(&self, name: &str) -> Result<Option<i64>, Failure> {
+        match self.store.head(&self.path(name)).await {
+            Ok(found) => Ok(Some(found.last_modified.timestamp_millis())),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
     /// Writes an object, durably.
     pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), Failure> {
         let put = self.store.put(&self.path(name), PutPayload::from(bytes)).await;

@@ -1,6 +1,7 @@
 //! `ordinate backup --to`: takes the state of all services, and writes what is not there yet.
 
-use super::manifest::{BackupChunk, Manifest, Records, SavedLog, digest_of, put_record, take_part};
+use super::lease::Lease;
+use super::manifest::{BackupChunk, Manifest, Records, SavedLog, digest_of, name_of, put_record, take_part};
 use super::store::BackupStore;
 use crate::commands::admin::GivenToken;
 use crate::commands::frame_file::{FrameFileReader, unsound};
@@ -109,6 +110,8 @@ impl Run {
 pub struct Source<'a> {
     pub admin: &'a str,
     pub endpoint: &'a Endpoint,
+    /// What holds off those who remove chunks.
+    pub lease: &'a Lease<'a>,
 }
 
 impl Source<'_> {
@@ -205,7 +208,13 @@ impl Source<'_> {
         }
         let left_out = [("sequence", is_on("sequence")), ("log", is_on("log") && manifest.logs.is_none())];
         manifest.left_out = left_out.into_iter().filter(|it| it.1).map(|it| it.0.to_owned()).collect();
+        self.lease.check()?;
         let id = super::wait(manifest.write(store))?;
+        // Who took the lease for lost, and has not seen the manifest, may be at the chunks: then this is no backup.
+        if let Err(lost) = self.lease.check_there() {
+            super::wait(store.delete(&name_of(&id)))?;
+            return Err(lost);
+        }
         Ok((id, manifest))
     }
 

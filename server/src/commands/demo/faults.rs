@@ -1,7 +1,8 @@
 //! The faults of the demo's prompt, each under a load that is judged.
 
 use super::verdict::{Verdict, Watch};
-use super::{Cluster, NAMES};
+use super::{Cluster, NAMES, painted};
+use reedline::Color;
 use runtime::{Direction, LinkFault};
 use server::status::HostStatus;
 use std::time::{Duration, Instant};
@@ -47,13 +48,14 @@ impl Cluster {
         } else {
             println!("  no host hears a majority: nothing is acknowledged until one does");
         }
+        let checked = format!("(checked: {} operations)", verdict.operations);
         match &verdict.violation {
-            None => println!(
-                "  acknowledged writes lost: 0; history linearizable (checked: {} operations)",
-                verdict.operations
-            ),
+            None => {
+                let sound = painted(Color::Green, "acknowledged writes lost: 0; history linearizable");
+                println!("  {sound} {checked}");
+            }
             Some(violation) => {
-                println!("  NOT LINEARIZABLE (checked: {} operations)\n  {violation}", verdict.operations)
+                println!("  {} {checked}\n  {violation}", painted(Color::Red, "NOT LINEARIZABLE"))
             }
         }
         Ok(verdict)

@@ -1,13 +1,16 @@
 //! `ordinate demo`: a three-host cluster in this process, and a prompt that breaks it and judges what happened.
 
+mod editor;
 mod faults;
+mod lines;
 mod photos;
+mod prompt;
 mod stage;
 mod verdict;
+mod words;
 
-use super::kv::end_of_prefix;
 use crate::failure::Failure;
-use ordinate_client::{CallError, Client, Level};
+use ordinate_client::Client;
 use runtime::{Descriptors, Host};
 use server::access::Access;
 use server::admin::{self, Admin};
@@ -18,16 +21,14 @@ use server::gate::Gate;
 use server::health::HealthWatch;
 use server::host::{self, Sockets};
 use server::latency::Latencies;
-use server::services::kv::KvStatus;
 use server::status::HostStatus;
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use verdict::Verdict;
 
 /// Start a three-host cluster in this process, with a prompt to break it.
 #[derive(clap::Args)]
@@ -35,30 +36,26 @@ pub struct Demo {
     /// What an acknowledgement promises
     #[arg(long, default_value = "majority-fsync", value_parser = ["majority-fsync", "memory"])]
     durability: String,
-    /// The first port to try; the next free ones are taken
-    #[arg(long, default_value_t = 7070)]
+    /// The first port to try, of the admin ports, native ports and peers' ports; the next free ones are taken
+    #[arg(long, default_value_t = ADMIN_PORT)]
     port: u16,
     /// The first port to try for ZooKeeper's clients; the next free ones are taken
-    #[arg(long, default_value_t = 2181)]
+    #[arg(long, default_value_t = ZOOKEEPER_PORT)]
     zookeeper: u16,
     /// The first port to try for Kafka's clients; the next free ones are taken
     #[arg(long, default_value_t = 9092)]
     kafka: u16,
 }
 
+/// What the command line's verbs assume when they are not given an address.
+const ADMIN_PORT: u16 = 7070;
+const NATIVE_PORT: u16 = 7071;
+const ZOOKEEPER_PORT: u16 = 2181;
 const TXN_SHARDS: u16 = 4;
 const TXN_SPREAD_LEVELS: u32 = 2;
 const NAMES: [&str; 3] = ["a", "b", "c"];
 const LEADER_WITHIN: Duration = Duration::from_secs(15);
-
-const HELP: &str = "\
-  put KEY VALUE    get KEY    del KEY    incr KEY [BY]    scan [PREFIX]
-  status           which host leads, how far each is
-  kill HOST|all    stop as a crash does       restart HOST|all
-  pause HOST       as a hanging process       resume HOST
-  partition HOST   no link to the others      heal
-  photos [strict|rss|process-ordered] [--no-fence]   what each level shows of a commit half-way
-  help             quit";
+const SERVING_WITHIN: Duration = Duration::from_secs(5);
 
 struct Member {
     running: Option<Running>,
@@ -122,8 +119,11 @@ impl Demo {
             "  sample data loaded     {:.2} s   100 accounts under bank/",
             begun.elapsed().as_secs_f64()
         );
+        if cluster.serves().await {
+            println!("  all services serve     {:.2} s", begun.elapsed().as_secs_f64());
+        }
         cluster.print_addresses();
-        let outcome = prompt(&mut cluster).await;
+        let outcome = prompt::prompt(&mut cluster).await;
         cluster.stop();
         outcome
     }
@@ -135,7 +135,7 @@ impl Demo {
         let brokers: Vec<String> =
             NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
         let mut text = format!(
-            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = {TXN_SHARDS}\nspread_levels = {TXN_SPREAD_LEVELS}\nfence_bound = \"2s\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = {TXN_SHARDS}\nspread_levels = {TXN_SPREAD_LEVELS}\nfence_bound = \"2s\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n[sequence]\nspaces = [\"orders\", \"payments\"]\n\
              [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
             self.durability,
             kafka[0],
@@ -152,20 +152,38 @@ impl Demo {
         let member = |index: usize| Member {
             running: None,
             peer: ports[6 + index],
-            native: ports[3 + index],
+            native: ports[2 * index + 1],
             zookeeper: zookeeper[index],
             kafka: kafka[index],
-            admin: ports[index],
+            admin: ports[2 * index],
             paused: false,
         };
         let members = NAMES.iter().enumerate().map(|(index, &name)| (name, member(index))).collect();
-        let endpoints: Vec<String> = ports[3..6].iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let natives = ports[..6].iter().skip(1).step_by(2);
+        let endpoints: Vec<String> = natives.map(|port| format!("127.0.0.1:{port}")).collect();
         let mut cluster = Cluster { file, folder, members, client: Client::connect(endpoints), rounds: 0 };
         for name in NAMES {
             cluster.start_host(name)?;
         }
         Ok(cluster)
     }
+}
+
+/// What a verb of the command line needs to find this host: nothing, if it is where it looks by itself.
+fn flag(name: &str, port: u16, usual: u16) -> String {
+    if port == usual { String::new() } else { format!(" {name} 127.0.0.1:{port}") }
+}
+
+/// Whether colours are wanted: by a terminal, unless the environment says no.
+fn colours() -> bool {
+    let off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stdout().is_terminal() && !off && !dumb
+}
+
+/// `text` in a colour, where colours are wanted.
+fn painted(colour: reedline::Color, text: &str) -> String {
+    if colours() { colour.paint(text).to_string() } else { text.to_owned() }
 }
 
 /// The first free ports from `first` on: the same ones on every start, if they can be had.
@@ -175,8 +193,8 @@ fn free_ports_from(first: u16, count: usize) -> Result<Vec<u16>, Failure> {
     if ports.len() < count {
         return Err(failed("there are not enough free ports", format!("from {first} on")));
     }
-    if ports[0] != first {
-        println!("  port {first} is taken; the first free one is {}", ports[0]);
+    if let Some(taken) = (first..).zip(&ports).find_map(|(port, free)| (port != *free).then_some(port)) {
+        println!("  port {taken} is taken: the next free one is used");
     }
     Ok(ports)
 }
@@ -266,6 +284,19 @@ impl Cluster {
         Err(failed("no leader was elected", format!("within {LEADER_WITHIN:?}")))
     }
 
+    /// Waits a little until every host says that it serves all services, so that what is shown next is no start half-way.
+    async fn serves(&self) -> bool {
+        let deadline = Instant::now() + SERVING_WITHIN;
+        while Instant::now() < deadline {
+            let statuses = self.statuses().await;
+            if statuses.iter().all(|(_, it)| it.as_ref().is_some_and(|it| it.not_serving.is_none())) {
+                return true;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        false
+    }
+
     async fn load_sample(&self) -> Result<(), Failure> {
         let accounts = (0..100).map(|number| {
             let client = self.client.clone();
@@ -280,21 +311,25 @@ impl Cluster {
 
     fn print_addresses(&self) {
         let a = &self.members["a"];
+        let of_all = |port: fn(&Member) -> u16| {
+            let addresses: Vec<String> =
+                self.members.values().map(|member| format!("127.0.0.1:{}", port(member))).collect();
+            addresses.join(",")
+        };
         println!();
         println!("  Web page   http://127.0.0.1:{}", a.admin);
-        let zookeeper: Vec<String> =
-            self.members.values().map(|member| format!("127.0.0.1:{}", member.zookeeper)).collect();
-        println!("  ZooKeeper  {}   (4 shards, ordered by Mason)", zookeeper.join(","));
-        let kafka: Vec<String> =
-            self.members.values().map(|member| format!("127.0.0.1:{}", member.kafka)).collect();
-        println!("  Kafka      {}   (topics are logs)", kafka.join(","));
+        println!("  Kafka      {}   (topics are logs)", of_all(|member| member.kafka));
+        println!("  ZooKeeper  {}   (4 shards, ordered by Mason)", of_all(|member| member.zookeeper));
         println!("  HTTP       curl 127.0.0.1:{}/v1/kv/bank/001", a.admin);
-        println!(
-            "  Txn        curl -d '{{\"put\": {{\"a\": \"1\", \"b\": \"2\"}}}}' 127.0.0.1:{}/v1/txn   (4 shards, by Spanner-RSS)",
-            a.admin
-        );
-        println!("  Native     ordinate kv get bank/001 --endpoints 127.0.0.1:{}", a.native);
-        println!("  Status     ordinate status --admin 127.0.0.1:{}", a.admin);
+        let native = flag("--endpoints", a.native, NATIVE_PORT);
+        let zookeeper = flag("--servers", a.zookeeper, ZOOKEEPER_PORT);
+        println!();
+        println!("  Key-value  ordinate kv get bank/001{native}");
+        println!("  Txn        ordinate txn put from/alice 5 to/bob 5{native}");
+        println!("  Log        ordinate log create jobs{native}");
+        println!("  Sequence   ordinate sequence next --spaces orders,payments{native}");
+        println!("  Znodes     ordinate zk ls /{zookeeper}");
+        println!("  Status     ordinate status{}", flag("--admin", a.admin, ADMIN_PORT));
         println!();
         println!("  Try:  put greeting hello     kill a     restart a     partition b     heal     help");
     }
@@ -314,127 +349,14 @@ impl Cluster {
     }
 }
 
-async fn prompt(cluster: &mut Cluster) -> Result<(), Failure> {
-    let interactive = std::io::stdin().is_terminal();
-    let (lines, mut typed) = tokio::sync::mpsc::unbounded_channel();
-    std::thread::spawn(move || {
-        for line in std::io::stdin().lock().lines() {
-            let Ok(line) = line else { return };
-            if lines.send(line).is_err() {
-                return;
-            }
-        }
-    });
-    let mut broken = false;
-    loop {
-        if interactive {
-            print!("ordinate> ");
-            // A prompt that cannot be shown is no reason to stop.
-            let _ = std::io::stdout().flush();
-        }
-        let line = tokio::select! {
-            line = typed.recv() => line,
-            _ = tokio::signal::ctrl_c() => None,
-        };
-        let Some(line) = line else { break };
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words.as_slice() {
-            [] => {}
-            ["quit" | "exit"] => break,
-            words => match cluster.obey(words).await {
-                Ok(verdict) => broken |= verdict.is_some_and(|verdict| verdict.violation.is_some()),
-                Err(why) => {
-                    println!("  {why}");
-                    if !interactive {
-                        return Err(Failure::failed(
-                            "O5002",
-                            format!("{line:?} failed"),
-                            why,
-                            "ordinate demo",
-                        ));
-                    }
-                }
-            },
-        }
-    }
-    if broken {
-        return Err(Failure::failed(
-            "O5003",
-            "a history was not linearizable",
-            "see above",
-            "report it with the output",
-        ));
-    }
-    Ok(())
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Cluster {
-    async fn obey(&mut self, words: &[&str]) -> Result<Option<Verdict>, String> {
-        let failed = |error: CallError| error.to_string();
-        match words {
-            ["help"] => println!("{HELP}"),
-            ["put", key, value @ ..] if !value.is_empty() => {
-                println!("  version {}", self.client.put(key, value.join(" ")).await.map_err(failed)?);
-            }
-            ["get", key] => match self.client.get(key, Level::Linearizable).await.map_err(failed)? {
-                Some(found) => {
-                    println!("  {}   (version {})", String::from_utf8_lossy(&found.value), found.version)
-                }
-                None => println!("  no such key"),
-            },
-            ["del", key] => {
-                let deleted = self.client.delete(key).await.map_err(failed)?;
-                println!("  {}", if deleted { "deleted" } else { "no such key" });
-            }
-            ["incr", key] => println!("  {}", self.client.increment(key, 1).await.map_err(failed)?),
-            ["incr", key, by] => {
-                let by = by.parse().map_err(|_| format!("{by} is no number"))?;
-                println!("  {}", self.client.increment(key, by).await.map_err(failed)?);
-            }
-            ["scan", prefix @ ..] if prefix.len() < 2 => {
-                let prefix = prefix.first().copied().unwrap_or("");
-                let end = end_of_prefix(prefix);
-                let page = self
-                    .client
-                    .scan(prefix, end.as_deref(), 20, Level::Linearizable)
-                    .await
-                    .map_err(failed)?;
-                for item in page.items {
-                    println!(
-                        "  {}  {}",
-                        String::from_utf8_lossy(&item.key),
-                        String::from_utf8_lossy(&item.versioned.value)
-                    );
-                }
-                if page.next.is_some() {
-                    println!("  ...");
-                }
-            }
-            ["status"] => self.print_status().await,
-            [fault @ ("kill" | "restart" | "pause" | "resume" | "partition"), host] => {
-                return self.judge(fault, host).await.map(Some);
-            }
-            ["photos", options @ ..] => return self.photos(options).await.map(|()| None),
-            ["heal"] => return self.judge("heal", "all").await.map(Some),
-            _ => return Err(format!("no such command: {}; try help", words.join(" "))),
-        }
-        Ok(None)
-    }
-
-    async fn print_status(&self) {
-        for (name, status) in self.statuses().await {
-            match status {
-                Some(status) => println!(
-                    "  {name}  leader {}  executed {}  keys {}  links {}{}",
-                    status.leader.as_deref().unwrap_or("none heard"),
-                    status.executed.unwrap_or(0),
-                    status.services.get::<KvStatus>().and_then(|kv| kv.keys).unwrap_or(0),
-                    status.links_up,
-                    status.not_serving.map_or(String::new(), |why| format!("  NOT SERVING: {why}"))
-                ),
-                None if self.members[name].paused => println!("  {name}  paused"),
-                None => println!("  {name}  stopped"),
-            }
-        }
+    // A demo at its own ports whose commands need flags is not found by who types the verb alone.
+    #[test]
+    fn verbs_need_no_flags_at_the_usual_ports() {
+        assert_eq!(flag("--endpoints", ADMIN_PORT + 1, NATIVE_PORT), "");
+        assert_eq!(flag("--endpoints", 9000, NATIVE_PORT), " --endpoints 127.0.0.1:9000");
     }
 }

@@ -1,12 +1,13 @@
 //! `ordinate zk migrate`: the nodes of a living ZooKeeper, pass after pass, until its clients move.
 
 use super::client::{ZkClient, ZkError};
-use super::target::{Ask, Seen, Target, is_the_clusters_own, progress, walk};
+use super::target::{Ask, Seen, Target, TargetKind, is_the_clusters_own, progress, walk};
 use crate::commands::kv::load_tls;
 use crate::failure::Failure;
 use coordination::wire::{JuteInput, Restore, Stat, read_acls};
 use ordinate_client::Tls;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
@@ -38,6 +39,10 @@ pub struct Migrate {
     /// Seconds between two passes while following
     #[arg(long, default_value = "2", value_parser = crate::commands::seconds)]
     every: Duration,
+    /// The target is a ZooKeeper, and this the way back: nodes are made by its own calls, so their versions, times and sequential names
+    /// begin anew
+    #[arg(long)]
+    to_zookeeper: bool,
     /// Into a cluster that has nodes already: those that the source has are made over, others stay. Resumes a migration
     #[arg(long)]
     merge: bool,
@@ -112,7 +117,7 @@ impl Migrate {
                 )));
             }
         }
-        let differences = compare(&known, &mut source, &mut target.client)?;
+        let differences = compare(self.kind(), &known, &mut source, &mut target.client)?;
         if let Some(first) = differences.first() {
             return Err(ZkError::Input(format!("{} nodes differ, {first} among them", differences.len())));
         }
@@ -127,6 +132,17 @@ impl Migrate {
         target.client.close();
         source.close();
         Ok(())
+    }
+
+    fn kind(&self) -> TargetKind {
+        if self.to_zookeeper { TargetKind::ZooKeeper } else { TargetKind::Ordinate }
+    }
+
+    fn bring(&self, target: &mut Target, node: &Restore<'_>, is_known: bool) -> Result<(), ZkError> {
+        match self.kind() {
+            TargetKind::Ordinate => target.restore(node),
+            TargetKind::ZooKeeper => target.write(node, self.merge || is_known),
+        }
     }
 
     fn follow(
@@ -209,7 +225,7 @@ impl Migrate {
                         if let Some((data, stat)) = data.take() {
                             let acl = read_acls(&mut JuteInput(body))?;
                             let restored = restored(&path, &data, &stat, acl);
-                            target.restore(&restored)?;
+                            self.bring(target, &restored, known.contains_key(&path))?;
                             let mut copied = copied.borrow_mut();
                             copied.0 += 1;
                             copied.1.insert(path, Mark::of(&stat));
@@ -292,32 +308,70 @@ fn enter_pressed() -> Receiver<()> {
     receiver
 }
 
+/// What is compared of a node.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct Face {
+    /// Versions, times and counts; none where they begin anew.
+    counts: Option<(i32, i32, i64, i64, i32, i32)>,
+    /// Data and list, where nothing else says that they are the same.
+    data: Vec<u8>,
+    acls: String,
+}
+
+/// All nodes but ephemeral ones and the cluster's own, as they are compared.
+fn faces(client: &mut ZkClient, kind: TargetKind) -> Result<BTreeMap<String, Face>, ZkError> {
+    let faces: RefCell<BTreeMap<String, Face>> = RefCell::default();
+    walk(
+        client,
+        |_, Seen { path, stat }, waiting| {
+            if stat.ephemeral_owner != 0 || is_the_clusters_own(&path) {
+                return Ok(());
+            }
+            let Stat { version, aversion, ctime, mtime, data_length, .. } = stat;
+            let counts = match kind {
+                TargetKind::Ordinate => {
+                    Some((version, aversion, ctime, mtime, data_length, creates_of(&stat)))
+                }
+                TargetKind::ZooKeeper => {
+                    waiting.extend([Ask::Data(path.clone()), Ask::Acl(path.clone())]);
+                    None
+                }
+            };
+            faces.borrow_mut().insert(path, Face { counts, ..Face::default() });
+            Ok(())
+        },
+        |ask, error, body| {
+            let (path, is_data) = match ask {
+                Ask::Data(path) => (path, true),
+                Ask::Acl(path) | Ask::Children(path) => (path, false),
+            };
+            if error != 0 {
+                return Err(ZkError::Node { path, code: error });
+            }
+            let mut faces = faces.borrow_mut();
+            let face = faces.entry(path).or_default();
+            if is_data {
+                let found = JuteInput(body).buffer()?.unwrap_or_default().to_vec();
+                face.data = Sha256::digest(found).to_vec();
+            } else {
+                face.acls = format!("{:?}", read_acls(&mut JuteInput(body))?);
+            }
+            Ok(())
+        },
+    )?;
+    Ok(faces.into_inner())
+}
+
 /// Paths whose nodes are not the same on both sides, or only on one.
 fn compare(
+    kind: TargetKind,
     known: &BTreeMap<String, Mark>,
     source: &mut ZkClient,
     target: &mut ZkClient,
 ) -> Result<Vec<String>, ZkError> {
-    let mut here: BTreeMap<String, Stat> = BTreeMap::new();
-    let mut there: BTreeMap<String, Stat> = BTreeMap::new();
-    for (client, stats) in [(source, &mut there), (target, &mut here)] {
-        walk(
-            client,
-            |_, Seen { path, stat }, _| {
-                if stat.ephemeral_owner == 0 && !is_the_clusters_own(&path) {
-                    stats.insert(path, stat);
-                }
-                Ok(())
-            },
-            |_, _, _| Ok(()),
-        )?;
-    }
-    let same = |a: &Stat, b: &Stat| {
-        (a.version, a.aversion, a.ctime, a.mtime, a.data_length, creates_of(a))
-            == (b.version, b.aversion, b.ctime, b.mtime, b.data_length, creates_of(b))
-    };
+    let (there, here) = (faces(source, kind)?, faces(target, kind)?);
     let differs = |path: &&String| match (here.get(*path), there.get(*path)) {
-        (Some(here), Some(there)) => !same(here, there),
+        (Some(here), Some(there)) => here != there,
         _ => true,
     };
     Ok(known.keys().chain(there.keys()).filter(differs).cloned().collect())

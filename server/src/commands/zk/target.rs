@@ -1,7 +1,7 @@
 //! The cluster that nodes are brought to: many requests in flight, an error names its node.
 
 use super::client::{ZkClient, ZkError};
-use coordination::wire::{JuteInput, JuteOutput as _, Restore, Stat, op};
+use coordination::wire::{JuteInput, JuteOutput as _, Restore, Stat, op, write_acls};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::VecDeque;
 use std::io::IsTerminal as _;
@@ -16,12 +16,25 @@ pub fn is_the_clusters_own(path: &str) -> bool {
     matches!(path, "/zookeeper" | "/zookeeper/config" | "/zookeeper/quota")
 }
 
+/// What the target understands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TargetKind {
+    /// Restored nodes, with their versions and times.
+    Ordinate,
+    /// What every ZooKeeper does.
+    ZooKeeper,
+}
+
 /// A request that has no answer yet.
 struct InFlight {
     path: String,
     length: usize,
-    deletes: bool,
+    /// An answer that is as good as success: what was to be gone is gone, what was to be made is there.
+    ignores: i32,
 }
+
+const NO_NODE: i32 = -101;
+const NODE_EXISTS: i32 = -110;
 
 /// Sends restored nodes.
 pub struct Target {
@@ -47,12 +60,39 @@ impl Target {
     pub fn restore(&mut self, restore: &Restore<'_>) -> Result<(), ZkError> {
         let mut body = Vec::new();
         restore.write(&mut body);
-        self.push(restore.path, op::RESTORE, &body)
+        self.push(restore.path, op::RESTORE, &body, 0)
+    }
+
+    /// Makes a node by a ZooKeeper's own calls, or makes it over if it is expected there. Parents come first.
+    pub fn write(&mut self, restore: &Restore<'_>, is_there: bool) -> Result<(), ZkError> {
+        let (path, mut body) = (restore.path, Vec::new());
+        let put_node = |body: &mut Vec<u8>| {
+            body.put_text(path);
+            body.put_buffer(restore.data);
+        };
+        if path != "/" {
+            put_node(&mut body);
+            write_acls(&restore.acl, &mut body);
+            body.put_i32(0);
+            self.push(path, op::CREATE, &body, if is_there { NODE_EXISTS } else { 0 })?;
+        }
+        if is_there || path == "/" {
+            body.clear();
+            put_node(&mut body);
+            body.put_i32(-1);
+            self.push(path, op::SET_DATA, &body, 0)?;
+            body.clear();
+            body.put_text(path);
+            write_acls(&restore.acl, &mut body);
+            body.put_i32(-1);
+            self.push(path, op::SET_ACL, &body, 0)?;
+        }
+        Ok(())
     }
 
     /// The same of one whose request is there already.
     pub fn restore_as_written(&mut self, path: &str, body: &[u8]) -> Result<(), ZkError> {
-        self.push(path, op::RESTORE, body)
+        self.push(path, op::RESTORE, body, 0)
     }
 
     /// Deletes a node.
@@ -60,17 +100,16 @@ impl Target {
         let mut body = Vec::new();
         body.put_text(path);
         body.put_i32(-1);
-        self.push(path, op::DELETE, &body)
+        self.push(path, op::DELETE, &body, NO_NODE)
     }
 
-    fn push(&mut self, path: &str, opcode: i32, body: &[u8]) -> Result<(), ZkError> {
+    fn push(&mut self, path: &str, opcode: i32, body: &[u8], ignores: i32) -> Result<(), ZkError> {
         while self.in_flight.len() >= IN_FLIGHT_MAX
             || (self.bytes + body.len() > BYTES_IN_FLIGHT_MAX && !self.in_flight.is_empty())
         {
             self.collect()?;
         }
-        let deletes = opcode == op::DELETE;
-        self.in_flight.push_back(InFlight { path: path.to_owned(), length: body.len(), deletes });
+        self.in_flight.push_back(InFlight { path: path.to_owned(), length: body.len(), ignores });
         self.bytes += body.len();
         let sent = self.client.push(opcode, body);
         sent.map(drop).map_err(|error| self.explain(error))
@@ -79,12 +118,11 @@ impl Target {
     fn collect(&mut self) -> Result<(), ZkError> {
         let answer = self.client.reply();
         let (_, error, _) = answer.map_err(|error| self.explain(error))?;
-        let Some(InFlight { path, length, deletes }) = self.in_flight.pop_front() else { return Ok(()) };
+        let Some(InFlight { path, length, ignores }) = self.in_flight.pop_front() else { return Ok(()) };
         self.bytes -= length;
         match error {
             0 => Ok(()),
-            // Gone already.
-            -101 if deletes => Ok(()),
+            code if code == ignores => Ok(()),
             code => Err(ZkError::Node { path, code }),
         }
     }

@@ -148,6 +148,7 @@ impl Service for Coordination {
             (listen, secure) => (listen.or(secure), tls, None),
         };
         let front_end = listen.map(|listen| FrontEndConfig {
+            name: "zookeeper",
             listen,
             build: Box::new(move || {
                 Box::new(ZooKeeper { gateway, gate, request_bytes_max, latencies, access })

@@ -10,6 +10,7 @@ mod keys;
 mod native;
 mod nodes;
 mod permits;
+mod series;
 mod settings;
 mod status;
 mod tail;
@@ -22,6 +23,7 @@ use super::{
     CannotJoin, Engine, Follower, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus,
     StartError, Started, Starting, slots,
 };
+use crate::admin::exposition::MetricsPage;
 use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
@@ -158,6 +160,7 @@ impl Service for SharedLog {
         let (clients, access) = (directory.clone(), at.access.clone());
         let is_secure = at.tls().is_some();
         let front_end = FrontEndConfig {
+            name: "kafka",
             listen,
             build: Box::new(move || {
                 let (shared, directory) = (kafka::shared(), clients);
@@ -212,6 +215,10 @@ impl Service for SharedLog {
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         let nodes = view.nodes().map(|(_, node)| node);
         Box::new(LogStatus::of(self, file, nodes, view.metrics().archive.as_ref()))
+    }
+
+    fn series(&self, view: &HostView<'_, HostedNode>, page: &mut MetricsPage) {
+        series::add(view.nodes().map(|(_, node)| node), page);
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {

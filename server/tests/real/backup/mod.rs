@@ -1,5 +1,9 @@
 //! Backups that are taken under load, and clusters that are made of them.
 
+mod bucket;
+mod prune;
+mod txn;
+
 use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::zookeeper::{create_body, session, set_version_body};
