@@ -1,6 +1,6 @@
 //! The editor of the demo's prompt: history, completion and colours.
 
-use super::lines::Given;
+use super::given::Given;
 use super::words::{COMMANDS, LEVELS, Operand, wanted};
 use super::{NAMES, colours};
 use crate::commands::kv::end_of_prefix;

@@ -1,6 +1,7 @@
 //! What the demo is asked, line by line: from an editor at a terminal, or from a pipe. A thread reads one line when it is asked for one.
 
 use super::editor;
+use super::given::Given;
 use ordinate_client::Client;
 use std::io::{BufRead, IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
@@ -14,15 +15,6 @@ const LINE_BYTES_MAX: u64 = 3 << 20;
 /// How long the editor may take to give the terminal back.
 const STOPPED_WITHIN: Duration = Duration::from_secs(1);
 const PROMPT: &str = "ordinate> ";
-
-/// What was given.
-#[derive(PartialEq, Eq, Debug)]
-pub(super) enum Given {
-    Line(String),
-    /// A line that cannot be used, and why.
-    Unusable(String),
-    End,
-}
 
 /// Where lines come from.
 pub(super) struct Lines {

@@ -2,6 +2,7 @@
 
 mod editor;
 mod faults;
+mod given;
 mod lines;
 mod photos;
 mod prompt;

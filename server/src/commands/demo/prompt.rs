@@ -1,7 +1,8 @@
 //! The prompt of the demo: what is typed is done, line by line.
 
 use super::Cluster;
-use super::lines::{Given, Lines};
+use super::given::Given;
+use super::lines::Lines;
 use super::verdict::Verdict;
 use super::words::{help, misunderstood, words_of};
 use crate::commands::kv::end_of_prefix;
