@@ -74,7 +74,7 @@ fn exit_codes() {
         &["sequential: holds", "strict-serializable: VIOLATED"],
     );
     expect(&["--model", "no-such"], &stale, 2, &["no model no-such"]);
-    expect(&[], &folder.0.join("nowhere"), 1, &["cannot open"]);
+    expect(&[], &folder.0.join("nowhere"), 2, &["cannot be opened"]);
     // Nobody read after the writes, so convergence cannot be checked.
     let quiet = folder.file("quiet.edn", &STALE.lines().take(2).collect::<Vec<_>>().join("\n"));
     expect(&["--model", "eventual"], &quiet, 3, &["undecided"]);

@@ -181,6 +181,7 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::closing_session_attaches, &["SESS"]),
     coordination(&::coordination::planted::write_resets_child_counter, &["UNIQ"]),
     coordination(&::coordination::planted::check_ignores_version, &["LIN"]),
+    coordination(&::coordination::planted::clock_not_awaited, &["EPH", "CONV", "SESS"]),
     log(&shared_log::planted::earlier_producer_epoch_taken, &["UNIQ"]),
     log(&shared_log::planted::producers_of_deleted_log_retained, &["UNIQ", "LIN"]),
     paxos(&::paxos::planted::restored_vote_makes_no_promise, &["AGREE"]),

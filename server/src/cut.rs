@@ -7,7 +7,7 @@
 //! prefix of its order, with all that was acknowledged before the call. An operation over several shards is in all of them or in none:
 //! while one has executed its part and another has not, the host looks again. The host does nothing else while it copies.
 
-use crate::admin::Admin;
+use crate::admin::state::Admin;
 use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
 use axum::extract::State;

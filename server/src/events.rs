@@ -209,6 +209,7 @@ impl LogLine {
             HostEvent::LinkUp { .. } => (LogPart::Links, Level::INFO, None),
             HostEvent::LinkDown { .. } => (LogPart::Links, Level::WARN, None),
             HostEvent::DiskFull | HostEvent::Short { .. } => (LogPart::Disk, Level::ERROR, None),
+            HostEvent::DiskSlow { .. } => (LogPart::Disk, Level::WARN, Some("disk slow".to_owned())),
             HostEvent::DiskBack | HostEvent::NoLongerShort => (LogPart::Disk, Level::INFO, None),
             HostEvent::ArchiveFails { .. } => (LogPart::Archive, Level::ERROR, None),
             HostEvent::ArchiveBack => (LogPart::Archive, Level::INFO, None),

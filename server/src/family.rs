@@ -247,6 +247,12 @@ impl Embeds<spanner::Spanner> for Ordinate {
 }
 
 impl HostedNode {
+    /// The role of the key-value store that it is, if it is one.
+    pub fn as_kv(&self) -> Option<&KvMember> {
+        let Self::Kv(embedded) = self else { return None };
+        Some(embedded.node())
+    }
+
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
         match self {

@@ -5,13 +5,14 @@
 //! where that has changed, where the host does not serve, while anybody asks, and else every few seconds.
 
 use crate::cluster::ClusterFile;
+use crate::cluster::description::{ReadyProbe, Service};
 use crate::events::{EventLog, LogPart};
 use crate::family::{HostedNode, LocalResponse as Answered};
-use crate::readiness::Unready;
-use crate::services::{ReadyProbe, Service, ServiceStatus};
+use crate::readiness::{Health, Unready};
+use crate::services::status::ServiceStatus;
 use crate::status::HostStatus;
 use runtime::{Answer, HostHandle, NoAnswer};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,50 +27,6 @@ const FRESH_FOR: Duration = Duration::from_millis(2_500);
 const ASKED_FOR: Duration = Duration::from_secs(10);
 /// Reads where nobody asks and nothing changes.
 const QUIET_READS_EVERY: Duration = Duration::from_secs(5);
-
-/// What was seen.
-#[derive(Clone, Default, Debug)]
-pub struct Health {
-    /// Why no service is served; none if that is left to each.
-    pub host: Option<Unready>,
-    /// Why users of a service would not be served; none if they would. Every service that is on is here.
-    pub services: BTreeMap<&'static str, Option<String>>,
-    /// Members that are not heard.
-    pub unheard: Vec<String>,
-}
-
-impl Health {
-    /// Nobody is served.
-    fn of_none(file: &ClusterFile, why: Unready) -> Self {
-        let services = file.services().iter().map(|service| (service.listed().name, None)).collect();
-        Self { host: Some(why), services, unheard: Vec::new() }
-    }
-
-    /// Why not all services are served here; none if they are.
-    pub fn unready(&self) -> Option<Unready> {
-        if self.host.is_some() {
-            return self.host.clone();
-        }
-        let failing = self.services.iter().filter_map(|(service, why)| Some((*service, why.clone()?)));
-        let services: BTreeMap<&'static str, String> = failing.collect();
-        (!services.is_empty()).then(|| Unready::Services { services, unheard: self.unheard.clone() })
-    }
-
-    /// The same in words; none if all are served.
-    pub fn words(&self, host: &str) -> Option<String> {
-        self.unready().map(|unready| unready.words(host))
-    }
-
-    /// Whether users of this service are served.
-    pub fn serves(&self, service: &str) -> bool {
-        self.host.is_none() && self.services.get(service).is_some_and(Option::is_none)
-    }
-
-    /// Whether all services are served.
-    pub fn is_ready(&self) -> bool {
-        self.unready().is_none()
-    }
-}
 
 /// A look, and when it began.
 #[derive(Clone, Debug)]
@@ -156,6 +113,19 @@ impl HealthWatch {
     pub async fn now(&self) -> Arc<Health> {
         let now = self.ask();
         self.after(now).await
+    }
+
+    /// Returns when all services have been served for so long without a break.
+    pub async fn settled(&self, span: Duration) {
+        let mut seen = self.0.seen.subscribe();
+        // A host that has ended is watched no more, and settles no more.
+        while seen.wait_for(|look| look.health.is_ready()).await.is_ok() {
+            let ended = tokio::time::timeout(span, seen.wait_for(|look| !look.health.is_ready()));
+            if ended.await.is_err() {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     async fn after(&self, moment: Instant) -> Arc<Health> {

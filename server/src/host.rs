@@ -3,11 +3,12 @@
 use crate::access::Access;
 use crate::cluster::{ClusterFile, Durability};
 use crate::family::{HostedNode, Ordinate};
+use crate::gate::Gate;
 use crate::latency::Latencies;
-use crate::native::{Gate, NativePort, NativeService};
+use crate::native::{NativePort, NativeService};
 use crate::owed;
 use crate::secure::HostTls;
-use crate::services::{Listed, SERVICES, Starting, client_limits};
+use crate::services::{Listed, SERVICES, StartError, Starting, client_limits};
 use kernel::HostSlot;
 use runtime::{
     Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, PeerConfig, Storage,
@@ -33,20 +34,6 @@ pub struct Sockets {
     pub native: TcpListener,
     /// For users of services that have ports of their own, by the keys that say where.
     pub users: BTreeMap<&'static str, TcpListener>,
-}
-
-/// A failure to start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// TLS files cannot be used.
-    #[error(transparent)]
-    Tls(#[from] runtime::TlsError),
-    /// What the environment says of the archive makes no sense.
-    #[error("the archive cannot be used: {0}")]
-    Archive(#[from] runtime::blobs::ArchiveError),
-    /// The runtime refused.
-    #[error(transparent)]
-    Host(#[from] runtime::HostError),
 }
 
 /// Starts the host `name` of `file`. Clients are served while `gate` is open; how long their calls take is counted.
@@ -132,6 +119,7 @@ fn native(at: &Starting<'_>, listen: TcpListener) -> Result<FrontEndConfig<Ordin
     let (body_max, connections_max) = (file.limits.request_bytes_max, file.limits.connections_max);
     let share = file.native_share();
     Ok(FrontEndConfig {
+        name: "native",
         listen,
         build: Box::new(move || {
             Box::new(NativePort {

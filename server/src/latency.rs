@@ -1,8 +1,8 @@
-//! How long users wait for their answers, by service and operation, as the ports of a host see it.
+//! How long users wait for their answers, and how often they fail, by service and operation, as the ports of a host see it.
 
 use crate::admin::exposition::MetricsPage;
 use kernel::Instant;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -36,24 +36,106 @@ impl Histogram {
         self.sum_us.fetch_add(micros.saturating_mul(answers), Relaxed);
     }
 
-    fn at_most(&self) -> impl Iterator<Item = (f64, u64)> {
-        let buckets = BOUNDS_US.iter().zip(&self.buckets);
-        buckets.scan(0, |sum, (bound, count)| {
-            *sum += count.load(Relaxed);
-            Some((*bound as f64 / 1e6, *sum))
-        })
+    fn copied(&self) -> Counted {
+        // Read last: what is answered meanwhile is in the count and not in the buckets, as if it had taken long.
+        let buckets = std::array::from_fn(|bucket| self.buckets[bucket].load(Relaxed));
+        Counted { buckets, count: self.count.load(Relaxed), sum_us: self.sum_us.load(Relaxed) }
     }
 }
 
+/// A copy of a histogram.
+#[derive(Clone, Copy, Default, Debug)]
+struct Counted {
+    buckets: [u64; BOUNDS_US.len()],
+    count: u64,
+    sum_us: u64,
+}
+
+impl Counted {
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            buckets: std::array::from_fn(|bucket| self.buckets[bucket] - before.buckets[bucket]),
+            count: self.count - before.count,
+            sum_us: self.sum_us.saturating_sub(before.sum_us),
+        }
+    }
+
+    fn buckets(&self) -> impl Iterator<Item = (f64, u64)> {
+        BOUNDS_US.iter().map(|bound| *bound as f64 / 1e6).zip(self.buckets)
+    }
+
+    /// What so many of all took at most, in seconds: within a bucket as if all took equally often as long; beyond the last, its bound.
+    fn quantile(&self, quantile: f64) -> f64 {
+        let rank = quantile * self.count as f64;
+        let (mut below, mut from) = (0, 0.0);
+        for (bound, count) in self.buckets() {
+            if count > 0 && (below + count) as f64 >= rank {
+                return from + (bound - from) * ((rank - below as f64) / count as f64).clamp(0.0, 1.0);
+            }
+            (below, from) = (below + count, bound);
+        }
+        from
+    }
+}
+
+/// Whose fault it is that a call was not done.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Class {
+    /// What it asked for cannot be, or not as things are: no such key, a version that has passed, no grant.
+    Caller,
+    /// The service could not: busy, out of time, out of room.
+    Service,
+}
+
+/// Why a call was not done. The reasons of a service are few and fixed: they are labels.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct CallFailure {
+    class: Class,
+    reason: &'static str,
+}
+
+impl CallFailure {
+    /// The caller was not granted it.
+    pub const NOT_GRANTED: Self = Self::of_caller("not_granted");
+    /// Too much was waiting.
+    pub const BUSY: Self = Self::of_service("busy");
+
+    /// What was asked cannot be, or not as things are.
+    pub const fn of_caller(reason: &'static str) -> Self {
+        Self { class: Class::Caller, reason }
+    }
+
+    /// The service could not do it.
+    pub const fn of_service(reason: &'static str) -> Self {
+        Self { class: Class::Service, reason }
+    }
+}
+
+/// The last minute is looked back on in steps of so long.
+const STEP: Duration = Duration::from_secs(10);
+/// Steps that are remembered.
+const STEPS: usize = 6;
+
 /// What all ports of a host have measured. Cheap to clone; all clones are one.
 #[derive(Clone, Default, Debug)]
-pub struct Latencies(Arc<Mutex<BTreeMap<MeasuredOperation, Arc<Histogram>>>>);
+pub struct Latencies(Arc<Measured>);
+
+#[derive(Default, Debug)]
+struct Measured {
+    answers: Mutex<BTreeMap<MeasuredOperation, Arc<Histogram>>>,
+    failures: Mutex<BTreeMap<(MeasuredOperation, CallFailure), u64>>,
+    /// How it stood some steps ago, oldest first.
+    steps: Mutex<VecDeque<(std::time::Instant, BTreeMap<MeasuredOperation, Counted>)>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Latencies {
     /// Where the answers to an operation are counted.
     fn of(&self, operation: MeasuredOperation) -> Arc<Histogram> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(operation).or_default())
+        Arc::clone(locked(&self.0.answers).entry(operation).or_default())
     }
 
     /// Counts one answer.
@@ -61,19 +143,55 @@ impl Latencies {
         self.of(operation).record(took, 1);
     }
 
+    /// Counts a call that was not done, beside its answer.
+    pub fn fail(&self, operation: MeasuredOperation, failure: CallFailure) {
+        *locked(&self.0.failures).entry((operation, failure)).or_insert(0) += 1;
+    }
+
+    /// Remembers how it stands, if a step has passed. Without it quantiles are since the start.
+    pub fn turn(&self, now: std::time::Instant) {
+        let mut steps = locked(&self.0.steps);
+        if steps.back().is_some_and(|(at, _)| now.saturating_duration_since(*at) < STEP) {
+            return;
+        }
+        if steps.len() >= STEPS {
+            steps.pop_front();
+        }
+        steps.push_back((now, self.copied()));
+    }
+
+    fn copied(&self) -> BTreeMap<MeasuredOperation, Counted> {
+        let all = locked(&self.0.answers);
+        all.iter().map(|(operation, histogram)| (*operation, histogram.copied())).collect()
+    }
+
     /// Adds the metrics of what was answered.
     pub fn metrics(&self, page: &mut MetricsPage) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        for ((service, operation), histogram) in all {
+        let before = locked(&self.0.steps).front().map(|(_, then)| then.clone()).unwrap_or_default();
+        for ((service, operation), counted) in self.copied() {
             let labels = [("service", service), ("operation", operation)];
-            let help = "From a call's arrival at a port of this host to its answer";
-            // Read first: what is answered meanwhile is in the buckets and not in the count, and never the other way round.
-            let (count, sum_us) = (histogram.count.load(Relaxed), histogram.sum_us.load(Relaxed));
-            if count == 0 {
+            if counted.count == 0 {
                 continue;
             }
-            let buckets = histogram.at_most().map(|(bound, at_most)| (bound, at_most.min(count)));
-            page.histogram_of("latency_seconds", help, &labels, buckets, (count, sum_us as f64 / 1e6));
+            let help = "From a call's arrival at a port of this host to its answer";
+            let of_all = (counted.count, counted.sum_us as f64 / 1e6);
+            page.histogram_of("latency_seconds", help, &labels, counted.buckets(), of_all);
+            let recent = counted.since(&before.get(&(service, operation)).copied().unwrap_or_default());
+            if recent.count > 0 {
+                let help = "Half of the calls of the last minute took at most this";
+                page.gauge_of("latency_p50_seconds", help, &labels, recent.quantile(0.5));
+                let help = "99 of 100 calls of the last minute took at most this";
+                page.gauge_of("latency_p99_seconds", help, &labels, recent.quantile(0.99));
+            }
+        }
+        for (((service, operation), CallFailure { class, reason }), count) in &*locked(&self.0.failures) {
+            let class = match class {
+                Class::Caller => "caller",
+                Class::Service => "service",
+            };
+            let labels =
+                [("service", *service), ("operation", *operation), ("class", class), ("reason", *reason)];
+            page.counter_of("call_failures", "Calls that were not done, or not known to be", &labels, *count);
         }
     }
 }
@@ -177,6 +295,20 @@ impl<K: TimedCall> Stopwatch<K> {
         }
     }
 
+    /// A call was refused before it was on its way.
+    pub fn refuse(&mut self, operation: MeasuredOperation, failure: CallFailure) {
+        self.latencies.fail(operation, failure);
+    }
+
+    /// It is answered that it was not done. One whose time is not measured counts as of the `service`'s operation "untimed".
+    pub fn fail(&mut self, call: K, service: &'static str, failure: CallFailure, now: Instant) {
+        let slot = self.slots.get(slot_of(call, self.slots.len()));
+        let started = slot.and_then(Option::as_ref).filter(|started| started.call == call);
+        let operation = started.map(|started| self.operations[started.operation as usize].0);
+        self.latencies.fail(operation.unwrap_or((service, "untimed")), failure);
+        self.stop(call, now);
+    }
+
     fn index_of(&mut self, operation: MeasuredOperation) -> u32 {
         let known = self.operations.iter().position(|(known, _)| *known == operation);
         let index = known.unwrap_or_else(|| {
@@ -250,7 +382,7 @@ mod tests {
         let text = page_of(&latencies);
         let bucket = |operation: &str, bound: &str, count: u64| {
             let line = format!(
-                "ordinate_latency_seconds_bucket{{service=\"log\",operation=\"{operation}\",le=\"{bound}\"}} {count}\n"
+                "ordinate_latency_seconds_bucket{{le=\"{bound}\",service=\"log\",operation=\"{operation}\"}} {count}\n"
             );
             assert!(text.contains(&line), "no {line}in {text}");
         };
@@ -260,10 +392,48 @@ mod tests {
         bucket("append", "+Inf", 2);
         bucket("late", "+Inf", 1);
         assert!(!text.contains("lost"), "{text}");
-        bucket("read", "10", 0);
+        bucket("read", "10.0", 0);
         bucket("read", "+Inf", 1);
         assert!(text.contains("_sum{service=\"log\",operation=\"append\"} 0.0016\n"), "{text}");
     }
+
+    // An operation that was slow when the host started must not be shown as slow for days; a failure must say whose it is.
+    #[test]
+    fn quantiles_are_those_of_the_last_minute() {
+        let latencies = Latencies::default();
+        let append = ("log", "append");
+        let begun = std::time::Instant::now();
+        let line = |page: &str, quantile: &str| -> Option<f64> {
+            let name =
+                format!("ordinate_latency_{quantile}_seconds{{service=\"log\",operation=\"append\"}} ");
+            page.lines().find_map(|line| line.strip_prefix(&name)?.parse().ok())
+        };
+        (0..100).for_each(|_| latencies.record(append, Duration::from_secs(2)));
+        assert!(line(&page_of(&latencies), "p50") > Some(1.0), "before the first step");
+        for second in 0..=70 {
+            latencies.turn(begun + Duration::from_secs(second));
+        }
+        assert_eq!(line(&page_of(&latencies), "p50"), None, "nobody called within the last minute");
+        (0..99).for_each(|_| latencies.record(append, Duration::from_micros(400)));
+        latencies.record(append, Duration::from_millis(400));
+        let page = page_of(&latencies);
+        let (half, most) = (line(&page, "p50").expect("shown"), line(&page, "p99").expect("shown"));
+        assert!((0.0002..=0.0005).contains(&half) && (0.0002..=0.0005).contains(&most), "{half} {most}");
+        let mut watch = Stopwatch::new(latencies.clone());
+        watch.start(1, append, Instant(0));
+        watch.fail(1, "log", CallFailure::BUSY, Instant(5));
+        watch.fail(2, "log", CallFailure::of_caller("no_such_log"), Instant(5));
+        let page = page_of(&latencies);
+        for (operation, class, reason) in
+            [("append", "service", "busy"), ("untimed", "caller", "no_such_log")]
+        {
+            let labels = format!("operation=\"{operation}\",class=\"{class}\",reason=\"{reason}\"");
+            let line = format!("ordinate_call_failures_total{{service=\"log\",{labels}}} 1\n");
+            assert!(page.contains(&line), "no {line}in {page}");
+        }
+        assert!(page.contains("_count{service=\"log\",operation=\"append\"} 201\n"), "{page}");
+    }
+
     fn page_of(latencies: &Latencies) -> String {
         let mut page = MetricsPage::default();
         latencies.metrics(&mut page);

@@ -8,6 +8,7 @@ pub mod cluster;
 pub mod cut;
 pub mod events;
 pub mod family;
+pub mod gate;
 pub mod health;
 pub mod host;
 pub mod latency;

@@ -5,11 +5,13 @@ mod bench;
 mod commands;
 mod failure;
 
+use std::time::Duration;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Longer than the log's truncations are apart under load, and far below what an idle host should hold on to.
-const FREED_MEMORY_RETAINED: std::time::Duration = std::time::Duration::from_secs(1);
+const FREED_MEMORY_RETAINED: Duration = Duration::from_secs(1);
 /// What a shell reports of a program that wrote into a closed pipe.
 const PIPE_CLOSED: i32 = 141;
 

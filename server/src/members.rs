@@ -3,10 +3,11 @@
 use crate::cluster::{ClusterFile, RoleName};
 use crate::events::{EventLog, LogPart};
 use crate::family::{HostedNode, LocalRequest};
-use crate::native::Gate;
+use crate::gate::Gate;
+use crate::latency::Latencies;
 use crate::services::Follower;
 use crate::status::{HostStatus, MembershipStatus};
-use runtime::{HostHandle, PeerConfig};
+use runtime::{HostHandle, Metrics, PeerConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -19,7 +20,14 @@ const LEFT_DIALLED_FOR: Duration = Duration::from_secs(10);
 const LEFT_DIALLED_FOR_SHARDS: Duration = Duration::from_secs(600);
 
 /// Watches from a thread of its own until the host ends.
-pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, gate: Gate, log: EventLog) {
+pub fn watch(
+    handle: HostHandle<HostedNode>,
+    file: ClusterFile,
+    host: String,
+    gate: Gate,
+    log: EventLog,
+    latencies: Latencies,
+) {
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
@@ -29,9 +37,11 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
         let mut seen = Seen::default();
         loop {
             log.tick();
-            if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
+            latencies.turn(Instant::now());
+            if let Some((status, metrics)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
                 gate.set(refusal(&status));
                 seen.report(&status, &log);
+                seen.report_installed(&metrics, &log);
                 follow(&handle, &followers, &status.membership, &host);
                 if let Some(changed) =
                     peers.follow(&status.membership, status.executed, left_dialled_for, Instant::now())
@@ -49,6 +59,15 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
 struct Seen {
     members: u64,
     snapshot: Option<u64>,
+    installed: u64,
+}
+
+/// What roles mark when the state of another host replaces theirs.
+const INSTALLED: [&str; 2] = ["replica.took_a_snapshot_from_a_peer", "shard.took_a_snapshot_from_a_peer"];
+
+/// Snapshots of other hosts that were installed here, of all services, since the host started.
+pub fn snapshots_installed(metrics: &Metrics) -> u64 {
+    INSTALLED.iter().filter_map(|mark| metrics.marks.get(mark)).sum()
 }
 
 impl Seen {
@@ -64,6 +83,17 @@ impl Seen {
                 format!("a snapshot of the key-value store has all below slot {slot}, and is on the disk");
             log.say(LogPart::Disk, &line);
             self.snapshot = status.snapshot;
+        }
+    }
+
+    fn report_installed(&mut self, metrics: &Metrics, log: &EventLog) {
+        let installed = snapshots_installed(metrics);
+        let more = installed.saturating_sub(std::mem::replace(&mut self.installed, installed));
+        if more > 0 {
+            let snapshots = if more == 1 { "a snapshot".to_owned() } else { format!("{more} snapshots") };
+            let line =
+                format!("{snapshots} of other hosts installed: this host is new, or had fallen behind");
+            log.say(LogPart::Disk, &line);
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The native protocol's front end: prefaces and frames in, messages for the services of this host out.
 
 use crate::access::{Access, PortCaller};
+use crate::cluster::description::Listed;
 use crate::family::{self, Ordinate};
+use crate::gate::Gate;
 use crate::latency::Latencies;
 use crate::owed::{Owed, OwedReads};
-use crate::services::native::UNREADABLE;
-use crate::services::{Asker, Listed, NativeCalls};
+use crate::services::native::{Asker, NativeCalls, UNREADABLE};
 use bytes::BytesMut;
 use kernel::client::ConnectionIn;
 use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
@@ -13,8 +14,6 @@ use runtime::{CloseReason, FrontEnd, Session, SessionCx};
 use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use wire::native as protocol;
 
@@ -81,34 +80,6 @@ impl FrontEnd<Ordinate> for NativePort {
 
     fn tick_every(&self) -> Option<Duration> {
         Some(GATE_WATCHED_EVERY)
-    }
-}
-
-/// Whether this host serves clients. It is open unless somebody has said why not.
-#[derive(Clone, Debug, Default)]
-pub struct Gate(Arc<GateState>);
-
-#[derive(Debug, Default)]
-struct GateState {
-    is_closed: AtomicBool,
-    why: Mutex<String>,
-}
-
-impl Gate {
-    /// Closes it for a reason that clients are sent, or opens it.
-    pub fn set(&self, closed: Option<String>) {
-        self.0.is_closed.store(closed.is_some(), Ordering::Release);
-        *self.0.why.lock().unwrap_or_else(PoisonError::into_inner) = closed.unwrap_or_default();
-    }
-
-    /// True while clients are not served.
-    pub fn is_closed(&self) -> bool {
-        self.0.is_closed.load(Ordering::Acquire)
-    }
-
-    /// What clients are sent; none if they are served.
-    pub fn refusal(&self) -> Option<String> {
-        self.is_closed().then(|| self.0.why.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 

@@ -1,5 +1,6 @@
-//! Why a host cannot serve: a reason for programs, and words for people.
+//! Whether a host serves, in total and by service; and why it cannot: a reason for programs, and words for people.
 
+use crate::cluster::ClusterFile;
 use runtime::Shortage;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -101,5 +102,49 @@ impl Unready {
                 format!("{}{unheard}", reasons.join("; "))
             }
         }
+    }
+}
+
+/// What was seen.
+#[derive(Clone, Default, Debug)]
+pub struct Health {
+    /// Why no service is served; none if that is left to each.
+    pub host: Option<Unready>,
+    /// Why users of a service would not be served; none if they would. Every service that is on is here.
+    pub services: BTreeMap<&'static str, Option<String>>,
+    /// Members that are not heard.
+    pub unheard: Vec<String>,
+}
+
+impl Health {
+    /// Nobody is served.
+    pub(crate) fn of_none(file: &ClusterFile, why: Unready) -> Self {
+        let services = file.services().iter().map(|service| (service.listed().name, None)).collect();
+        Self { host: Some(why), services, unheard: Vec::new() }
+    }
+
+    /// Why not all services are served here; none if they are.
+    pub fn unready(&self) -> Option<Unready> {
+        if self.host.is_some() {
+            return self.host.clone();
+        }
+        let failing = self.services.iter().filter_map(|(service, why)| Some((*service, why.clone()?)));
+        let services: BTreeMap<&'static str, String> = failing.collect();
+        (!services.is_empty()).then(|| Unready::Services { services, unheard: self.unheard.clone() })
+    }
+
+    /// The same in words; none if all are served.
+    pub fn words(&self, host: &str) -> Option<String> {
+        self.unready().map(|unready| unready.words(host))
+    }
+
+    /// Whether users of this service are served.
+    pub fn serves(&self, service: &str) -> bool {
+        self.host.is_none() && self.services.get(service).is_some_and(Option::is_none)
+    }
+
+    /// Whether all services are served.
+    pub fn is_ready(&self) -> bool {
+        self.unready().is_none()
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::access::names;
 use crate::admin::exposition::MetricsPage;
-use crate::cluster::file::TlsPaths;
+use crate::cluster::values::TlsPaths;
 use crate::events::{EventLog, LogPart};
 use runtime::{ClientCertificates, PeerTls, ServerTls, TlsError, TlsFiles};
 use rustls::pki_types::CertificateDer;

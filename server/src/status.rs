@@ -2,9 +2,8 @@
 
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember};
-use crate::health::Health;
-use crate::readiness::{Unready, name_of};
-use crate::services::{Statuses, kv};
+use crate::readiness::{Health, Unready, name_of};
+use crate::services::status::Statuses;
 use kernel::{ClockTrouble, HostId, Instant, NodeId};
 use parts::{Shape, Tally};
 use paxos::{Configuration, Member};
@@ -32,6 +31,8 @@ pub struct HostStatus {
     pub round: u64,
     /// This host hears a quorum of the acceptors, its own among them.
     pub quorum: bool,
+    /// It would hear one without any one of those that it hears, too.
+    pub quorum_redundant: bool,
     /// Members that it does not hear.
     pub unheard: Vec<String>,
     /// Whether this host's acceptor votes: `votes`, `waits` (for its cluster's bootstrap or for being made a member), or
@@ -150,11 +151,11 @@ pub struct Activity {
     pub bursts: u64,
     /// Times the journal was synced.
     pub fsyncs: u64,
-    /// Half of the syncs took at most this, in microseconds.
+    /// Half of the syncs of the last minute took at most this, in microseconds; 0 without any.
     pub fsync_p50_us: u64,
-    /// 99 of 100 syncs took at most this, in microseconds.
+    /// 99 of 100 of them took at most this, in microseconds.
     pub fsync_p99_us: u64,
-    /// The longest sync, in microseconds.
+    /// The longest of them, in microseconds.
     pub fsync_max_us: u64,
     /// Size of the journal on disk, in bytes.
     pub journal_bytes: u64,
@@ -167,7 +168,7 @@ pub struct Activity {
 impl Activity {
     fn of(metrics: &Metrics) -> Self {
         let micros = |latency: Duration| latency.as_micros() as u64;
-        let latency = &metrics.fsync_latency;
+        let latency = &metrics.fsync_latency_recent;
         Self {
             messages_in: metrics.messages_in,
             messages_out: metrics.messages_out,
@@ -223,7 +224,7 @@ impl HostStatus {
     ) -> Option<(Self, Metrics)> {
         let (file, host) = (file.clone(), host.to_owned());
         let view = handle.inspect(move |view| {
-            let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| kv::member_of(node)).collect();
+            let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| node.as_kv()).collect();
             let links = view.links();
             let mut heard: BTreeSet<HostId> =
                 links.iter().filter(|link| is_heard(link)).map(|it| it.host).collect();
@@ -267,6 +268,7 @@ impl HostStatus {
             leader: None,
             round: 0,
             quorum: false,
+            quorum_redundant: false,
             unheard: Vec::new(),
             acceptor: None,
             executed: None,
@@ -293,6 +295,7 @@ impl HostStatus {
         }
         status.membership = MembershipStatus::of(newest, file);
         status.quorum = has_quorum(newest, heard);
+        status.quorum_redundant = is_redundant(newest, heard);
         let unheard = newest.hosts.iter().map(|host| &host.name);
         status.unheard = unheard.filter(|name| !heard.contains(&HostId::named(name))).cloned().collect();
         let leader = leader_of(nodes, view.now()).filter(|host| heard.contains(host));
@@ -395,6 +398,14 @@ fn has_quorum(configuration: &Configuration, heard: &BTreeSet<HostId>) -> bool {
         let of_heard = group.members().iter().filter(|member| heard.contains(&member.host()));
         of_heard.filter_map(|member| group.index_of(*member)).for_each(|index| tally.insert(index));
         group.is_read_quorum(tally) && group.is_write_quorum(tally)
+    })
+}
+
+/// Whether a quorum of all groups is left whichever one of those that are heard is lost.
+fn is_redundant(configuration: &Configuration, heard: &BTreeSet<HostId>) -> bool {
+    heard.iter().all(|lost| {
+        let left = heard.iter().copied().filter(|host| host != lost).collect();
+        has_quorum(configuration, &left)
     })
 }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 mod demo;
 mod figures;
 mod transcripts;
+mod verbs;
 
 /// What a run came to.
 #[derive(Debug)]
@@ -233,7 +234,7 @@ fn the_example_is_checked_and_explained() {
     assert_eq!((check.code, check.out.as_str()), (Some(0), wanted));
     let explain = folder.run(&["config", "explain", "durability.ack", "--config", "x.toml"]);
     assert!(
-        explain.out.contains("  value     majority-fsync   (line 14 of the cluster file)\n"),
+        explain.out.contains("  value     majority-fsync   (line 17 of the cluster file)\n"),
         "{}",
         explain.out
     );
@@ -279,6 +280,7 @@ fn serve_refuses_what_does_not_fit() {
         refused.err.starts_with(&format!("error[O2003]: cannot listen at {address} ([hosts])\n")),
         "{refused:?}"
     );
+    assert!(!refused.err.contains("--set"), "[hosts] is no key: {refused:?}");
 }
 
 // A call to nobody must end within its time limit and differ from a refusal.
@@ -421,7 +423,14 @@ fn histories_are_decided() {
     assert!(violated.code == Some(5) && violated.out.contains("VIOLATED"), "{violated:?}");
     let noise = folder.run(&["check", "noise.edn"]);
     assert_eq!(noise.code, Some(2), "{noise:?}");
-    assert_eq!(folder.run(&["check", "nowhere.edn"]).code, Some(1));
+    let nowhere = folder.run(&["check", "nowhere.json"]);
+    assert_eq!(nowhere.code, Some(2));
+    assert!(
+        nowhere
+            .err
+            .starts_with("error[O9001]: nowhere.json is no history\n  it cannot be opened: No such file"),
+        "{nowhere:?}"
+    );
     assert_eq!(folder.run(&["check", "--model", "nosuch", "stale.edn"]).code, Some(2));
 }
 

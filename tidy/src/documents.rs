@@ -13,7 +13,7 @@ fn has_metrics(file: &File) -> bool {
     let of_a_part = [METRICS, "server/src/latency.rs", "server/src/secure.rs"].contains(&&*file.path);
     of_a_part
         || file.path.starts_with("server/src/access/")
-        || (of_services && (file.is("/status.rs") || file.is("/mason.rs")))
+        || (of_services && ["/status.rs", "/mason.rs", "/series.rs"].iter().any(|end| file.is(end)))
 }
 
 /// Links between files of the repository lead somewhere.
@@ -105,7 +105,9 @@ fn resolve(folder: &str, path: &str) -> String {
 
 /// Every error code is explained to operators, and nothing else is.
 pub fn error_codes(files: &[File]) -> Vec<Finding> {
-    let used = files.iter().filter(|file| file.path.starts_with("server/src/") && file.is(".rs"));
+    let speaks =
+        |file: &&File| ["server/src/", "consistency/src/cli/"].iter().any(|it| file.path.starts_with(it));
+    let used = files.iter().filter(|file| speaks(file) && file.is(".rs"));
     let used: Vec<_> = used.flat_map(|file| found(file, code_in_quotes)).collect();
     let explained: Vec<_> = files
         .iter()

@@ -4,16 +4,13 @@ use crate::manifests::{folder, manifests};
 use crate::{File, Finding};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Crates whose circles are older than this rule.
-const OLDER: [&str; 1] = ["server"];
-
 /// For each module, by its path in the crate, the modules that it imports, each with a line that does so.
 type Imports = BTreeMap<String, BTreeMap<String, usize>>;
 
 /// No two modules of a crate import each other, over others or not. A module and those inside it are one thing: they may.
 pub fn circles(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (manifest, _) in manifests(files).filter(|(file, _)| !OLDER.contains(&folder(file))) {
+    for (manifest, _) in manifests(files) {
         let home = format!("{}/src/", folder(manifest));
         let sources =
             files.iter().filter_map(|file| Some((module_of(file.path.strip_prefix(&home)?)?, file)));

@@ -51,7 +51,7 @@ pub(crate) enum Answer {
 pub(crate) fn decide(job: &Job, shared: &Arc<Shared>) -> Answer {
     let file = match File::open(&job.path) {
         Ok(file) => file,
-        Err(error) => return Answer::Failure(format!("cannot open: {error}")),
+        Err(error) => return Answer::BadInput(format!("it cannot be opened: {error}")),
     };
     shared.on_total(file.metadata().map_or(0, |metadata| metadata.len()));
     let mut watch = shared.clone();

@@ -145,13 +145,14 @@ pub fn run(args: CheckArgs) -> u8 {
     let models = match models(&args.model) {
         Ok(models) => models,
         Err(reason) => {
-            eprintln!("error: {reason}");
+            eprintln!("error[O9001]: the model cannot be checked\n  {reason}\n  -> ordinate check --help");
             return Outcome::BadInput.code();
         }
     };
     let several = args.histories.len() > 1;
     if several && (args.html.is_some() || args.dot.is_some() || args.to.is_some()) {
-        eprintln!("error: --html, --dot and --to name one file, so they take one history");
+        let fact = "--html, --dot and --to name one file, so they take one history";
+        eprintln!("error[O9001]: several histories\n  {fact}\n  -> ordinate check --help");
         return Outcome::BadInput.code();
     }
     let outcomes = args.histories.iter().map(|path| one(&args, &models, path.clone()));

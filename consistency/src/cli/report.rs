@@ -26,7 +26,16 @@ pub(crate) fn print(output: Output, path: &Path, answer: &Answer, seconds: f64) 
         (Output::Json, Answer::Report(report, lines), _) => {
             println!("{}", json(&path, report, lines, seconds))
         }
-        (Output::Text, _, Some((kind, reason))) => eprintln!("{path}: {kind}: {reason}"),
+        (Output::Text, _, Some((kind, reason))) => {
+            let (code, what, remedy) = match kind {
+                "bad input" => ("O9001", "is no history", "docs/checking.md has the formats"),
+                "undecided" => {
+                    ("O9002", "is undecided", "raise --time-limit, --memory-limit or --search-steps")
+                }
+                _ => ("O9003", "was not checked", "the same again"),
+            };
+            eprintln!("error[{code}]: {path} {what}\n  {reason}\n  -> {remedy}");
+        }
         (Output::Json, _, Some((kind, reason))) => {
             println!(
                 "{{\"file\":{},\"error\":{},\"reason\":{}}}",

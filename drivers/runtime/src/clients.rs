@@ -10,7 +10,7 @@ use crate::event::HostEvent;
 use crate::front_end::{
     ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Room, Session, SessionCx, SessionFlags,
 };
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, ProtocolClients};
 use crate::socket::{After, Readiness, Socket, listening};
 use crate::tls::ServerTls;
 use backlog::Backlog;
@@ -111,6 +111,7 @@ struct Port {
 
 /// A protocol with the clients of all its ports.
 struct Service<F: Family> {
+    name: &'static str,
     front_end: Box<dyn FrontEnd<F>>,
     limits: ClientLimits,
     connections: usize,
@@ -198,6 +199,7 @@ impl<F: Family> Clients<F> {
         let front_end = (config.build)();
         let tick_every = front_end.tick_every();
         self.services.push(Service {
+            name: config.name,
             front_end,
             limits: config.limits,
             connections: 0,
@@ -223,6 +225,16 @@ impl<F: Family> Clients<F> {
     pub(crate) fn connections_max(&self) -> usize {
         let services: usize = self.services.iter().map(|service| service.limits.connections_max).sum();
         services.min(self.descriptors.max())
+    }
+
+    /// Connections of each protocol's clients.
+    pub(crate) fn by_protocol(&self) -> BTreeMap<&'static str, ProtocolClients> {
+        let most = self.descriptors.max();
+        let of = |service: &Service<F>| {
+            let max = service.limits.connections_max.min(most);
+            (service.name, ProtocolClients { open: service.connections as u64, max: max as u64 })
+        };
+        self.services.iter().map(of).collect()
     }
 
     /// Descriptors that clients have, and may have.

@@ -4,6 +4,7 @@ use crate::shortage::Shortage;
 use kernel::{ClockTrouble, NodeId};
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Something that an operator may want in the log.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -43,6 +44,11 @@ pub enum HostEvent {
     },
     /// The journal waits for disk space; writes are refused. Said once a minute at most.
     DiskFull,
+    /// A batch of the journal took long to write and sync: half a second at least.
+    DiskSlow {
+        /// How long.
+        took: Duration,
+    },
     /// There is space again.
     DiskBack,
     /// The journal waits for files or memory; client input has stopped.
@@ -93,6 +99,10 @@ impl fmt::Display for HostEvent {
             }
             Self::ClientClosed { address, reason } => write!(f, "closed the client at {address}: {reason}"),
             Self::DiskFull => write!(f, "the disk is full: writes are refused until there is space"),
+            Self::DiskSlow { took } => {
+                let seconds = took.as_secs_f64();
+                write!(f, "the disk is slow: an fsync took {seconds:.2} s, and what is written waited for it")
+            }
             Self::DiskBack => write!(f, "there is disk space again: writes go on"),
             Self::Short { of } => {
                 write!(f, "{of}: the journal waits, and client input stops until there are some")

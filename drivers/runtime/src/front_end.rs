@@ -200,6 +200,8 @@ pub type BuildFrontEnd<F> = Box<dyn FnOnce() -> Box<dyn FrontEnd<F>> + Send>;
 
 /// A client protocol, and where it is served.
 pub struct FrontEndConfig<F: Family> {
+    /// The protocol's name, for metrics.
+    pub name: &'static str,
     /// Where clients connect.
     pub listen: TcpListener,
     /// The protocol.
@@ -215,6 +217,13 @@ pub struct FrontEndConfig<F: Family> {
 impl<F: Family> FrontEndConfig<F> {
     /// A protocol on a port, in the clear, with the default bounds.
     pub fn new(listen: TcpListener, build: impl FnOnce() -> Box<dyn FrontEnd<F>> + Send + 'static) -> Self {
-        Self { listen, build: Box::new(build), limits: ClientLimits::default(), tls: None, secure: None }
+        Self {
+            name: "clients",
+            listen,
+            build: Box::new(build),
+            limits: ClientLimits::default(),
+            tls: None,
+            secure: None,
+        }
     }
 }

@@ -154,6 +154,6 @@ pub use inbound::{Admission, AskAdmission};
 pub use journal::{FsyncPlacement, JournalError, JournalOptions};
 pub use link::{LinkStatus, Partner, PeerConfig};
 pub use marks::RunStart;
-pub use metrics::{ArchiveCounts, BlobCounts, Histogram, Metrics};
+pub use metrics::{ArchiveCounts, BlobCounts, Histogram, Metrics, ProtocolClients};
 pub use shortage::Shortage;
 pub use tls::{ClientCertificates, PeerTls, ServerTls, TlsError, TlsFiles};

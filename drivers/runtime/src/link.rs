@@ -232,7 +232,7 @@ impl Link {
         }
         let bytes = message.encoded();
         match self.repeats.say(from, to, &bytes, now) {
-            Way::Later => metrics.repeats_out += 1,
+            Way::Later => {}
             Way::Plain => self.push(from, to, message, settings, metrics),
             Way::Numbered(number) => {
                 if self.repeats.waits(from, to) {
@@ -257,6 +257,7 @@ impl Link {
         let numbers = self.repeats.take_again();
         if !numbers.is_empty() {
             let (me, other) = (NodeId::new(me, REPEATS), NodeId::new(self.host, REPEATS));
+            metrics.repeats_out += numbers.len() as u64;
             self.queue(me, other, &Repeat::Later(Again { numbers }), settings, metrics);
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::clock::ClockState;
 use crate::shortage::Shortage;
-use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
 
 /// A copy of a host's counters. Totals count from the host's start; the rest is of the moment of the copy.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +26,10 @@ pub struct Metrics {
     pub bursts: u64,
     /// Journal batches made durable.
     pub fsyncs: u64,
-    /// Write and sync of one batch.
+    /// Write and sync of one batch, since the start.
     pub fsync_latency: Histogram,
+    /// The same over the last minute.
+    pub fsync_latency_recent: Histogram,
     /// True while the reactor itself waits for the disk; false while the journal's thread does.
     pub fsync_inline: bool,
     /// What peers or clients did wrong, by reason.
@@ -40,8 +42,10 @@ pub struct Metrics {
     pub closes: BTreeMap<&'static str, u64>,
     /// Client connections now open.
     pub clients: u64,
-    /// Client connections that may be open at once.
+    /// Client connections that may be open at once, at all ports together.
     pub clients_max: u64,
+    /// The same of each protocol, by its name.
+    pub clients_by_protocol: BTreeMap<&'static str, ProtocolClients>,
     /// Other hosts with a link up now.
     pub links_up: u64,
     /// How often reading from a client stopped because it has not taken what it was sent.
@@ -66,6 +70,15 @@ pub struct Metrics {
     pub blobs: BlobCounts,
     /// What was archived of it; none without an archive.
     pub archive: Option<ArchiveCounts>,
+}
+
+/// Connections of one protocol's clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProtocolClients {
+    /// Open now.
+    pub open: u64,
+    /// May be open at once.
+    pub max: u64,
 }
 
 /// Blobs of a host's nodes. Totals count from the host's start; `files` and `bytes` are of the moment of the copy.
@@ -112,12 +125,18 @@ const OCTAVES: usize = 40;
 pub struct Histogram {
     buckets: Vec<u64>,
     count: u64,
+    sum: Duration,
     max: Duration,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: vec![0; STEPS_PER_OCTAVE * OCTAVES], count: 0, max: Duration::ZERO }
+        Self {
+            buckets: vec![0; STEPS_PER_OCTAVE * OCTAVES],
+            count: 0,
+            sum: Duration::ZERO,
+            max: Duration::ZERO,
+        }
     }
 }
 
@@ -128,7 +147,33 @@ impl Histogram {
         let bucket = bucket_of(nanos).min(self.buckets.len() - 1);
         self.buckets[bucket] += 1;
         self.count += 1;
+        self.sum += duration;
         self.max = self.max.max(duration);
+    }
+
+    /// Counts what another one has, too.
+    pub fn add(&mut self, other: &Self) {
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(ours, theirs)| *ours += theirs);
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+    }
+
+    /// The sum of all durations.
+    pub fn sum(&self) -> Duration {
+        self.sum
+    }
+
+    /// How many were at most about this long: those of its bucket are counted as longer unless it is the upper edge.
+    pub fn at_most(&self, bound: Duration) -> u64 {
+        let nanos = bound.as_nanos().min(u128::from(u64::MAX)) as u64;
+        let whole = (0..self.buckets.len()).take_while(|bucket| edge_of(*bucket) <= nanos).count();
+        self.buckets[..whole].iter().sum()
+    }
+
+    fn cleared(mut self) -> Self {
+        self.buckets.fill(0);
+        Self { buckets: self.buckets, count: 0, sum: Duration::ZERO, max: Duration::ZERO }
     }
 
     /// How many durations were counted.
@@ -168,6 +213,43 @@ impl std::fmt::Debug for Histogram {
     }
 }
 
+/// Parts of the time that a [`RecentHistogram`] looks back on.
+const RECENT_PARTS: usize = 6;
+const RECENT_PART: Duration = Duration::from_secs(10);
+
+/// Durations of the last minute: of six parts of ten seconds, the oldest goes whole.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecentHistogram(VecDeque<(Instant, Histogram)>);
+
+impl RecentHistogram {
+    /// Counts one duration.
+    pub(crate) fn record(&mut self, duration: Duration, now: Instant) {
+        match self.0.back_mut() {
+            Some((began, part)) if now.saturating_duration_since(*began) < RECENT_PART => {
+                part.record(duration)
+            }
+            Some(_) | None => {
+                let mut part = if self.0.len() < RECENT_PARTS {
+                    Histogram::default()
+                } else {
+                    self.0.pop_front().map(|(_, oldest)| oldest).unwrap_or_default().cleared()
+                };
+                part.record(duration);
+                self.0.push_back((now, part));
+            }
+        }
+    }
+
+    /// Those of the last minute.
+    pub(crate) fn at(&self, now: Instant) -> Histogram {
+        let mut sum = Histogram::default();
+        let within = RECENT_PART * RECENT_PARTS as u32;
+        let recent = self.0.iter().filter(|(began, _)| now.saturating_duration_since(*began) < within);
+        recent.for_each(|(_, part)| sum.add(part));
+        sum
+    }
+}
+
 fn bucket_of(nanos: u64) -> usize {
     let nanos = nanos.max(1);
     let octave = nanos.ilog2() as usize;
@@ -198,5 +280,25 @@ mod tests {
         }
         assert_eq!((histogram.count(), histogram.max()), (1000, Duration::from_millis(1)));
         assert_eq!(Histogram::default().quantile(0.5), Duration::ZERO);
+        assert_eq!(histogram.at_most(Duration::from_secs(1)), 1000);
+        assert_eq!(histogram.sum(), Duration::from_micros(500_500));
+        let half = histogram.at_most(Duration::from_micros(500));
+        assert!((430..=500).contains(&half), "{half} of 1000 took at most half the time");
+    }
+
+    // A disk that was slow an hour ago, and is not, must not be shown as slow; one that has just become slow must be.
+    #[test]
+    fn a_minute_later_it_is_forgotten() {
+        let (mut recent, start) = (RecentHistogram::default(), Instant::now());
+        let (slow, fast) = (Duration::from_secs(1), Duration::from_millis(1));
+        let at = |seconds| start + Duration::from_secs(seconds);
+        recent.record(slow, at(0));
+        (1..=59).for_each(|second| recent.record(fast, at(second)));
+        assert_eq!((recent.at(at(59)).count(), recent.at(at(59)).max()), (60, slow));
+        (60..200).for_each(|second| recent.record(fast, at(second)));
+        let now = recent.at(at(200));
+        assert!((50..=60).contains(&now.count()) && now.max() == fast, "{now:?}");
+        assert!(recent.0.len() <= RECENT_PARTS);
+        assert_eq!(recent.at(at(300)).count(), 0);
     }
 }

@@ -437,6 +437,7 @@ impl<N: Node + 'static> Reactor<N> {
             self.judge_disks();
         }
         self.notify_of_shortage();
+        self.notify_of_slow_disk();
         Ok(())
     }
 

@@ -159,7 +159,7 @@ mod tests {
     // A host that wakes late for a short timer answers late; one that wakes for each long one alone is busy with nothing.
     #[test]
     fn long_timers_run_out_together() {
-        let (mut timers, ms) = (Timers::default(), |count| Instant(count * 1_000_000));
+        let (mut timers, ms) = (Timers::default(), |count: u64| Instant(count * 1_000_000));
         let fired = |timers: &mut Timers, now| {
             std::iter::from_fn(|| timers.pop(now)).map(|(node, _)| node.0).collect::<Vec<_>>()
         };

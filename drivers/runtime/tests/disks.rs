@@ -136,6 +136,26 @@ fn a_slow_disk_is_left_to_a_thread() {
     assert_eq!(slow.wait(LIMIT), Ok(100));
 }
 
+// A disk that takes a second for a sync makes every write wait, and nobody learns why.
+#[test]
+fn a_slow_sync_is_reported_and_counted() {
+    let directory = Scratch::new("slow-sync");
+    let real = RealDisk::new(directory.path().to_owned()).expect("the directory can be made");
+    let disk = Arc::new(FailingDisk { real, takes: Duration::from_millis(600), broken: Arc::default() });
+    let storage = Storage::Disk { disk, journal: SMALL };
+    let mut config = HostConfig { storage, ..HostConfig::new("test", "a") };
+    let (outbox, events) = channel();
+    config.events = Some(Box::new(move |event| _ = outbox.send(event.clone())));
+    let host = Host::start(config, both, vec![]).expect("it starts");
+    assert_eq!(host.handle().request(ASKER, question("a", 1)).wait(LIMIT), Ok(1));
+    let event = events.recv_timeout(LIMIT).expect("it is reported");
+    assert!(matches!(event, HostEvent::DiskSlow { took } if took >= Duration::from_millis(600)), "{event}");
+    let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
+    let recent = metrics.fsync_latency_recent;
+    assert!(recent.count() > 0 && recent.quantile(0.5) >= Duration::from_millis(500), "{recent:?}");
+    host.stop().expect("stopped in peace");
+}
+
 // A panic in a role must end the host with its text, and free the callers that wait.
 #[test]
 fn a_panicking_role_ends_the_host() {

@@ -178,6 +178,7 @@ fn to_proxies() -> Vec<MasonMessage> {
         .into(),
         proxy::DidMove { members: members(), durable: vec![placed()] }.into(),
         proxy::DidSettle { version: 3 }.into(),
+        proxy::AwaitsTime { awaits: true }.into(),
         proxy::Applied { epoch: 2, index: 3, sequencer: epoch }.into(),
         proxy::DidSeal {
             epoch: 2,

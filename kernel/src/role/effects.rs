@@ -32,7 +32,8 @@ pub enum Effect<M, R> {
         /// The journal's cursor when it was pushed.
         after: Position,
     },
-    /// Send what is said again and again, mostly unchanged: a heartbeat. It may wait for others for [`REPEAT_WITHIN`].
+    /// Send what is said again and again, mostly unchanged: a heartbeat. It may wait for others for [`REPEAT_WITHIN`], and is sent once
+    /// if it is said twice meanwhile.
     Repeat {
         /// The receiver.
         to: NodeId,
@@ -271,8 +272,8 @@ impl<'a, R: Role> Cx<'a, R> {
         self.effects.effects.push(Effect::SendDurable { to, message: message.into(), after });
     }
 
-    /// Sends to several what is said again and again, mostly unchanged, as a heartbeat is. On a quiet link it may wait for
-    /// [`REPEAT_WITHIN`]. Nothing in it may promise or reveal what is journaled but not durable.
+    /// Sends to several what is said again and again, mostly unchanged, as a heartbeat is. If it has not changed it may wait for
+    /// [`REPEAT_WITHIN`], and is sent once if it is said twice meanwhile. Nothing in it may promise or reveal what is journaled but not durable.
     pub fn repeat(
         &mut self,
         to: impl IntoIterator<Item = NodeId>,

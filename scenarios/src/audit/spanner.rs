@@ -10,6 +10,7 @@ use paxos::LogRole;
 use sim::{Cluster, Fact};
 use std::collections::BTreeMap;
 use std::time::Duration;
+use wire::txn::Timestamp;
 
 /// Every promise of a deployment.
 #[derive(Debug)]
@@ -19,6 +20,18 @@ pub(crate) struct SpannerAudit {
     logs: BTreeMap<ShardId, LogAudit>,
     /// The incarnations that gateways' disks know of.
     incarnations: BTreeMap<NodeId, u64>,
+    /// For how long what was committed is remembered.
+    keep: Duration,
+    in_flight: BTreeMap<TxnId, InFlight>,
+}
+
+/// What was said of a transaction before it ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    /// When its call was sent, if it is one that may be sent again.
+    called_at: Option<Timestamp>,
+    /// The highest of its participants' earliest ends.
+    earliest_end: Timestamp,
 }
 
 /// True if a message makes a promise that it must honour.
@@ -55,9 +68,10 @@ pub(crate) fn machine_of(member: &SpannerMember) -> Option<(u64, &ShardMachine)>
 }
 
 impl SpannerAudit {
-    /// Of a deployment whose fences wait for so long.
-    pub(crate) fn new(fence_bound: Duration) -> Self {
-        Self { fence_bound, logs: BTreeMap::new(), incarnations: BTreeMap::new() }
+    /// Of a deployment whose fences wait for so long, and which remembers commits for so long.
+    pub(crate) fn new(fence_bound: Duration, keep: Duration) -> Self {
+        let (logs, incarnations, in_flight) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { fence_bound, logs, incarnations, keep, in_flight }
     }
 
     pub(crate) fn on_fact(&mut self, fact: Fact<SpannerMessage>, cluster: &Cluster<'_, SpannerMember>) {
@@ -112,6 +126,8 @@ impl SpannerAudit {
                         "{from} says that {:?} is prepared, and its log does not",
                         message.txn
                     );
+                    let known = self.in_flight.entry(message.txn).or_default();
+                    known.earliest_end = known.earliest_end.max(message.t_ee);
                 }
             }
             SpannerMessage::Shard(ShardIn::Decided(message)) => {
@@ -122,6 +138,7 @@ impl SpannerAudit {
             SpannerMessage::Gateway(GatewayIn::Ended(message)) => {
                 if let Some((_, machine)) = machine() {
                     self.check_bound(message, machine);
+                    self.check_end_of_flight(message, machine);
                     check_end(from, &message.txn, message.fate, machine, true);
                 }
             }
@@ -138,7 +155,12 @@ impl SpannerAudit {
                 }
             }
             SpannerMessage::Shard(ShardIn::ReadLocked(message)) => self.check_incarnation(from, &message.txn),
-            SpannerMessage::Shard(ShardIn::PrepareTxn(message)) => self.check_incarnation(from, &message.txn),
+            SpannerMessage::Shard(ShardIn::PrepareTxn(message)) => {
+                self.check_incarnation(from, &message.txn);
+                if message.call.is_some() {
+                    self.in_flight.entry(message.txn).or_default().called_at = Some(message.start);
+                }
+            }
             _ => {}
         }
     }
@@ -154,6 +176,32 @@ impl SpannerAudit {
             "{:?} commits at {t_c}, and its client ends after {}",
             message.txn,
             message.t_ee
+        );
+    }
+
+    /// A call that is committed late may have been forgotten that was committed before. And a reader that skipped a transaction for its earliest
+    /// end, at any participant, relies on that end.
+    fn check_end_of_flight(&mut self, message: &Ended, machine: &ShardMachine) {
+        let Some(known) = self.in_flight.remove(&message.txn) else { return };
+        let Fate::Committed(t_c) = message.fate else { return };
+        let half = self.keep.as_micros() as u64 / 2;
+        if machine.ended(&message.txn) != Ok(Some(message.fate)) {
+            return;
+        }
+        invariant!(
+            ONCE,
+            known.called_at.is_none_or(|at| t_c.0 <= at.0 + half),
+            "{:?} was called at {:?} and commits at {t_c}",
+            message.txn,
+            known.called_at
+        );
+        invariant!(
+            TEE,
+            message.t_ee >= known.earliest_end,
+            "{:?} ends after {}, and a participant has said {}",
+            message.txn,
+            message.t_ee,
+            known.earliest_end
         );
     }
 

@@ -26,6 +26,8 @@ struct Incarnation {
     /// The latest deadline that any replica of a group has shown, in that group's time: the clocks of groups have nothing to do with
     /// each other.
     deadlines: BTreeMap<Group, u64>,
+    /// When that was, in true time.
+    put_off_at: u64,
     /// When the user asked for the last thing that its session is known to have done.
     acted_at: u64,
     /// The user may have closed it.
@@ -62,6 +64,21 @@ impl Living {
 
     pub(super) fn closes(&mut self, session: u64) {
         self.incarnations.entry(session).or_default().closes = true;
+    }
+
+    /// A session of the core that nobody puts off and nobody ends.
+    pub(super) fn endless(&self, core: &[HostId], cluster: &Cluster<'_, Seat>) -> Option<String> {
+        let of_core = rest::replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
+        let current = of_core.filter(|(_, machine)| machine.layout().version == self.layout);
+        let mut views = current.flat_map(|(node, machine)| {
+            machine.stub().after(ZkSessionId(0), machine.now()).map(move |view| (node, view))
+        });
+        views.find_map(|(node, view)| {
+            let known = self.incarnations.get(&view.session.0).filter(|_| !view.closing)?;
+            let since = cluster.now().saturating_sub(known.put_off_at);
+            let is_endless = since > 2 * known.timeout * MILLION + STALL_MAX;
+            is_endless.then(|| format!("{node} has session {}, put off {since} ns ago", view.session))
+        })
     }
 
     /// Looks at the replicas of a host after a burst.
@@ -102,6 +119,9 @@ impl Living {
                 let deadline = incarnation.deadlines.entry(group).or_insert(0);
                 let put_off = view.deadline.0 > *deadline;
                 *deadline = view.deadline.0.max(*deadline);
+                if put_off {
+                    incarnation.put_off_at = now;
+                }
                 let since = before.map_or(0, |(before, _)| before);
                 invariant!(
                     SESS,

@@ -489,6 +489,9 @@ impl Scenario for CoordinationScenario {
         if let Some(lost) = self.users.iter().find_map(|user| self.checks.lost_watch(user, true)) {
             return Err(lost);
         }
+        if let Some(endless) = self.living.endless(&self.core, cluster) {
+            return Err(endless);
+        }
         rest::sound(&self.core, cluster).map_err(|(_, what)| what)
     }
 

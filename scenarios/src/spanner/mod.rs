@@ -209,7 +209,7 @@ impl SpannerScenario {
             truth: Truth::new(deployment.directory().clone()),
             changes: Changes::new(deployment.clone(), parameters.replicas, lies.is_some(), rng.chance(0.5)),
             deployment,
-            audit: SpannerAudit::new(parameters.fence_bound),
+            audit: SpannerAudit::new(parameters.fence_bound, parameters.keep),
             parameters,
             core: Vec::new(),
             distances,

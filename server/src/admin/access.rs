@@ -1,14 +1,15 @@
 //! Who sent a request over HTTP, and whether it was granted what it asks: by a certificate, by `Authorization: Bearer TOKEN`, or by
 //! `Authorization: Basic`, with the identity's name and a token or its password, as browsers send it.
 
-use super::Admin;
+use super::call::HttpCall;
 use super::port::Peer;
+use super::state::Admin;
 use crate::access::{Area, Denied, Need, PortCaller, Right};
-use crate::services::Listed;
+use crate::cluster::description::Listed;
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{FromRequestParts as _, Path, Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
@@ -17,24 +18,6 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// A call of a service, as far as it matters for what it needs.
-pub struct HttpCall<'a> {
-    /// Its method.
-    pub method: &'a Method,
-    /// Where.
-    pub uri: &'a Uri,
-    /// Its body.
-    pub body: &'a Bytes,
-    parameters: BTreeMap<String, String>,
-}
-
-impl HttpCall<'_> {
-    /// What stands in the path for this name of the route.
-    pub fn parameter(&self, name: &str) -> Option<&str> {
-        self.parameters.get(name).map(String::as_str)
-    }
-}
 
 /// Who sent the request; taken along with it.
 #[derive(Clone)]

@@ -1,15 +1,15 @@
 //! Causality between services that are called over HTTP (the RSS paper, section 4): what a caller's past is goes in and out as one entry
 //! of W3C baggage. Where it shows that another service was used last, that one's fence runs before the call, here and not at the caller.
 
-use super::Admin;
-use crate::family::{LocalRequest, LocalResponse};
-use crate::services::{Listed, SERVICES};
+use super::call::{CarriedToken, FenceCall};
+use super::state::Admin;
+use crate::cluster::description::Listed;
+use crate::services::SERVICES;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use kernel::HostSlot;
 use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,20 +19,6 @@ use wire::rss::{CausalContext, Composition, ServiceName, Token, extract, inject}
 const BAGGAGE: HeaderName = HeaderName::from_static("baggage");
 /// A fence waits for a span of the cluster file; nobody waits longer than this.
 const FENCED_WITHIN: Duration = Duration::from_secs(15);
-
-/// What a service's later operations must know, in its own bytes: beside a request for its handlers, and beside a response from them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CarriedToken(pub Vec<u8>);
-
-/// A service's fence.
-pub struct FenceCall {
-    /// The node that is asked.
-    pub host_slot: HostSlot,
-    /// What it is asked.
-    pub request: LocalRequest,
-    /// Whether it has been answered that the fence has passed.
-    pub has_passed: fn(&LocalResponse) -> bool,
-}
 
 /// A call that is not made.
 struct Refused(StatusCode, String);

@@ -1,13 +1,14 @@
 //! `/metrics`, in OpenMetrics or in the text format that came before.
 
-use super::Admin;
-use super::exposition::{Format, MetricKind, MetricsPage};
+use super::exposition::{Format, MetricsPage};
+use super::state::Admin;
 use crate::status::HostStatus;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use runtime::Metrics;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Answers a scrape.
 pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
@@ -32,6 +33,8 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     counters_by(&mut page, "admin_closes", "reason", "Refusals at this port", closes.iter());
     counters_by(&mut page, "client_closes", "reason", "Client connections closed", metrics.closes.iter());
     gauges(&mut page, &admin, &status, &metrics);
+    clients(&mut page, &metrics);
+    fsyncs(&mut page, &metrics);
     for (host, link) in &status.links {
         let (name, help) = ("link_up", "1 while messages can leave for the other host");
         page.gauge_of(name, help, &[("peer", host)], f64::from(u8::from(link.up)));
@@ -45,6 +48,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
         page.gauge_of(name, help, &[("service", service)], f64::from(u8::from(*serves)));
     }
     status.services.iter().for_each(|service| service.metrics(&mut page));
+    admin.latencies.turn(std::time::Instant::now());
     admin.latencies.metrics(&mut page);
     admin.access.metrics(&mut page);
     if let Some(tls) = &admin.tls {
@@ -52,16 +56,62 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     }
     let process = std::process::id();
     if let Some(cpu) = crate::process::cpu_time(process) {
-        let help = "Processor time that the process has used";
-        page.named_by_others("process_cpu_seconds", MetricKind::Counter, help, cpu.as_secs_f64());
+        page.process_cpu(cpu.as_secs_f64());
     }
     if let Some(bytes) = crate::process::resident_bytes(process) {
-        let help = "Memory that the process has in use";
-        page.named_by_others("process_resident_memory_bytes", MetricKind::Gauge, help, bytes as f64);
+        page.process_memory(bytes);
     }
+    page.append(series(&admin).await);
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::wanted(accept);
     ([(header::CONTENT_TYPE, format.content_type())], page.written(format)).into_response()
+}
+
+/// What only scrapes ask for, of all services.
+async fn series(admin: &Admin) -> MetricsPage {
+    let file = admin.file.clone();
+    let page = admin.handle.inspect(move |view| {
+        let mut page = MetricsPage::default();
+        file.services().iter().for_each(|service| service.series(view, &mut page));
+        page
+    });
+    let page = tokio::time::timeout(crate::status::ANSWER_WITHIN, page).await;
+    page.ok().and_then(Result::ok).unwrap_or_default()
+}
+
+/// Connections by the protocol that clients speak.
+fn clients(page: &mut MetricsPage, metrics: &Metrics) {
+    for (protocol, clients) in &metrics.clients_by_protocol {
+        let of = [("protocol", *protocol)];
+        page.gauge_of("clients", "Client connections", &of, clients.open as f64);
+    }
+    for (protocol, clients) in &metrics.clients_by_protocol {
+        let help = "Client connections that may be open at once";
+        page.gauge_of("clients_max", help, &[("protocol", *protocol)], clients.max as f64);
+    }
+}
+
+/// Upper bounds of what an fsync takes, in microseconds.
+const FSYNC_BOUNDS_US: [u64; 13] =
+    [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000];
+
+/// How long the journal's syncs take.
+fn fsyncs(page: &mut MetricsPage, metrics: &Metrics) {
+    let latency = &metrics.fsync_latency;
+    let at_most =
+        FSYNC_BOUNDS_US.iter().map(|bound| (*bound, latency.at_most(Duration::from_micros(*bound))));
+    let buckets = at_most.scan(0, |below, (bound, at_most)| {
+        let count = at_most - *below;
+        *below = at_most;
+        Some((bound as f64 / 1e6, count))
+    });
+    let of_all = (latency.count(), latency.sum().as_secs_f64());
+    page.histogram_of("fsync_seconds", "Write and sync of a batch of the journal", &[], buckets, of_all);
+    let recent = &metrics.fsync_latency_recent;
+    let help = "Half of the syncs of the last minute took at most this; 0 without any";
+    page.gauge("fsync_p50_seconds", help, recent.quantile(0.5).as_secs_f64());
+    let help = "99 of 100 syncs of the last minute took at most this; 0 without any";
+    page.gauge("fsync_p99_seconds", help, recent.quantile(0.99).as_secs_f64());
 }
 
 /// The counters without labels.
@@ -90,6 +140,11 @@ fn counters(page: &mut MetricsPage, metrics: &Metrics) {
         ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),
         ("segment_loaded_bytes", "Bytes read from segments", metrics.blobs.loaded_bytes),
         ("clock_steps", "Times somebody set the system's clock", metrics.clock.steps),
+        (
+            "snapshots_installed",
+            "Snapshots of other hosts that replaced the state of a role here",
+            crate::members::snapshots_installed(metrics),
+        ),
         ("segments_lost", "Reads of segments that were gone or damaged", metrics.blobs.lost),
     ];
     for (name, help, value) in counters {
@@ -100,8 +155,6 @@ fn counters(page: &mut MetricsPage, metrics: &Metrics) {
 /// The gauges without labels.
 fn gauges(page: &mut MetricsPage, admin: &Admin, status: &HostStatus, metrics: &Metrics) {
     let gauges = [
-        ("clients", "Client connections", metrics.clients as f64),
-        ("clients_max", "Client connections that may be open at once", metrics.clients_max as f64),
         ("client_descriptors", "Descriptors that clients have", metrics.descriptors.0 as f64),
         ("client_descriptors_max", "Descriptors that clients may have", metrics.descriptors.1 as f64),
         ("admin_connections", "Connections to this port", admin.counts.open() as f64),
@@ -132,17 +185,17 @@ fn gauges(page: &mut MetricsPage, admin: &Admin, status: &HostStatus, metrics: &
             f64::from(u8::from(metrics.clock.trouble.is_none())),
         ),
         ("disk_full", "1 while the disk is full", f64::from(u8::from(metrics.disk_full))),
-        ("fsync_p50_seconds", "Median fsync latency", metrics.fsync_latency.quantile(0.5).as_secs_f64()),
-        (
-            "fsync_p99_seconds",
-            "99th percentile of fsync latency",
-            metrics.fsync_latency.quantile(0.99).as_secs_f64(),
-        ),
         ("executed_slot", "The slot after the last one executed", status.executed.unwrap_or(0) as f64),
         ("snapshot_slot", "A durable snapshot holds everything below", status.snapshot.unwrap_or(0) as f64),
         ("membership_version", "Version of the configuration", status.membership.version as f64),
         ("leads", "1 if this host leads", f64::from(u8::from(status.leader.as_ref() == Some(&status.host)))),
         ("quorum", "1 while this host hears a quorum", f64::from(u8::from(status.quorum))),
+        (
+            "quorum_redundant",
+            "1 while the loss of any one host would leave a quorum, as this host hears it",
+            f64::from(u8::from(status.quorum_redundant)),
+        ),
+        ("members", "Members of the cluster, as this host knows them", status.membership.hosts.len() as f64),
         ("members_unheard", "Members that this host does not hear", status.unheard.len() as f64),
         ("election_round", "The highest round of elections that this host knows of", status.round as f64),
         (

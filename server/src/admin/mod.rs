@@ -1,25 +1,24 @@
 //! The admin port: health, metrics, status, and the services over HTTP and JSON.
 
-pub mod access;
-pub mod baggage;
+mod access;
+mod baggage;
+pub mod call;
+mod counts;
 pub mod exposition;
 mod metrics;
 mod origin;
+mod own_names;
 mod page;
 mod port;
 mod ready;
+pub mod state;
 
-use origin::OwnNames;
 pub use port::CONNECTIONS_MAX;
+pub use state::Admin;
 
-use crate::access::Access;
-use crate::cluster::ClusterFile;
-use crate::cluster::file::Listen;
-use crate::family::HostedNode;
-use crate::health::HealthWatch;
-use crate::latency::Latencies;
-use crate::secure::HostTls;
-use crate::services::{Listed, SERVICES};
+use crate::cluster::description::{Listed, Listen};
+use crate::latency::CallFailure;
+use crate::services::{HTTP_ROUTES, SERVICES};
 use crate::status::HostStatus;
 use axum::Router;
 use axum::extract::{Request, State};
@@ -27,56 +26,9 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use runtime::{Descriptors, HostHandle, ServerTls};
+use runtime::{Descriptors, ServerTls};
 use std::net::TcpListener;
 use std::sync::Arc;
-
-/// What handlers share.
-pub struct Admin {
-    /// The host.
-    pub handle: HostHandle<HostedNode>,
-    /// Its cluster file.
-    pub file: ClusterFile,
-    /// Its name.
-    pub host: String,
-    /// When it started.
-    pub started: std::time::Instant,
-    /// How long users' calls take.
-    pub latencies: Latencies,
-    /// What became of connections.
-    counts: Arc<port::Counts>,
-    /// How it may be called.
-    names: OwnNames,
-    /// Whether its users are served.
-    pub health: HealthWatch,
-    /// Who may do what.
-    pub access: Access,
-    /// When certificates end, if TLS is on.
-    pub tls: Option<HostTls>,
-}
-
-impl Admin {
-    /// What handlers share from a host's start on.
-    pub fn new(
-        handle: HostHandle<HostedNode>,
-        file: ClusterFile,
-        host: &str,
-        started: std::time::Instant,
-        latencies: Latencies,
-        health: HealthWatch,
-        access: Access,
-        tls: Option<HostTls>,
-    ) -> Self {
-        let counts = Arc::default();
-        let hosts = file.hosts.iter().map(|host| host.address.as_str());
-        let listen = &file.listen;
-        let ports = [Some(&listen.admin), listen.http.as_ref(), listen.http_secure.as_ref()];
-        let addresses = hosts.chain(ports.into_iter().flatten().map(String::as_str));
-        let named = file.hosts.iter().map(|host| &host.name).chain(&listen.names);
-        let names = OwnNames::of(addresses, named.map(String::as_str));
-        Self { handle, file, host: host.to_owned(), started, latencies, counts, names, health, access, tls }
-    }
-}
 
 /// A port for HTTP.
 pub struct HttpPort {
@@ -147,7 +99,7 @@ fn routes(admin: &Arc<Admin>) -> Router {
         .route("/v1/status", get(status))
         .route(CUT_PATH, get(crate::cut::cut));
     let Listen { http, http_secure, .. } = &admin.file.listen;
-    let all = SERVICES.iter().fold(own, |all, service| with(all, service, (service.admin_routes)(), admin));
+    let all = HTTP_ROUTES.iter().fold(own, |all, it| with(all, it.service, (it.of_operators)(), admin));
     let all = all.layer(axum::middleware::from_fn(access::granted_to_operators));
     guarded(
         match http.as_ref().or(http_secure.as_ref()) {
@@ -176,10 +128,10 @@ type Routes = Router<Arc<Admin>>;
 
 /// What applications call.
 fn of_services(own: Routes, admin: &Arc<Admin>) -> Routes {
-    SERVICES.iter().fold(own, |routes, service| {
-        let granted = axum::middleware::from_fn_with_state(*service, access::granted);
-        let found = (service.routes)();
-        if found.has_routes() { with(routes, service, found.layer(granted), admin) } else { routes }
+    HTTP_ROUTES.iter().fold(own, |routes, it| {
+        let granted = axum::middleware::from_fn_with_state(it.service, access::granted);
+        let found = (it.of_users)();
+        if found.has_routes() { with(routes, it.service, found.layer(granted), admin) } else { routes }
     })
 }
 
@@ -223,7 +175,29 @@ async fn timed(
     if !waits {
         admin.latencies.record((service, operation), began.elapsed());
     }
+    if let Some(failure) = failure_of(response.status()) {
+        admin.latencies.fail((service, operation), failure);
+    }
     response
+}
+
+/// Why a call was not done; none if it was.
+fn failure_of(status: StatusCode) -> Option<CallFailure> {
+    Some(match status {
+        StatusCode::BAD_REQUEST => CallFailure::of_caller("malformed"),
+        StatusCode::UNAUTHORIZED => CallFailure::of_caller("unauthenticated"),
+        StatusCode::FORBIDDEN => CallFailure::NOT_GRANTED,
+        StatusCode::NOT_FOUND => CallFailure::of_caller("not_found"),
+        StatusCode::CONFLICT => CallFailure::of_caller("conflict"),
+        StatusCode::GONE => CallFailure::of_caller("gone"),
+        StatusCode::PAYLOAD_TOO_LARGE => CallFailure::of_caller("too_large"),
+        StatusCode::SERVICE_UNAVAILABLE => CallFailure::of_service("unavailable"),
+        StatusCode::GATEWAY_TIMEOUT => CallFailure::of_service("timeout"),
+        StatusCode::INSUFFICIENT_STORAGE => CallFailure::of_service("no_room"),
+        status if status.is_client_error() => CallFailure::of_caller("other"),
+        status if status.is_server_error() => CallFailure::of_service("other"),
+        _ => return None,
+    })
 }
 
 async fn status(State(admin): State<Arc<Admin>>) -> Response {

@@ -1,22 +1,17 @@
 //! Who may have sent a request over HTTP. A browser sends what any page asks it to: it must not write here for a page of another origin, nor
 //! read for one whose name was made to point to this host (DNS rebinding).
 
-use super::Admin;
+use super::own_names::OwnNames;
+use super::state::Admin;
 use axum::extract::{Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Load balancers ask these by whatever name they have; there is nothing to be learned from them.
 const FOR_ANY_NAME: [&str; 3] = ["/livez", "/healthz", "/readyz"];
-
-/// The names by which this host may be called over HTTP, in lower case. Addresses in numbers are none: nobody else can have them point here.
-#[derive(Clone, Debug)]
-pub struct OwnNames(BTreeSet<String>);
 
 /// Why a request is not served.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,20 +23,6 @@ struct Turned {
 }
 
 impl OwnNames {
-    /// The names in these addresses (`host:port`), and these names.
-    pub fn of<'a>(addresses: impl Iterator<Item = &'a str>, names: impl Iterator<Item = &'a str>) -> Self {
-        let of_addresses = addresses.filter_map(|address| address.rsplit_once(':')).map(|(host, _)| host);
-        let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-        let all = of_addresses.chain(names).map(str::to_lowercase);
-        let all = all.chain(["localhost".to_owned(), machine.trim().to_lowercase()]);
-        Self(all.filter(|name| !name.is_empty()).collect())
-    }
-
-    fn have(&self, authority: &Authority) -> bool {
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        host.parse::<IpAddr>().is_ok() || self.0.contains(host.trim_end_matches('.').to_lowercase().as_str())
-    }
-
     /// Why a request is not served; none if it is.
     fn turn_away(&self, method: &Method, path: &str, headers: &HeaderMap) -> Option<Turned> {
         let host = headers.get(header::HOST);

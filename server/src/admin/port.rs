@@ -1,7 +1,7 @@
 //! The admin port's connections: how many, how long they may take for a request, and what their requests may hold.
 
-use super::Admin;
-use crate::services::{LargeReads, SERVICES};
+use super::counts::Counts;
+use super::state::Admin;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -13,18 +13,17 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use runtime::{Descriptor, Descriptors, ServerTls, Shortage};
-use std::collections::BTreeMap;
 use std::future::Future as _;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
@@ -38,54 +37,10 @@ const BODY_WITHIN: Duration = Duration::from_secs(20);
 const TAKEN_WITHIN: Duration = Duration::from_secs(20);
 const HEAD_BYTES_MAX: usize = 64 << 10;
 const BODY_BYTES_MAX: usize = 2 << 20;
-/// Bodies of all requests together, in KiB.
-const BODIES_KIB_MAX: usize = 32 << 10;
 /// A read whose answer is large waits so long for a turn.
 const READ_WAITS: Duration = Duration::from_secs(5);
 /// Without a descriptor for a connection, it is looked again after so long.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-
-/// What became of connections and requests.
-#[derive(Debug)]
-pub struct Counts {
-    open: AtomicU64,
-    by_reason: Mutex<BTreeMap<&'static str, u64>>,
-    bodies: Arc<Semaphore>,
-    /// Of the services that have large reads, in the order of the list.
-    reads: Vec<(&'static LargeReads, Arc<Semaphore>)>,
-}
-
-impl Default for Counts {
-    fn default() -> Self {
-        let room = |permits| Arc::new(Semaphore::new(permits));
-        Self {
-            open: AtomicU64::new(0),
-            by_reason: Mutex::default(),
-            bodies: room(BODIES_KIB_MAX),
-            reads: SERVICES
-                .iter()
-                .filter_map(|service| service.reads.as_ref())
-                .map(|reads| (reads, room(reads.max)))
-                .collect(),
-        }
-    }
-}
-
-impl Counts {
-    /// Connections now open.
-    pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Connections and requests that were turned away or disconnected, by reason.
-    pub fn by_reason(&self) -> BTreeMap<&'static str, u64> {
-        self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(super) fn note(&self, reason: &'static str) {
-        *self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_insert(0) += 1;
-    }
-}
 
 /// Takes connections for as long as its thread runs.
 pub async fn serve(

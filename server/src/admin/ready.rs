@@ -1,6 +1,6 @@
 //! `/livez`: whether the process should be started again. `/readyz`: whether users are served here.
 
-use super::Admin;
+use super::state::Admin;
 use crate::status::HostStatus;
 use axum::extract::{Query as Parameters, State};
 use axum::http::StatusCode;

@@ -1,7 +1,7 @@
 //! Watch fan-out: every session watches one node, somebody changes it, and the time until the last one is notified is what counts.
 
 use super::closed_loop::{self, Spent, Window};
-use super::zk::{FOLDER, Session, Tally, Zk};
+use super::session::{FOLDER, Load, Session, Tally};
 use coordination::wire::{JuteInput, JuteOutput, NOTIFICATION_XID, op};
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
@@ -24,7 +24,7 @@ struct Seat {
 }
 
 struct Fanout<'a> {
-    bench: &'a Zk,
+    bench: &'a Load<'a>,
     poll: Poll,
     /// The watchers, and the writer behind them.
     seats: Vec<Seat>,
@@ -33,7 +33,7 @@ struct Fanout<'a> {
 
 /// Runs rounds for as long as the command says, after one that is not counted. The tally's operations are notifications; its latencies
 /// are those of the last notification of each round.
-pub fn measure(bench: &Zk, tally: &mut Tally) -> io::Result<Spent> {
+pub fn measure(bench: &Load<'_>, tally: &mut Tally) -> io::Result<Spent> {
     let poll = Poll::new()?;
     let mut seats = Vec::new();
     for index in 0..=bench.sessions as usize {

@@ -6,6 +6,7 @@ mod kv;
 mod load;
 pub mod local;
 mod log;
+mod session;
 mod txn;
 mod zk;
 

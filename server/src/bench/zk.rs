@@ -1,14 +1,15 @@
 //! `ordinate bench zk`: a closed loop of ZooKeeper's protocol, against whatever serves it.
 
 use super::closed_loop::{self, Spent, Window};
+use super::fanout;
+use super::session::{FOLDER, Load, Session, Tally};
 use crate::failure::Failure;
-use coordination::wire::{JuteInput, JuteOutput, frame, op};
+use coordination::wire::{JuteInput, JuteOutput, op};
 use hdrhistogram::Histogram;
 use kernel::Rng;
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
-use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -18,20 +19,20 @@ use std::time::{Duration, Instant};
 pub struct Zk {
     /// Client addresses of all servers, separated by commas
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', required = true)]
-    pub(super) endpoints: Vec<SocketAddr>,
+    endpoints: Vec<SocketAddr>,
     /// What is asked: setData, getData, create; mixed: 80 % getData and 20 % setData, mixed95: 95 and 5 %; multi: ten setData at
     /// once; watch: how long until all sessions are notified of a change
     #[arg(long, default_value = "set", value_parser = ["set", "get", "create", "mixed", "mixed95", "multi", "watch"])]
     mix: String,
     /// Sessions, spread over the servers
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    pub(super) sessions: u64,
+    sessions: u64,
     /// Requests that each session has in flight
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     outstanding: u64,
     /// Bytes of a node
     #[arg(long, default_value_t = 100)]
-    pub(super) value: usize,
+    value: usize,
     /// Nodes that are read and written, drawn uniformly
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     nodes: u64,
@@ -40,47 +41,17 @@ pub struct Zk {
     folders: u64,
     /// Seconds measured, after a fifth of that as warm-up
     #[arg(long, default_value = "5", value_parser = crate::commands::seconds)]
-    pub(super) seconds: Duration,
+    seconds: Duration,
     /// Processes of the servers, whose processor time is measured
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
-    pub(super) processes: Vec<u32>,
+    processes: Vec<u32>,
     /// Output
     #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
     output: String,
 }
 
-const SESSION_TIMEOUT_MS: i32 = 30_000;
-pub(super) const FOLDER: &str = "/bench";
-
 /// Changes of one multi.
 const STEPS: usize = 10;
-
-pub(super) struct Session {
-    stream: TcpStream,
-    open: bool,
-    input: Vec<u8>,
-    output: Vec<u8>,
-    written: usize,
-    in_flight: VecDeque<Instant>,
-    xid: i32,
-}
-
-pub(super) struct Tally {
-    rng: Rng,
-    chunk: Vec<u8>,
-    pub(super) latency: Histogram<u64>,
-    pub(super) operations: u64,
-    failed: u64,
-    from: Instant,
-    /// Names this run's new nodes.
-    pub(super) run: u32,
-    created: u64,
-    /// The node that is created next while the nodes are prepared; `None` behind.
-    preparing: Option<u64>,
-    prepared: u64,
-    /// How many there will be, with their folder.
-    to_prepare: u64,
-}
 
 impl Zk {
     /// Runs and prints.
@@ -92,6 +63,11 @@ impl Zk {
                 Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
             }
         }
+    }
+
+    fn load(&self) -> Load<'_> {
+        let Self { endpoints, sessions, value, seconds, processes, .. } = self;
+        Load { endpoints, sessions: *sessions, value: *value, seconds: *seconds, processes }
     }
 
     fn measure(&self) -> io::Result<()> {
@@ -109,7 +85,7 @@ impl Zk {
             to_prepare: self.nodes + self.folders + 1,
         };
         if self.mix == "watch" {
-            let Spent { seconds, server_cpu } = super::fanout::measure(self, &mut tally)?;
+            let Spent { seconds, server_cpu } = fanout::measure(&self.load(), &mut tally)?;
             self.print(&tally, seconds, server_cpu);
             return Ok(());
         }
@@ -191,20 +167,6 @@ impl Zk {
 }
 
 impl Session {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        let mut output = Vec::new();
-        frame(&mut output, |out| {
-            out.put_i32(0);
-            out.put_i64(0);
-            out.put_i32(SESSION_TIMEOUT_MS);
-            out.put_i64(0);
-            out.put_buffer(Some(&[0; 16]));
-            out.push(0);
-        });
-        let (input, in_flight) = (Vec::new(), VecDeque::new());
-        Self { stream, open: false, input, output, written: 0, in_flight, xid: 0 }
-    }
-
     fn serve(&mut self, bench: &Zk, tally: &mut Tally) -> io::Result<()> {
         self.receive(tally)?;
         if self.open {
@@ -212,41 +174,6 @@ impl Session {
             while self.in_flight.len() < outstanding && self.ask(bench, tally) {}
         }
         self.flush()
-    }
-
-    /// Reads what has arrived.
-    pub(super) fn take_in(&mut self, tally: &mut Tally) -> io::Result<()> {
-        loop {
-            match self.stream.read(&mut tally.chunk) {
-                Ok(0) => return Err(io::Error::other("a server closed a connection")),
-                Ok(count) => {
-                    self.input.extend_from_slice(&tally.chunk[..count]);
-                    if count < tally.chunk.len() {
-                        return Ok(());
-                    }
-                }
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
-                {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// The next whole frame behind the handshake.
-    pub(super) fn next_body(&mut self) -> Option<Vec<u8>> {
-        loop {
-            let end = 4 + u32::from_be_bytes(*self.input.first_chunk::<4>()?) as usize;
-            if self.input.len() < end {
-                return None;
-            }
-            let body = self.input.drain(..end).skip(4).collect();
-            if std::mem::replace(&mut self.open, true) {
-                return Some(body);
-            }
-        }
     }
 
     fn receive(&mut self, tally: &mut Tally) -> io::Result<()> {
@@ -332,43 +259,6 @@ impl Session {
         }
         self.in_flight.push_back(Instant::now());
         true
-    }
-
-    pub(super) fn create(&mut self, xid: i32, path: &str, value: usize) {
-        self.request(xid, op::CREATE, |out| {
-            out.put_text(path);
-            out.put_buffer(Some(&vec![b'v'; value]));
-            out.put_i32(1);
-            out.put_i32(31);
-            out.put_text("world");
-            out.put_text("anyone");
-            out.put_i32(0);
-        });
-    }
-
-    pub(super) fn request(&mut self, xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) {
-        frame(&mut self.output, |out| {
-            out.put_i32(xid);
-            out.put_i32(opcode);
-            body(out);
-        });
-    }
-
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        while self.written < self.output.len() {
-            match self.stream.write(&self.output[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
-                {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        self.output.clear();
-        self.written = 0;
-        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! What all hosts of a cluster must have alike: hosts compare when they greet each other.
 
-use super::file::ClusterFile;
+use super::description::ClusterFile;
 use runtime::Agreement;
 
 /// The data are made with it.

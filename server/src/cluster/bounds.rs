@@ -1,6 +1,6 @@
 //! Whether the sizes in a cluster file fit into each other, and into what journals and links hold.
 
-use super::file::{FileError, ValueSource, Values};
+use super::values::{FileError, ValueSource, Values};
 use kernel::bounds::{OPERATION_BYTES_MAX, REQUEST_HEAD_BYTES};
 use kernel::{Bounds, Misfit};
 

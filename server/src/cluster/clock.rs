@@ -1,8 +1,7 @@
 //! What the cluster file says of the hosts' wall clocks.
 
-use super::ClusterFile;
-use super::file::{FileError, ValueSource, Values};
-use runtime::{ClockConfig, ClockSource};
+use super::values::{FileError, ValueSource, Values};
+use runtime::ClockSource;
 use std::time::Duration;
 
 /// A host's wall clock, as the cluster file has it.
@@ -38,17 +37,10 @@ impl ClockKeys {
     }
 }
 
-impl ClusterFile {
-    /// The clock that a host starts with: it is required if a service that is on rests on it.
-    pub fn clock_config(&self) -> ClockConfig {
-        let required = self.services().iter().any(|service| service.needs_clock());
-        ClockConfig { source: self.clock.source, error_max: self.clock.error_max, required }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cluster::ClusterFile;
     use crate::cluster::file::Overrides;
     use std::path::Path;
 

@@ -1,7 +1,7 @@
-//! Every key of the cluster file: its kind, default, meaning, and what goes wrong with a bad value. `ordinate config
-//! explain` prints this table; flags and environment variables are made from it.
+//! Keys of the cluster file: each one's kind, default, meaning, and what goes wrong with a bad value. Here are those that are no service's
+//! own; the table of all is `key_table`.
 
-use crate::services::{Engine, SERVICES};
+use super::engine::Engine;
 
 /// What a key takes.
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ pub const fn key(
 }
 
 /// Those of the cluster and of where hosts listen, apart from the open sections `[hosts]` and `[[place]]`.
-const OF_THE_CLUSTER: &[Key] = &[
+pub(super) const OF_THE_CLUSTER: &[Key] = &[
     key(
         "cluster",
         KeyKind::Text,
@@ -129,7 +129,7 @@ const OF_THE_CLUSTER: &[Key] = &[
 ];
 
 /// Those that all services share.
-const SHARED: &[Key] = &[
+pub(super) const SHARED: &[Key] = &[
     key(
         "access.file",
         KeyKind::Path,
@@ -327,25 +327,6 @@ const SHARED: &[Key] = &[
     key("tls.key", KeyKind::Path, "", "this host's private key", "must be readable by the server alone"),
 ];
 
-/// All of them, with those of every service, each section in one piece.
-pub fn all() -> Vec<&'static Key> {
-    let services = SERVICES.iter().flat_map(|service| service.keys);
-    let mut keys: Vec<&'static Key> = OF_THE_CLUSTER.iter().chain(services).chain(SHARED).collect();
-    let mut sections: Vec<&str> = Vec::new();
-    for key in &keys {
-        if !sections.contains(&key.section()) {
-            sections.push(key.section());
-        }
-    }
-    keys.sort_by_key(|key| sections.iter().position(|section| *section == key.section()));
-    keys
-}
-
-/// The key called `name`.
-pub fn find(name: &str) -> Option<&'static Key> {
-    all().into_iter().find(|key| key.name == name)
-}
-
 /// The known name that `name` was most likely meant to be.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let closest = known.into_iter().map(|known| (strsim::levenshtein(name, known), known)).min()?;
@@ -389,15 +370,6 @@ fn split_unit(text: &str) -> Option<(u64, &str)> {
 mod tests {
     use super::*;
 
-    // A typo that is accepted silently runs a cluster with a default nobody asked for.
-    #[test]
-    fn typos_find_their_key() {
-        let names = || all().into_iter().map(|key| key.name);
-        assert_eq!(nearest("durability.akc", names()), Some("durability.ack"));
-        assert_eq!(nearest("paxos.electiontimeout", names()), Some("paxos.election_timeout"));
-        assert_eq!(nearest("zzzzzzzzzzzz", names()), None);
-    }
-
     // A unit read wrongly turns 30 ms into 30 s.
     #[test]
     fn units_are_read() {
@@ -406,25 +378,5 @@ mod tests {
         assert_eq!(parse_size("64KiB"), Some(65_536));
         assert_eq!(parse_size("1 MiB"), Some(1 << 20));
         assert_eq!(parse_size("64kb"), None);
-    }
-
-    // A key that two services have would be read by one as the other means it.
-    #[test]
-    fn keys_differ_and_sections_are_in_one_piece() {
-        let keys = all();
-        let names: std::collections::BTreeSet<&str> = keys.iter().map(|key| key.name).collect();
-        assert_eq!(names.len(), keys.len());
-        let mut sections: Vec<&str> = keys.iter().map(|key| key.section()).collect();
-        sections.dedup();
-        let differ: std::collections::BTreeSet<&str> = sections.iter().copied().collect();
-        assert_eq!(differ.len(), sections.len(), "{sections:?}");
-    }
-
-    // A default that its own kind refuses would make every start fail.
-    #[test]
-    fn every_default_is_valid() {
-        for key in all().into_iter().filter(|key| !key.default.is_empty()) {
-            assert!(super::super::file::check_value(key, key.default).is_ok(), "{}", key.name);
-        }
     }
 }

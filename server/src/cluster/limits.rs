@@ -1,8 +1,6 @@
 //! Bounds on clients, and how the ports of a host share them.
 
-use super::ClusterFile;
-use super::file::Values;
-use crate::services::Port;
+use super::values::Values;
 use std::time::Duration;
 
 /// Bounds on clients.
@@ -39,12 +37,9 @@ impl Limits {
     }
 }
 
-/// What the native port has of it.
-const NATIVE_PARTS: usize = 1;
-
 /// A port's part of `limits.backlog_bytes_max`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share(usize);
+pub struct Share(pub(super) usize);
 
 impl Share {
     /// What may wait for its clients in all, in bytes; beyond it the one furthest behind is disconnected.
@@ -58,28 +53,12 @@ impl Share {
     }
 }
 
-impl ClusterFile {
-    /// The native port's share of `limits.backlog_bytes_max`; where there is no other port, it has all.
-    pub fn native_share(&self) -> Share {
-        self.share(NATIVE_PARTS)
-    }
-
-    /// The share of a service's port.
-    pub fn share_of(&self, port: &Port) -> Share {
-        self.share(port.parts)
-    }
-
-    fn share(&self, parts: usize) -> Share {
-        let ports = self.services().iter().flat_map(|service| service.ports());
-        let all = NATIVE_PARTS + ports.map(|port| port.parts).sum::<usize>();
-        Share(self.limits.backlog_bytes_max / all * parts)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::file::Overrides;
     use super::*;
+    use crate::cluster::ClusterFile;
+    use crate::cluster::file::Overrides;
+    use crate::services::Port;
     use std::path::Path;
 
     // Ports that each take the whole of what a host may hold take several times that.

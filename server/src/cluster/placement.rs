@@ -1,7 +1,7 @@
 //! Who plays which role: a sound default for 1, 3, 5, ... hosts, or as the file says.
 
-use super::file::{FileError, HostLine};
 use super::keys;
+use super::values::{FileError, HostLine};
 use kernel::{HostId, NodeId};
 use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::{Configuration, HostEntry};

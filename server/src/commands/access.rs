@@ -1,5 +1,6 @@
 //! `ordinate access`: the access file, written and looked at. Hosts take a changed file over by themselves.
 
+use super::output::Output;
 use crate::failure::Failure;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -23,6 +24,9 @@ pub struct Access {
         global = true
     )]
     file: PathBuf,
+    /// Output
+    #[arg(short, long, value_enum, default_value = "table", global = true)]
+    output: Output,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -104,11 +108,7 @@ enum Verb {
         role: bool,
     },
     /// Print who there is, how each is known, and what it may do
-    List {
-        /// Output
-        #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
-        output: String,
-    },
+    List,
     /// Say whether an identity may do something, and by which grant; ends with 1 if not
     Check {
         /// Who; `anyone` for those who are not known
@@ -125,12 +125,12 @@ enum Verb {
 impl Access {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
-        let path = &self.file;
+        let (path, output) = (&self.file, self.output);
         match self.verb {
-            Verb::Init { name } => init(path, &name),
-            Verb::List { output } => list(path, output == "json"),
-            Verb::Check { name, right, area, of } => check(path, &name, &right, &area, of.as_deref()),
-            Verb::Add { name, grants, roles, certificates, with_token } => edit(path, |file| {
+            Verb::Init { name } => init(path, &name, output),
+            Verb::List => list(path, output.is_json()),
+            Verb::Check { name, right, area, of } => check(path, &name, &right, &area, of.as_deref(), output),
+            Verb::Add { name, grants, roles, certificates, with_token } => edit(path, output, |file| {
                 if let Err(why) = check_identity_name(&name) {
                     return Err(refused(format!("no identity can be called {name:?}"), why));
                 }
@@ -141,19 +141,19 @@ impl Access {
                 let lines = file.identity.entry(name).or_insert(lines);
                 if with_token { add_token(lines).map(Some) } else { Ok(None) }
             }),
-            Verb::Remove { name } => edit(path, |file| {
+            Verb::Remove { name } => edit(path, output, |file| {
                 identity(file, &name)?;
                 file.identity.remove(&name);
                 Ok(None)
             }),
-            Verb::Token { name, replace } => edit(path, |file| {
+            Verb::Token { name, replace } => edit(path, output, |file| {
                 let lines = identity(file, &name)?;
                 if replace {
                     lines.tokens.clear();
                 }
                 add_token(lines).map(Some)
             }),
-            Verb::Password { name, stdin, digest_md5 } => edit(path, |file| {
+            Verb::Password { name, stdin, digest_md5 } => edit(path, output, |file| {
                 let lines = identity(file, &name)?;
                 let (password, is_new) =
                     if stdin { (line_of_stdin()?, false) } else { (made(new_password())?, true) };
@@ -161,18 +161,18 @@ impl Access {
                 lines.digest = digest_md5.then(|| DigestSecret::of(&name, &password).to_string());
                 Ok(is_new.then_some(password))
             }),
-            Verb::Revoke { name } => edit(path, |file| {
+            Verb::Revoke { name } => edit(path, output, |file| {
                 let lines = identity(file, &name)?;
                 (lines.tokens, lines.password, lines.digest) = (Vec::new(), None, None);
                 Ok(None)
             }),
-            Verb::Grant { name, grants, role } => edit(path, |file| {
+            Verb::Grant { name, grants, role } => edit(path, output, |file| {
                 let lines = grants_of(file, &name, role)?;
                 let fresh: Vec<String> = grants.into_iter().filter(|it| !lines.contains(it)).collect();
                 lines.extend(fresh);
                 Ok(None)
             }),
-            Verb::Ungrant { name, grants, role } => edit(path, |file| {
+            Verb::Ungrant { name, grants, role } => edit(path, output, |file| {
                 let lines = grants_of(file, &name, role)?;
                 if let Some(unknown) = grants.iter().find(|it| !lines.contains(it)) {
                     return Err(refused(format!("{name} has no grant {unknown:?}"), &lines.join("; ")));
@@ -229,7 +229,7 @@ fn grants_of<'a>(file: &'a mut AccessFile, name: &str, role: bool) -> Result<&'a
     identity(file, name).map(|lines| &mut lines.grants)
 }
 
-fn init(path: &Path, name: &str) -> Result<(), Failure> {
+fn init(path: &Path, name: &str, output: Output) -> Result<(), Failure> {
     if path.exists() {
         let what = format!("{} exists already", path.display());
         return Err(Failure::input("O2117", what, "it was not changed", "ordinate access add NAME"));
@@ -240,7 +240,7 @@ fn init(path: &Path, name: &str) -> Result<(), Failure> {
     let mut file = AccessFile::default();
     file.identity.insert(name.to_owned(), lines);
     write(path, &file)?;
-    println!("{token}");
+    output.print(|| json!({ "identity": name, "secret": token }), || token.clone());
     eprintln!("wrote {}; above is the token of {name}, which is shown this once", path.display());
     eprintln!("in the cluster file of every host:\n  [access]\n  file = \"{}\"", path.display());
     Ok(())
@@ -249,13 +249,14 @@ fn init(path: &Path, name: &str) -> Result<(), Failure> {
 /// Changes the file; a secret that was made is printed.
 fn edit(
     path: &Path,
+    output: Output,
     change: impl FnOnce(&mut AccessFile) -> Result<Option<String>, Failure>,
 ) -> Result<(), Failure> {
     let mut file = AccessFile::read(path).map_err(|error| unusable(path, &error))?;
     let secret = change(&mut file)?;
     write(path, &file)?;
     if let Some(secret) = secret {
-        println!("{secret}");
+        output.print(|| json!({ "secret": secret }), || secret.clone());
         eprintln!("it is shown this once");
     }
     eprintln!("{} is written; hosts that have it take it over within a second", path.display());
@@ -326,7 +327,14 @@ fn list(path: &Path, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn check(path: &Path, name: &str, right: &str, area: &str, of: Option<&str>) -> Result<(), Failure> {
+fn check(
+    path: &Path,
+    name: &str,
+    right: &str,
+    area: &str,
+    of: Option<&str>,
+    output: Output,
+) -> Result<(), Failure> {
     let policy =
         AccessFile::read(path).and_then(|file| file.policy()).map_err(|error| unusable(path, &error))?;
     let unknown = |what: &str, word: &str, known: String| {
@@ -347,7 +355,9 @@ fn check(path: &Path, name: &str, right: &str, area: &str, of: Option<&str>) -> 
     let granted = own.into_iter().chain(policy.identity(ANYONE)).flat_map(|it| &it.grants);
     match granted.into_iter().find(|grant: &&Grant| grant.covers(&need)) {
         Some(grant) => {
-            println!("yes: {name} may {need}, by the grant {:?}", grant.to_string());
+            let grant = grant.to_string();
+            let words = || format!("yes: {name} may {need}, by the grant {grant:?}");
+            output.print(|| json!({ "identity": name, "granted": true, "grant": grant }), words);
             Ok(())
         }
         None => {

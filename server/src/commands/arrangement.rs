@@ -2,6 +2,7 @@
 //! while it runs.
 
 use super::admin::{GivenToken, call, parse};
+use super::output::GivenOutput;
 use crate::failure::Failure;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -14,13 +15,15 @@ const UNREACHABLE_FOR: Duration = Duration::from_secs(10);
 #[derive(clap::Args)]
 struct How {
     /// The admin address of a host
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
+    #[arg(long, visible_alias = "endpoints", env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
     #[command(flatten)]
     token: GivenToken,
     /// Give up waiting after so many seconds; the change goes on
     #[arg(long, default_value_t = 60)]
     timeout: u64,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 /// How many proxies order the coordination service's operations
@@ -85,7 +88,9 @@ impl Change {
                     heard_at = Instant::now();
                     let words = (self.words)(&now);
                     if words != said {
-                        println!("{:>5.1} s  {words}", begun.elapsed().as_secs_f64());
+                        let seconds = begun.elapsed().as_secs_f64();
+                        let GivenOutput(output) = self.how.output;
+                        output.print(|| now.clone(), || format!("{seconds:>5.1} s  {words}"));
                         said = words;
                     }
                     let is_wanted = self.wanted.is_none_or(|it| now[self.counted] == it);

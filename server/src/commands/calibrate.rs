@@ -1,7 +1,10 @@
 //! `ordinate calibrate`: what this machine costs, for `ordinate plan`.
 
+use super::output::GivenOutput;
 use crate::failure::Failure;
+use bench::Profile;
 use bench::calibrate::{RealAndSimulated, beside, calibrate};
+use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,6 +20,8 @@ pub struct Calibrate {
     /// Seconds of each measurement
     #[arg(long, default_value = "2", value_parser = super::seconds)]
     seconds: Duration,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 /// Puts in flight in the real cluster and in its simulation.
@@ -39,22 +44,18 @@ impl Calibrate {
             let what = format!("{} cannot be written", self.out.display());
             Failure::input("O8007", what, error.to_string(), "ordinate calibrate --out FILE")
         })?;
-        let driver = &profile.driver;
-        println!(
-            "burst         {:>8.0} ns   with one read and one write",
-            driver.burst + driver.read + driver.write
-        );
-        println!(
-            "message       {:>8.0} ns   received and sent, without its handler",
-            driver.receive + driver.send
-        );
-        println!("byte          {:>8.2} ns   received and sent", driver.receive_byte + driver.send_byte);
-        println!("fsync         {:>8.0} us", driver.fsync_us);
-        for (step, handle) in &profile.handle {
-            println!("{step:24} {:>6.0} ns a message, {:>5.0} ns an item", handle.message, handle.item);
-        }
         let RealAndSimulated { real, simulated, commands } =
             beside(&profile, WINDOW, self.seconds).map_err(failed)?;
+        let out = self.out.display();
+        if self.output.0.is_json() {
+            println!(
+                "{}",
+                json!({ "profile": out.to_string(), "fsync_us": profile.driver.fsync_us, "puts": commands,
+                    "put_ns": real.as_nanos() as u64, "put_simulated_ns": simulated.as_nanos() as u64 })
+            );
+            return Ok(());
+        }
+        print(&profile);
         let micros = |span: Duration| span.as_secs_f64() * 1e6;
         println!(
             "three hosts here, in memory: {:.2} us of processor time a put over {commands} puts; simulated with this profile: \
@@ -63,7 +64,24 @@ impl Calibrate {
             micros(simulated),
             micros(simulated) / micros(real)
         );
-        println!("{}   ordinate plan --writes 100k/s --profile {}", self.out.display(), self.out.display());
+        println!("{out}   ordinate plan --writes 100k/s --machines {out}");
         Ok(())
+    }
+}
+
+fn print(profile: &Profile) {
+    let driver = &profile.driver;
+    println!(
+        "burst         {:>8.0} ns   with one read and one write",
+        driver.burst + driver.read + driver.write
+    );
+    println!(
+        "message       {:>8.0} ns   received and sent, without its handler",
+        driver.receive + driver.send
+    );
+    println!("byte          {:>8.2} ns   received and sent", driver.receive_byte + driver.send_byte);
+    println!("fsync         {:>8.0} us", driver.fsync_us);
+    for (step, handle) in &profile.handle {
+        println!("{step:24} {:>6.0} ns a message, {:>5.0} ns an item", handle.message, handle.item);
     }
 }

@@ -8,7 +8,7 @@ use kernel::{HostId, NodeId};
 use ordinate_client::CallError;
 use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::{Configuration, HostEntry};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 #[derive(clap::Args)]
 pub struct ShowStatus {
     /// The admin address of a host
-    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
+    #[arg(long, visible_alias = "endpoints", env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070", value_parser = super::admin::address)]
     admin: String,
     #[command(flatten)]
     token: GivenToken,
@@ -289,8 +289,11 @@ impl Cluster {
         };
         match members {
             Members::List(status) => {
-                let status = parse(&status.admin, &fetch(&status.admin, &status.token, "/v1/status")?)?;
-                print_members(&status);
+                let found = parse(&status.admin, &fetch(&status.admin, &status.token, "/v1/status")?)?;
+                match status.output.as_str() {
+                    "json" => println!("{}", found["membership"]),
+                    _ => print_members(&found),
+                }
                 Ok(())
             }
             Members::Add { host, change } => change.carry_out(|present| add(present, &host)),
@@ -338,13 +341,18 @@ impl Change {
                 other => self.endpoint.explain(&other),
             })
         })?;
-        println!("membership version {version} is in force");
+        let output = self.endpoint.output();
+        let words = || format!("membership version {version} is in force");
+        output.print(|| json!({ "version": version, "in_force": true }), words);
         match stays {
             true => self.until_settled(version),
             false => {
-                println!(
-                    "the host at {} leaves: ask another when `settled` is {version}, then stop it",
-                    self.admin
+                output.print(
+                    || json!({ "leaves": self.admin, "settled_from": version }),
+                    || {
+                        let admin = &self.admin;
+                        format!("the host at {admin} leaves: ask another when `settled` is {version}, then stop it")
+                    },
                 );
                 Ok(())
             }
@@ -360,9 +368,14 @@ impl Change {
                 .and_then(|text| parse(&self.admin, &text));
             let membership = heard.as_ref().ok().map(|status| &status["membership"]);
             if membership.and_then(|it| it["settled"].as_u64()) >= Some(version) {
-                println!(
-                    "all services have followed after {:.1} s: hosts that left may be stopped",
-                    begun.elapsed().as_secs_f64()
+                let seconds = begun.elapsed().as_secs_f64();
+                self.endpoint.output().print(
+                    || json!({ "settled": version, "after_seconds": seconds }),
+                    || {
+                        format!(
+                            "all services have followed after {seconds:.1} s: hosts that left may be stopped"
+                        )
+                    },
                 );
                 return Ok(());
             }

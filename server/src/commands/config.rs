@@ -1,15 +1,20 @@
 //! `ordinate config`: check a cluster file, explain its keys, print one to start from.
 
+use super::example::{self, EXAMPLE};
+use super::output::{GivenOutput, Output};
+use super::profile;
 use super::serve::read_file;
 use crate::failure::Failure;
 use clap::Subcommand;
+use serde_json::{Value, json};
 use server::access::AccessFile;
 use server::cluster::ClusterFile;
-use server::cluster::file::{environment_name, wanted};
-use server::cluster::keys;
+use server::cluster::file::environment_name;
+use server::cluster::values::wanted;
+use server::cluster::{key_table, keys};
 use server::secure::{HostTls, ends_at};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use time::OffsetDateTime;
 
 /// The cluster file
@@ -19,6 +24,8 @@ pub enum Config {
     Check {
         /// The file
         file: PathBuf,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// What a key means, its value and where that comes from; all keys without one
     Explain {
@@ -27,74 +34,75 @@ pub enum Config {
         /// A cluster file to take values from
         #[arg(long)]
         config: Option<PathBuf>,
+        #[command(flatten)]
+        output: GivenOutput,
     },
-    /// Print a cluster file to start from
-    Example,
+    /// Print a cluster file to start from, with every service
+    Example {
+        /// Write the files of so many hosts on this machine instead, which run side by side as they are
+        #[arg(long, value_name = "HOSTS", value_parser = clap::value_parser!(u16).range(1..=9))]
+        laptop: Option<u16>,
+        /// Where those files go
+        #[arg(long, value_name = "DIR", default_value = ".", requires = "laptop")]
+        out: PathBuf,
+        /// Ports from this one on, ten for each host, instead of the usual ones
+        #[arg(long, value_name = "PORT", requires = "laptop", value_parser = first_port())]
+        first_port: Option<u16>,
+        #[command(flatten)]
+        output: GivenOutput,
+    },
+    /// The profiles that --profile and ORDINATE_PROFILE name
+    Profiles {
+        #[command(flatten)]
+        output: GivenOutput,
+    },
 }
 
-const EXAMPLE: &str = r#"cluster = "prod-eu"              # refuses peers of another cluster
-data    = "ordinate-data"        # a folder per host in it
-
-[hosts]                          # names and the addresses of their peers' port, re-resolved on every dial
-a = "127.0.0.1:7172"
-b = "127.0.0.1:7272"
-c = "127.0.0.1:7372"
-
-[listen]                         # of the host that reads this; --set listen.native=... for several on one machine
-native = "127.0.0.1:7071"
-admin  = "127.0.0.1:7070"        # web page, HTTP, metrics, health
-
-[durability]
-ack = "majority-fsync"           # or "memory", with a warning at every start
-
-# [clock]                        # ordinate clock measures the sources of this machine
-# source = "auto"                # or clockbound, chrony, kernel; "fixed" believes epsilon
-# epsilon = "10ms"
-# error_max = "250ms"
-
-# [tls]                          # made by: ordinate tls init --out tls a b c
-# ca   = "tls/ca.pem"
-# cert = "tls/a.pem"
-# key  = "tls/a.key"
-
-# Without a section [[place]] every host plays every role. Compartmentalized, for example:
-# [[place]]
-# role    = "paxos.acceptor"
-# on      = ["a", "b", "c", "d"]
-# columns = 2                    # a grid of 2 x 2: rows are read quorums, columns write quorums
-"#;
+fn first_port() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=i64::from(example::FIRST_PORT_MAX))
+}
 
 impl Config {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Check { file } => {
-                let checked = read_file(&file, &[])?;
-                let configuration = checked.placement.configuration();
-                println!(
-                    "{} is sound: cluster {}, {} hosts",
-                    file.display(),
-                    checked.cluster,
-                    checked.hosts.len()
-                );
-                let warnings = check_surroundings(&checked)?;
-                println!(
-                    "  durability {}; survives {} failed hosts",
-                    checked.durability,
-                    configuration.acceptors.faults()
-                );
-                for (name, text) in warnings {
-                    println!("  {name:<12}{text}");
-                }
+            Self::Check { file, output: GivenOutput(output) } => check(&file, output),
+            Self::Explain { key, config, output: GivenOutput(output) } => {
+                explain(key.as_deref(), config, output)
+            }
+            Self::Example { laptop: Some(count), out, first_port, output: GivenOutput(output) } => {
+                example::laptop(count, &out, first_port, output)
+            }
+            Self::Example { laptop: None, output: GivenOutput(output), .. } => {
+                output.print(|| json!({ "file": EXAMPLE }), || EXAMPLE.trim_end().to_owned());
                 Ok(())
             }
-            Self::Explain { key, config } => explain(key.as_deref(), config),
-            Self::Example => {
-                print!("{EXAMPLE}");
-                Ok(())
-            }
+            Self::Profiles { output: GivenOutput(output) } => profile::list(output),
         }
     }
+}
+
+fn check(path: &Path, output: Output) -> Result<(), Failure> {
+    let checked = read_file(path, &[])?;
+    let survives = checked.placement.configuration().acceptors.faults();
+    let shown = check_surroundings(&checked)?;
+    let (path, hosts) = (path.display(), checked.hosts.len());
+    if output.is_json() {
+        let shown: Vec<Value> =
+            shown.into_iter().map(|(name, text)| json!({ "of": name, "text": text })).collect();
+        println!(
+            "{}",
+            json!({ "file": path.to_string(), "sound": true, "cluster": checked.cluster, "hosts": hosts,
+                "durability": checked.durability.to_string(), "survives": survives, "remarks": shown })
+        );
+        return Ok(());
+    }
+    println!("{path} is sound: cluster {}, {hosts} hosts", checked.cluster);
+    println!("  durability {}; survives {survives} failed hosts", checked.durability);
+    for (name, text) in shown {
+        println!("  {name:<12}{text}");
+    }
+    Ok(())
 }
 
 /// What a host would find when it starts: files that are named, and addresses that cannot all be listened at. What is given back is to be
@@ -165,39 +173,36 @@ fn check_surroundings(file: &ClusterFile) -> Result<Vec<(&'static str, String)>,
     Ok(shown)
 }
 
-fn explain(name: Option<&str>, config: Option<PathBuf>) -> Result<(), Failure> {
+fn explain(name: Option<&str>, config: Option<PathBuf>, output: Output) -> Result<(), Failure> {
     let file = config.map(|path| read_file(&path, &[])).transpose()?;
     let chosen: Vec<_> = match name {
-        None => keys::all(),
-        Some(name) => vec![keys::find(name).ok_or_else(|| {
-            let near = keys::nearest(name, keys::all().into_iter().map(|key| key.name));
+        None => key_table::all(),
+        Some(name) => vec![key_table::find(name).ok_or_else(|| {
+            let near = keys::nearest(name, key_table::all().into_iter().map(|key| key.name));
             let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
             Failure::input("O2004", format!("unknown key {name}"), fact, "ordinate config explain")
         })?],
     };
     for key in chosen {
+        let set = file.as_ref().and_then(|file| file.value(key.name));
+        if output.is_json() {
+            let (value, origin) = set.map(|(value, origin)| (value.to_owned(), origin.to_string())).unzip();
+            println!(
+                "{}",
+                json!({ "key": key.name, "meaning": key.meaning, "takes": wanted(key.kind), "default": key.default,
+                    "value": value, "origin": origin, "if_wrong": key.risk })
+            );
+            continue;
+        }
         println!("{}", key.name);
         println!("  {}", key.meaning);
         println!("  takes     {}", wanted(key.kind));
         println!("  default   {}", if key.default.is_empty() { "none" } else { key.default });
-        if let Some((value, origin)) = file.as_ref().and_then(|file| file.value(key.name)) {
+        if let Some((value, origin)) = set {
             println!("  value     {value}   ({origin})");
         }
         println!("  if wrong  {}", key.risk);
         println!("  also      --set {}=VALUE, {}", key.name, environment_name(key.name));
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    // The file that new users start from must be one that the program accepts.
-    #[test]
-    fn the_example_is_sound() {
-        let overrides = server::cluster::file::Overrides::default();
-        let checked =
-            server::cluster::ClusterFile::parse(super::EXAMPLE, std::path::Path::new("."), &overrides);
-        let file = checked.unwrap_or_else(|error| panic!("{error:?}"));
-        assert_eq!((file.hosts.len(), file.placement.configuration().acceptors.faults()), (3, 1));
-    }
 }

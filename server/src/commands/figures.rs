@@ -1,10 +1,13 @@
 //! `ordinate figures`: the papers' figures from the cost simulator.
 
+use super::output::{GivenOutput, Output};
 use crate::failure::Failure;
 use bench::figures::{self, Drawing, Figure, PLANS, RunWatch, Sections};
 use bench::plan::questions;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+use server::cluster::keys;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -12,7 +15,10 @@ use std::time::Instant;
 #[derive(Subcommand)]
 pub enum Figures {
     /// The figures there are
-    List,
+    List {
+        #[command(flatten)]
+        output: GivenOutput,
+    },
     /// Run one, or all, and write each as SVG, CSV and JSON
     Run {
         /// A figure's name, or all
@@ -26,6 +32,8 @@ pub enum Figures {
         /// Write the page of all figures, with what came out. If only one figure is run, the others stay as the page has them
         #[arg(long, value_name = "FILE")]
         markdown: Option<PathBuf>,
+        #[command(flatten)]
+        output: GivenOutput,
     },
 }
 
@@ -37,13 +45,17 @@ impl Figures {
     /// Runs and prints.
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Self::List => {
+            Self::List { output: GivenOutput(output) } => {
                 for figure in figures::all() {
-                    println!("{:26} {:34} {}", figure.name, figure.source, figure.title);
+                    let Figure { name, source, title, .. } = &figure;
+                    output.print(
+                        || json!({ "figure": name, "source": source, "title": title }),
+                        || format!("{name:26} {source:34} {title}"),
+                    );
                 }
                 Ok(())
             }
-            Self::Run { name, out, threads, markdown } => {
+            Self::Run { name, out, threads, markdown, output: GivenOutput(output) } => {
                 let whole = name == "all";
                 let wanted = if whole { figures::all() } else { vec![named(&name)?] };
                 let mut sections = match &markdown {
@@ -51,14 +63,14 @@ impl Figures {
                     Some(_) | None => Sections::new(),
                 };
                 for figure in &wanted {
-                    sections.insert(figure.name.to_owned(), draw(figure, &out, threads)?);
+                    sections.insert(figure.name.to_owned(), draw(figure, &out, threads, output)?);
                 }
                 let Some(page) = markdown else { return Ok(()) };
                 if whole {
                     let answers = watched(PLANS, threads, questions::answers)?;
                     sections.insert(PLANS.to_owned(), answers);
                 }
-                write_page(&page, &sections)
+                write_page(&page, &sections, output)
             }
         }
     }
@@ -73,7 +85,7 @@ fn known_sections(page: &Path) -> Result<Sections, Failure> {
     Ok(figures::sections(&text))
 }
 
-fn write_page(page: &Path, sections: &Sections) -> Result<(), Failure> {
+fn write_page(page: &Path, sections: &Sections, output: Output) -> Result<(), Failure> {
     let remedy = format!("ordinate figures run all --markdown {}", page.display());
     let text = figures::page(sections).map_err(|missing| {
         let fact = format!("the page has no section {missing}");
@@ -82,19 +94,20 @@ fn write_page(page: &Path, sections: &Sections) -> Result<(), Failure> {
     std::fs::write(page, text).map_err(|error| {
         Failure::failed("O8002", "the page was not written", format!("{}: {error}", page.display()), remedy)
     })?;
-    println!("{}", page.display());
+    let page = page.display().to_string();
+    output.print(|| json!({ "page": page }), || page.clone());
     Ok(())
 }
 
 fn named(name: &str) -> Result<Figure, Failure> {
     Figure::named(name).ok_or_else(|| {
         let what = format!("there is no figure {name}");
-        Failure::input(
-            "O8001",
-            what,
-            "figures have names, and all means all of them",
-            "ordinate figures list",
-        )
+        let near = keys::nearest(name, figures::all().iter().map(|figure| figure.name));
+        let fact = match near {
+            Some(near) => format!("did you mean {near}?"),
+            None => "figures have names, and all means all of them".to_owned(),
+        };
+        Failure::input("O8001", what, fact, "ordinate figures list")
     })
 }
 
@@ -122,13 +135,27 @@ fn not_drawn(name: &str, fact: String) -> Failure {
 }
 
 /// Draws it, and returns its section of the page.
-fn draw(figure: &Figure, out: &Path, threads: usize) -> Result<String, Failure> {
+fn draw(figure: &Figure, out: &Path, threads: usize, output: Output) -> Result<String, Failure> {
     let began = Instant::now();
     let drawing = watched(figure.name, threads, |watch| figure.draw(watch))?;
     let files = figures::write(&drawing, figure.name, out)
         .map_err(|error| not_drawn(figure.name, format!("{}: {error}", out.display())))?;
-    print(figure, &drawing, began.elapsed().as_secs_f64(), &files);
+    let seconds = began.elapsed().as_secs_f64();
+    match output {
+        Output::Table => print(figure, &drawing, seconds, &files),
+        Output::Json => println!("{}", as_json(figure, &drawing, seconds, &files)),
+    }
     Ok(figures::section(figure, &drawing))
+}
+
+fn as_json(figure: &Figure, drawing: &Drawing, seconds: f64, files: &[PathBuf]) -> Value {
+    let claims = drawing.claims.iter().map(|claim| {
+        json!({ "claim": claim.what, "paper": claim.papers(), "here": claim.ours, "holds": claim.holds,
+            "note": claim.note })
+    });
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    json!({ "figure": figure.name, "source": figure.source, "title": drawing.title, "seconds": seconds,
+        "claims": claims.collect::<Vec<_>>(), "files": files })
 }
 
 fn print(figure: &Figure, drawing: &Drawing, seconds: f64, files: &[PathBuf]) {

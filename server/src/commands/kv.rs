@@ -1,12 +1,15 @@
 //! `ordinate kv`: the key-value service from the command line.
 
 use super::admin::{GRANT_REMEDY, GivenToken};
+use super::output::GivenOutput;
+pub use super::output::Output;
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use ordinate_client::{
     AccessToken, CallError, Client, Credentials, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles,
     TxnClient, Versioned,
 };
+use serde_json::json;
 use std::future::Future;
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
@@ -38,6 +41,8 @@ pub struct Endpoint {
     certificates: Certificates,
     #[command(flatten)]
     token: GivenToken,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 /// TLS of a client.
@@ -80,7 +85,8 @@ impl Endpoint {
             tls_cert: tls.map(|tls| tls.cert.clone()),
             tls_key: tls.map(|tls| tls.key.clone()),
         };
-        Self { endpoints: vec![file.listen.native.clone()], timeout: OWN_HOST_WITHIN, certificates, token }
+        let (endpoints, output) = (vec![file.listen.native.clone()], GivenOutput::default());
+        Self { endpoints, timeout: OWN_HOST_WITHIN, certificates, token, output }
     }
 
     /// The TLS that clients use, if it is on.
@@ -143,6 +149,11 @@ impl Endpoint {
         })
     }
 
+    /// How results are printed.
+    pub fn output(&self) -> Output {
+        self.output.0
+    }
+
     /// The token that was given.
     pub fn token(&self) -> &GivenToken {
         &self.token
@@ -167,14 +178,24 @@ impl Endpoint {
         }
     }
 
-    /// No answer came: because no host is there, or because those that are do not hear enough of the others.
-    fn unanswered(&self, fact: String) -> Failure {
+    /// The addresses at which somebody listens.
+    fn listening(&self) -> Vec<&str> {
         let is_there = |endpoint: &&String| {
             let addresses = endpoint.to_socket_addrs().into_iter().flatten();
             let mut connected = addresses.map(|it| TcpStream::connect_timeout(&it, CONNECTED_WITHIN));
             connected.any(|connection| connection.is_ok())
         };
-        let there: Vec<&str> = self.endpoints.iter().filter(is_there).map(String::as_str).collect();
+        self.endpoints.iter().filter(is_there).map(String::as_str).collect()
+    }
+
+    /// How a command ends whose calls may have been executed.
+    pub fn exit_unknown(&self) -> Exit {
+        if self.listening().is_empty() { Exit::Unreachable } else { Exit::Failed }
+    }
+
+    /// No answer came: because no host is there, or because those that are do not hear enough of the others.
+    fn unanswered(&self, fact: String) -> Failure {
+        let there = self.listening();
         if there.is_empty() {
             return Failure::unreachable(&self.endpoints.join(","), fact);
         }
@@ -240,15 +261,6 @@ pub enum Consistency {
     Sequential,
     /// Sees some earlier state
     Eventual,
-}
-
-/// How results are printed.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq)]
-pub enum Output {
-    /// For people
-    Table,
-    /// For programs
-    Json,
 }
 
 /// The key-value service
@@ -356,7 +368,11 @@ impl Kv {
                 let done = |client: Client| async move {
                     client.delete(key).await.map_err(|error| endpoint.explain(&error))
                 };
-                println!("{}", if endpoint.with_client(done)? { "deleted" } else { "there was no such key" });
+                let deleted = endpoint.with_client(done)?;
+                endpoint.output().print(
+                    || json!({ "key": key, "deleted": deleted }),
+                    || if deleted { "deleted" } else { "there was no such key" }.to_owned(),
+                );
                 Ok(())
             }
             Self::Incr { key, by, endpoint } => {
@@ -364,7 +380,9 @@ impl Kv {
                 let done = |client: Client| async move {
                     client.increment(key, by).await.map_err(|error| endpoint.explain(&error))
                 };
-                println!("{}", endpoint.with_client(done)?);
+                let number = endpoint.with_client(done)?;
+                let output = endpoint.output();
+                output.print(|| json!({ "key": key, "number": number }), || number.to_string());
                 Ok(())
             }
             Self::Scan { prefix, limit, consistency, output, endpoint } => {
@@ -390,7 +408,7 @@ fn get(key: &str, level: Level, output: Output, endpoint: &Endpoint) -> Result<(
     match output {
         Output::Table => println!("{value}"),
         Output::Json => {
-            println!("{}", serde_json::json!({ "key": key, "value": value, "version": found.version }))
+            println!("{}", json!({ "key": key, "value": value, "version": found.version }))
         }
     }
     Ok(())
@@ -406,7 +424,8 @@ fn put(key: &str, value: &str, expect: Option<Expect<'static>>, endpoint: &Endpo
     };
     match endpoint.with_client(ask)? {
         Swap::Done { version } => {
-            println!("version {version}");
+            let output = endpoint.output();
+            output.print(|| json!({ "key": key, "version": version }), || format!("version {version}"));
             Ok(())
         }
         Swap::Mismatch { found } => {
@@ -452,10 +471,9 @@ fn scan(prefix: &str, limit: u32, level: Level, output: Output, endpoint: &Endpo
             (String::from_utf8_lossy(&item.key), String::from_utf8_lossy(&item.versioned.value));
         match output {
             Output::Table => println!("{key}\t{value}"),
-            Output::Json => println!(
-                "{}",
-                serde_json::json!({ "key": key, "value": value, "version": item.versioned.version })
-            ),
+            Output::Json => {
+                println!("{}", json!({ "key": key, "value": value, "version": item.versioned.version }))
+            }
         }
     }
     if next.is_some() {

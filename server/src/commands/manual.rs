@@ -1,7 +1,7 @@
 //! `ordinate version`, `ordinate completions` and `ordinate man`: what the program says of itself.
 
+use super::output::GivenOutput;
 use crate::failure::Failure;
-use clap::CommandFactory as _;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -25,6 +25,8 @@ pub struct Completions {
 pub struct Man {
     /// The folder for them
     out: PathBuf,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 impl Version {
@@ -42,7 +44,7 @@ impl Version {
 impl Completions {
     /// Prints them.
     pub fn run(self) -> Result<(), Failure> {
-        let mut command = super::Arguments::command();
+        let mut command = super::command();
         clap_complete::generate(self.shell, &mut command, "ordinate", &mut std::io::stdout());
         Ok(())
     }
@@ -52,16 +54,14 @@ impl Man {
     /// Writes them.
     pub fn run(self) -> Result<(), Failure> {
         let written = std::fs::create_dir_all(&self.out)
-            .and_then(|()| clap_mangen::generate_to(super::Arguments::command(), &self.out));
+            .and_then(|()| clap_mangen::generate_to(super::command(), &self.out));
         written.map_err(|error| {
             let fact = format!("{}: {error}", self.out.display());
             Failure::input("O1016", "the pages cannot be written", fact, "ordinate man FOLDER")
         })?;
-        println!(
-            "wrote the pages to {}; man -l {}/ordinate.1 shows the first",
-            self.out.display(),
-            self.out.display()
-        );
+        let (GivenOutput(output), out) = (self.output, self.out.display());
+        let words = || format!("wrote the pages to {out}; man -l {out}/ordinate.1 shows the first");
+        output.print(|| json!({ "written": out.to_string() }), words);
         Ok(())
     }
 }

@@ -10,6 +10,7 @@ mod clock;
 mod cluster;
 mod config;
 mod demo;
+mod example;
 mod figures;
 mod files;
 mod frame_file;
@@ -17,7 +18,9 @@ mod inspect;
 mod kv;
 mod log;
 mod manual;
+mod output;
 mod plan;
+mod profile;
 mod recover;
 mod sequence;
 mod serve;
@@ -28,7 +31,7 @@ mod zk;
 
 pub use admin::{GivenToken, fetch, parse};
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Scalable ordering for strongly consistent services.
@@ -38,6 +41,9 @@ struct Arguments {
     /// A token that shows hosts with access control who you are (ordinate access token)
     #[arg(long, global = true, env = "ORDINATE_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     token: Option<String>,
+    /// What a cluster's calls have in common, from the file of profiles (ordinate config profiles)
+    #[arg(long, global = true, env = "ORDINATE_PROFILE", value_name = "NAME")]
+    profile: Option<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -129,9 +135,20 @@ pub fn seconds(text: &str) -> Result<std::time::Duration, String> {
     Ok(std::time::Duration::from_secs_f64(number))
 }
 
+/// All verbs and their flags.
+pub fn command() -> Command {
+    output::with_output(Arguments::command())
+}
+
 /// Runs the verb on the command line.
 pub fn run() -> ExitCode {
-    let outcome = match Arguments::parse().verb {
+    let mut command = match profile::applied(command()) {
+        Ok(command) => command,
+        Err(failure) => return failure.report(),
+    };
+    let matches = command.get_matches_mut();
+    let arguments = Arguments::from_arg_matches(&matches);
+    let outcome = match arguments.unwrap_or_else(|error| error.format(&mut command).exit()).verb {
         Verb::Demo(demo) => demo.run(),
         Verb::Serve(serve) => serve.run(),
         Verb::Status(status) => status.run(),
@@ -170,12 +187,11 @@ pub fn run() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use super::Arguments;
-    use clap::CommandFactory as _;
+    use super::command;
 
     // A flag that is defined twice ends the program when its verb is used, and only then.
     #[test]
     fn every_verb_and_flag_is_sound() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 }

@@ -1,10 +1,12 @@
 //! `ordinate plan`: the least deployment that carries a load, of the store or of a service over Mason.
 
+use super::output::{GivenOutput, Output};
 use crate::failure::Failure;
-use bench::multipaxos::{AcceptorLayout, Clients, MachineLayout, StoreDeployment, Workload};
+use bench::multipaxos::{AcceptorLayout, Clients, Demand, MachineLayout, StoreDeployment, Workload};
 use bench::plan::{CapacityPlan as Planned, FAULTS, Trial, WantedLoad, mason};
 use bench::{Profile, figures::Unit};
 use paxos::Level;
+use serde_json::{Map, Value, json};
 
 /// Deduce the least deployment that carries a load, and simulate it
 ///
@@ -35,7 +37,9 @@ pub struct Plan {
     value: usize,
     /// What machines cost: a name, or a file that ordinate calibrate wrote [default: m5.xlarge, and d430 for services over Mason]
     #[arg(long, value_name = "NAME|FILE")]
-    profile: Option<String>,
+    machines: Option<String>,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 /// Nobody asks for more, and counts stay exact.
@@ -72,7 +76,7 @@ impl Plan {
             return Err(Failure::input("O8003", "no load is given", "neither writes nor reads", remedy));
         }
         let usual = if ordered.is_some() { "d430" } else { "m5.xlarge" };
-        let name = self.profile.as_deref().unwrap_or(usual);
+        let name = self.machines.as_deref().unwrap_or(usual);
         let profile = Profile::find(name).map_err(|error| {
             let what = format!("{name} is no profile");
             Failure::input("O8004", what, error.to_string(), "ordinate calibrate --out machine.toml")
@@ -81,7 +85,10 @@ impl Plan {
             Some((per_second, ordered)) => {
                 let wanted = mason::OrderingLoad { per_second, ordered };
                 let plan = wanted.plan(&profile).map_err(|error| none(&error))?;
-                print_ordered(&wanted, &profile, &plan);
+                match self.output.0 {
+                    Output::Table => print_ordered(&wanted, &profile, &plan),
+                    Output::Json => println!("{}", ordered_as_json(&plan)),
+                }
             }
             None => self.plan_store(per_second, &profile)?,
         }
@@ -97,7 +104,10 @@ impl Plan {
         let workload = Workload::writes(self.value).with_reads(self.reads / per_second, level);
         let wanted = WantedLoad { per_second, workload };
         let plan = wanted.plan(profile).map_err(|error| none(&error))?;
-        self.print(&wanted, profile, &plan);
+        match self.output.0 {
+            Output::Table => self.print(&wanted, profile, &plan),
+            Output::Json => println!("{}", store_as_json(&wanted, &plan)),
+        }
         Ok(())
     }
 
@@ -154,6 +164,38 @@ impl Plan {
             println!("  fewer          {count} of {station}: {}", words(trial));
         }
     }
+}
+
+fn store_as_json(wanted: &WantedLoad, plan: &Planned) -> Value {
+    let Planned { deployment, model, trial, smaller } = plan;
+    let station = |(demand, busy): (Demand, f64)| {
+        let simulated = trial.busy.iter().find(|(name, _)| *name == demand.station).map(|(_, busy)| *busy);
+        json!({ "station": demand.station, "machines": demand.machines, "busy": busy, "busy_simulated": simulated })
+    };
+    let stations: Vec<Value> = wanted.busy_by_hand(plan).into_iter().map(station).collect();
+    let fewer = smaller.iter().map(|(station, trial)| {
+        json!({ "station": station, "machines": count(&trial.deployment, station), "trial": trial_as_json(trial) })
+    });
+    json!({ "machines": deployment.machines(), "batch": deployment.batching.commands, "stations": stations,
+        "bottleneck": model.bottleneck().station, "capacity_per_second": model.capacity(),
+        "trial": trial_as_json(trial), "fewer": fewer.collect::<Vec<_>>() })
+}
+
+fn ordered_as_json(plan: &mason::OrderingPlan) -> Value {
+    let mason::OrderingPlan { size, trial, smaller } = plan;
+    let busy = trial.busy.iter().map(|(name, busy)| ((*name).to_owned(), json!(busy)));
+    let fewer = smaller.iter().map(|(station, trial)| {
+        json!({ "station": station, "leader_machines": trial.deployment.leader_machines,
+            "shards": trial.deployment.shards, "trial": trial_as_json(trial) })
+    });
+    json!({ "machines": size.machines(), "leader_machines": size.leader_machines, "shards": size.shards,
+        "busy_simulated": busy.collect::<Map<String, Value>>(), "trial": trial_as_json(trial),
+        "fewer": fewer.collect::<Vec<_>>() })
+}
+
+fn trial_as_json<D>(trial: &Trial<D>) -> Value {
+    json!({ "carries": trial.carries(), "asked_per_second": trial.asked, "answered_per_second": trial.answered,
+        "median_ms": trial.median.as_secs_f64() * 1e3, "p99_ms": trial.tail.as_secs_f64() * 1e3 })
 }
 
 fn none(error: &dyn std::error::Error) -> Failure {

@@ -4,10 +4,12 @@
 //! each of its votes is chosen, and whatever it never received never was. The old data directories stay as they are.
 
 use super::inspect;
+use super::output::{GivenOutput, Output};
 use crate::failure::Failure;
 use kernel::{Bytes, Decode as _, HostSlot};
 use paxos::multipaxos::acceptor::AcceptorRecord;
 use runtime::IdleDirectory;
+use serde_json::{Value, json};
 use server::services::owner_of;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
@@ -32,6 +34,8 @@ pub struct Recover {
     /// Do not ask
     #[arg(long)]
     yes: bool,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 /// How far a survivor knows one log, in slots.
@@ -112,6 +116,17 @@ impl Survivor {
         })
     }
 
+    fn json(&self) -> Value {
+        let owner = &self.directory.owner;
+        let log = |(slot, extent): (&HostSlot, &Extent)| {
+            let name = owner_of(*slot).name;
+            let name = name.trim_end_matches(" acceptor");
+            json!({ "log": name, "chosen_below": extent.chosen, "accepted_below": extent.accepted })
+        };
+        json!({ "host": owner.host, "cluster": owner.cluster, "data": self.path.display().to_string(),
+            "logs": self.logs.iter().map(log).collect::<Vec<_>>(), "silent_for_seconds": self.silent_for })
+    }
+
     fn print(&self) {
         let owner = &self.directory.owner;
         println!("host {} of cluster {}, in {}", owner.host, owner.cluster, self.path.display());
@@ -143,7 +158,11 @@ impl Recover {
     pub fn run(self) -> Result<(), Failure> {
         let survivors: Vec<Survivor> =
             self.from_survivors.iter().map(|path| Survivor::read(path)).collect::<Result<_, Failure>>()?;
-        survivors.iter().for_each(Survivor::print);
+        let GivenOutput(output) = self.output;
+        match output {
+            Output::Table => survivors.iter().for_each(Survivor::print),
+            Output::Json => survivors.iter().for_each(|survivor| println!("{}", survivor.json())),
+        }
         let refuse =
             |what: &str, fact: String, remedy: &str| Err(Failure::input("O1046", what, fact, remedy));
         let Some(best) = survivors.iter().find(|one| survivors.iter().all(|other| one.covers(other))) else {
@@ -179,7 +198,7 @@ impl Recover {
             let fact = format!("--hosts has each member of the old cluster once, {} among them", owner.host);
             return refuse("these are not the old cluster's members", fact, "--hosts a,b,c");
         }
-        println!(
+        eprintln!(
             "All hosts of the new cluster {} begin with the data of {}. The old directories stay as they are; hosts that are started on \
              them are refused by the new cluster.",
             self.cluster, owner.host
@@ -198,14 +217,19 @@ impl Recover {
                     "an empty --into, with room for a copy for each host",
                 )
             })?;
-            println!("wrote {}", into.display());
+            let into = into.display();
+            output.print(|| json!({ "written": into.to_string() }), || format!("wrote {into}"));
         }
-        println!(
+        output.print(|| json!({ "cluster": self.cluster, "of": owner.host }), || self.next());
+        Ok(())
+    }
+
+    fn next(&self) -> String {
+        format!(
             "Next: give each machine its directory as data/HOST, set cluster = {:?} in every cluster file and new machines' addresses in \
              [hosts], and start all of them.",
             self.cluster
-        );
-        Ok(())
+        )
     }
 
     fn is_confirmed(&self) -> Result<bool, Failure> {
@@ -214,8 +238,8 @@ impl Recover {
         if !std::io::stdin().is_terminal() {
             return Err(unasked("the standard input is no terminal".to_owned()));
         }
-        print!("Go on, and give up what is missing? Type the new cluster's name: ");
-        let _ = std::io::stdout().flush();
+        eprint!("Go on, and give up what is missing? Type the new cluster's name: ");
+        let _ = std::io::stderr().flush();
         let mut line = String::new();
         std::io::stdin().lock().read_line(&mut line).map_err(|error| unasked(error.to_string()))?;
         Ok(line.trim() == self.cluster)

@@ -1,7 +1,9 @@
 //! `ordinate sim`: sweeps, single runs, replays, shrinking, and the check that a seed is one run.
 
+use super::output::{GivenOutput, Output};
 use crate::failure::Failure;
 use clap::Subcommand;
+use serde_json::json;
 use sim::{Before, Experiment, Options, Outcome, Plan, Report, Sweep};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -36,6 +38,8 @@ pub enum Sim {
         /// Threads
         #[arg(long, default_value_t = 2)]
         threads: usize,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// Repeat the faults of a saved plan
     Replay {
@@ -43,6 +47,8 @@ pub enum Sim {
         family: String,
         /// The plan
         plan: PathBuf,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// Take faults out of a failing seed for as long as it fails, and save the plan
     Shrink {
@@ -56,6 +62,8 @@ pub enum Sim {
         /// For how long to try, in seconds of a core
         #[arg(long, default_value = "30", value_parser = super::seconds)]
         seconds: Duration,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// Run seeds alone and in the middle of others, and compare every step
     Determinism {
@@ -64,9 +72,14 @@ pub enum Sim {
         /// How many seeds
         #[arg(long, default_value_t = 200)]
         seeds: u64,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// The families there are
-    List,
+    List {
+        #[command(flatten)]
+        output: GivenOutput,
+    },
 }
 
 const VIOLATED: u8 = 5;
@@ -77,10 +90,10 @@ impl Sim {
     /// Runs and prints.
     pub fn run(self) -> ExitCode {
         let outcome = match self {
-            Self::Run { family, seed: Some(seed), shrunk, .. } => {
-                with(&family, |it| one(it, seed, shrunk.as_deref()))
+            Self::Run { family, seed: Some(seed), shrunk, output: GivenOutput(output), .. } => {
+                with(&family, |it| one(it, seed, shrunk.as_deref(), output))
             }
-            Self::Run { family, seeds, from, minutes, json, threads, .. } => with(&family, |it| {
+            Self::Run { family, seeds, from, minutes, json, threads, output, .. } => with(&family, |it| {
                 let budget = minutes.map(|minutes| minutes * 60);
                 let options = Sweep {
                     threads,
@@ -88,13 +101,20 @@ impl Sim {
                     violations_max: 20,
                     ..Sweep::of(from..from.saturating_add(seeds))
                 };
-                many(it, &options, json.as_deref())
+                many(it, &options, json.as_deref(), output.0)
             }),
-            Self::Replay { family, plan } => with(&family, |it| one(it, 0, Some(&plan))),
-            Self::Shrink { family, seed, out, seconds } => with(&family, |it| shrink(it, seed, out, seconds)),
-            Self::Determinism { family, seeds } => with(&family, |it| determinism(it, seeds)),
-            Self::List => {
-                scenarios::families().iter().for_each(|family| println!("{}", family.family()));
+            Self::Replay { family, plan, output } => with(&family, |it| one(it, 0, Some(&plan), output.0)),
+            Self::Shrink { family, seed, out, seconds, output } => {
+                with(&family, |it| shrink(it, seed, out, seconds, output.0))
+            }
+            Self::Determinism { family, seeds, output } => {
+                with(&family, |it| determinism(it, seeds, output.0))
+            }
+            Self::List { output: GivenOutput(output) } => {
+                for family in scenarios::families() {
+                    let name = family.family();
+                    output.print(|| json!(name), || name.to_owned());
+                }
                 Ok(ExitCode::SUCCESS)
             }
         };
@@ -118,12 +138,22 @@ fn with(
     }
 }
 
-fn many(family: &dyn Experiment, wanted: &Sweep, json: Option<&Path>) -> Result<ExitCode, String> {
+fn many(
+    family: &dyn Experiment,
+    wanted: &Sweep,
+    json: Option<&Path>,
+    output: Output,
+) -> Result<ExitCode, String> {
     let begun = Instant::now();
     show_progress(family, wanted);
     let report = family.sweep(wanted);
     if let Some(path) = json {
         std::fs::write(path, report.to_json()).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    let passed = if report.passed() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) };
+    if output.is_json() {
+        println!("{}", report.to_json());
+        return Ok(passed);
     }
     println!(
         "{}: {} seeds, {} violations, {:.1} simulated hours, {} events, {} operations in {:.1} s",
@@ -154,7 +184,7 @@ fn many(family: &dyn Experiment, wanted: &Sweep, json: Option<&Path>) -> Result<
         );
         println!("  shrink: ordinate sim shrink {} {}", report.family, found.seed);
     }
-    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) })
+    Ok(passed)
 }
 
 /// On a terminal, a small sweep ahead shows how fast the real one will be.
@@ -172,10 +202,10 @@ fn show_progress(family: &dyn Experiment, wanted: &Sweep) {
     }
 }
 
-fn one(family: &dyn Experiment, seed: u64, plan: Option<&Path>) -> Result<ExitCode, String> {
+fn one(family: &dyn Experiment, seed: u64, plan: Option<&Path>, output: Output) -> Result<ExitCode, String> {
     let plan = plan.map(read_plan).transpose()?;
     let outcome = family.run(seed, &Options { plan, trace: true, ..Options::default() });
-    Ok(notify(&outcome, None))
+    Ok(notify(&outcome, None, output))
 }
 
 fn read_plan(path: &Path) -> Result<Plan, String> {
@@ -183,14 +213,25 @@ fn read_plan(path: &Path) -> Result<Plan, String> {
     Plan::from_text(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn notify(outcome: &Outcome, shrunk: Option<(Before, &str)>) -> ExitCode {
+fn notify(outcome: &Outcome, shrunk: Option<(Before, &str)>, output: Output) -> ExitCode {
     let about = Report {
         commit: option_env!("ORDINATE_COMMIT").unwrap_or_default(),
         plan_file: shrunk.map(|(_, file)| file),
         history_file: None,
         shrunk: shrunk.map(|(before, _)| before),
     };
-    match sim::report(outcome, &about) {
+    let text = sim::report(outcome, &about);
+    if output.is_json() {
+        let holds = text.is_none();
+        println!(
+            "{}",
+            json!({ "family": outcome.family, "seed": outcome.seed, "holds": holds, "events": outcome.events,
+                "operations": outcome.operations.len(), "trace": format!("{:016x}", outcome.hash),
+                "plan_file": about.plan_file, "report": text })
+        );
+        return if holds { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) };
+    }
+    match text {
         Some(text) => {
             println!("{text}");
             ExitCode::from(VIOLATED)
@@ -215,10 +256,11 @@ fn shrink(
     seed: u64,
     out: Option<PathBuf>,
     budget: Duration,
+    output: Output,
 ) -> Result<ExitCode, String> {
     let failing = family.run(seed, &Options::default());
     if failing.violation.is_none() {
-        return Ok(notify(&failing, None));
+        return Ok(notify(&failing, None, output));
     }
     let Some(shrunk) = family.shrink(&failing, &Options { trace: true, ..Options::default() }, budget) else {
         return Err("the recorded plan does not fail again: that is a bug of the simulator".to_owned());
@@ -232,14 +274,19 @@ fn shrink(
         operations: shrunk.operations_before,
         seconds: shrunk.took.as_secs_f64(),
     };
-    Ok(notify(&shrunk.outcome, Some((before, &file))))
+    Ok(notify(&shrunk.outcome, Some((before, &file)), output))
 }
 
-fn determinism(family: &dyn Experiment, seeds: u64) -> Result<ExitCode, String> {
+fn determinism(family: &dyn Experiment, seeds: u64, output: Output) -> Result<ExitCode, String> {
     let diverged = family.determinism(0..seeds, &Options::default());
-    println!("{}: {} of {seeds} seeds are one run each", family.family(), seeds - diverged.len() as u64);
-    for divergence in &diverged {
-        println!("  {divergence:?}");
-    }
+    let (name, sound) = (family.family(), seeds - diverged.len() as u64);
+    let all: Vec<String> = diverged.iter().map(|divergence| format!("{divergence:?}")).collect();
+    output.print(
+        || json!({ "family": name, "seeds": seeds, "one_run_each": sound, "diverged": all }),
+        || {
+            let head = format!("{name}: {sound} of {seeds} seeds are one run each");
+            all.iter().fold(head, |words, divergence| format!("{words}\n  {divergence}"))
+        },
+    );
     Ok(if diverged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) })
 }

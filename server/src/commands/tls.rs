@@ -1,5 +1,6 @@
 //! `ordinate tls`: an authority for the cluster, and a certificate for each host and for clients.
 
+use super::output::{GivenOutput, Output};
 use super::serve::read_file;
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -11,7 +12,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::json;
 use server::access::names;
-use server::cluster::file::{HOST_NAME_RULE, HostLine, is_host_name};
+use server::cluster::values::{HOST_NAME_RULE, HostLine, is_host_name};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -47,6 +48,8 @@ pub enum Tls {
         /// The hosts, by the names of the cluster file
         #[arg(required_unless_present = "config")]
         hosts: Vec<String>,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// Make a certificate for another host
     AddHost {
@@ -75,6 +78,8 @@ pub enum Tls {
         /// For how many days they are good
         #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(i64).range(1..=3650))]
         days: i64,
+        #[command(flatten)]
+        output: GivenOutput,
     },
     /// Print the certificates of a folder: for which names each is good, and until when
     Show {
@@ -99,33 +104,37 @@ pub struct More {
     /// For how many days it is good
     #[arg(long, default_value_t = DAYS, value_parser = clap::value_parser!(i64).range(1..=3650))]
     days: i64,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 impl Tls {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Init { out, config, san, days, mut hosts } => {
+            Self::Init { out, config, san, days, mut hosts, output: GivenOutput(output) } => {
                 let file = config.map(|path| read_file(&path, &[])).transpose()?;
                 let listed = file.map_or_else(Vec::new, |file| file.hosts);
                 if hosts.is_empty() {
                     hosts = listed.iter().map(|host| host.name.clone()).collect();
                 }
-                init(&out, &hosts, &names_of(&hosts, &listed, &san)?, days)
+                init(&out, &hosts, &names_of(&hosts, &listed, &san)?, days, output)
             }
             Self::AddHost { host, more } => {
                 check_names(std::slice::from_ref(&host))?;
                 let own = [host.clone(), "localhost".to_owned(), "127.0.0.1".to_owned()];
-                add(Holder::Host, &host, own.into_iter().chain(more.san).collect(), &more.out, more.days)
+                add(Holder::Host, &host, own.into_iter().chain(more.san.clone()).collect(), &more)
             }
             Self::AddClient { client, more } => {
                 if client != CLIENT {
                     check_names(std::slice::from_ref(&client))?;
                 }
-                let names = std::iter::once(client.clone()).chain(more.san).collect();
-                add(Holder::Client, &client, names, &more.out, more.days)
+                let names = std::iter::once(client.clone()).chain(more.san.clone()).collect();
+                add(Holder::Client, &client, names, &more)
             }
-            Self::Renew { names, within, out, days } => renew(&names, within, &out, days),
+            Self::Renew { names, within, out, days, output: GivenOutput(output) } => {
+                renew(&names, within, &out, days, output)
+            }
             Self::Show { path, output } => show(&path, output == "json"),
         }
     }
@@ -195,7 +204,8 @@ fn from_now(hours: i64, days: i64) -> OffsetDateTime {
     OffsetDateTime::now_utc() + Duration::hours(hours) + Duration::days(days)
 }
 
-fn add(holder: Holder, name: &str, mut good_for: Vec<String>, out: &Path, days: i64) -> Result<(), Failure> {
+fn add(holder: Holder, name: &str, mut good_for: Vec<String>, more: &More) -> Result<(), Failure> {
+    let More { out, days, output: GivenOutput(output), .. } = more;
     let mut seen = BTreeSet::new();
     good_for.retain(|name| seen.insert(name.clone()));
     let path = out.join(format!("{name}.pem"));
@@ -210,10 +220,14 @@ fn add(holder: Holder, name: &str, mut good_for: Vec<String>, out: &Path, days: 
     }
     let issuer = issuer_of(out)?;
     let key = KeyPair::generate().map_err(failed)?;
-    let certificate = issue(holder, name, good_for.clone(), &key, &issuer, days)?;
+    let certificate = issue(holder, name, good_for.clone(), &key, &issuer, *days)?;
     write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
     write(&path, &certificate, 0o644)?;
-    println!("wrote {}, good for {} for {days} days, and its key", path.display(), good_for.join(", "));
+    let file = path.display();
+    output.print(
+        || json!({ "name": name, "file": file.to_string(), "good_for": good_for, "days": days }),
+        || format!("wrote {file}, good for {} for {days} days, and its key", good_for.join(", ")),
+    );
     Ok(())
 }
 
@@ -251,7 +265,7 @@ fn found_in(path: &Path) -> Result<Vec<Found>, Failure> {
     files.into_iter().map(read).collect()
 }
 
-fn renew(wanted: &[String], within: i64, out: &Path, days: i64) -> Result<(), Failure> {
+fn renew(wanted: &[String], within: i64, out: &Path, days: i64, output: Output) -> Result<(), Failure> {
     let issuer = issuer_of(out)?;
     let found: Vec<Found> = found_in(out)?.into_iter().filter(|it| it.name != "ca").collect();
     if let Some(unknown) = wanted.iter().find(|name| found.iter().all(|it| it.name != **name)) {
@@ -276,10 +290,14 @@ fn renew(wanted: &[String], within: i64, out: &Path, days: i64) -> Result<(), Fa
         let beside = it.path.with_extension("new");
         write(&beside, &certificate, 0o644)?;
         std::fs::rename(&beside, &it.path).map_err(failed)?;
-        println!("{} is good for {days} days, for the same key and names", it.path.display());
+        let file = it.path.display();
+        output.print(
+            || json!({ "name": it.name, "file": file.to_string(), "good_for": it.alternatives, "days": days }),
+            || format!("{file} is good for {days} days, for the same key and names"),
+        );
         count += 1;
     }
-    if count == 0 {
+    if count == 0 && !output.is_json() {
         println!("no certificate in {} ends within {within} days", out.display());
     }
     Ok(())
@@ -348,7 +366,13 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     )
 }
 
-fn init(out: &Path, hosts: &[String], names: &[Vec<String>], days: i64) -> Result<(), Failure> {
+fn init(
+    out: &Path,
+    hosts: &[String],
+    names: &[Vec<String>],
+    days: i64,
+    output: Output,
+) -> Result<(), Failure> {
     check_names(hosts)?;
     if out.join("ca.key").exists() {
         let fact =
@@ -378,6 +402,12 @@ fn init(out: &Path, hosts: &[String], names: &[Vec<String>], days: i64) -> Resul
         let certificate = issue(holder, name, names, &key, &issuer, days)?;
         write(&out.join(format!("{name}.pem")), &certificate, 0o644)?;
         write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
+    }
+    if output.is_json() {
+        let of = |(host, names): (&String, &Vec<String>)| json!({ "name": host, "good_for": names });
+        let all: Vec<_> = hosts.iter().zip(names).map(of).collect();
+        println!("{}", json!({ "folder": out.display().to_string(), "hosts": all, "days": days }));
+        return Ok(());
     }
     println!("wrote {}: ca.pem, and a .pem and .key for {} and client", out.display(), hosts.join(", "));
     for (host, names) in hosts.iter().zip(names) {

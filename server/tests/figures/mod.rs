@@ -110,7 +110,7 @@ fn plans_that_cannot_be_are_explained() {
         2,
         "error[O8003]: no load is given\n  neither writes nor reads\n  -> ordinate plan --writes 800k/s --value 16",
     );
-    let unknown = run(&["plan", "--writes", "1k/s", "--profile", "nosuch"]);
+    let unknown = run(&["plan", "--writes", "1k/s", "--machines", "nosuch"]);
     assert!(
         unknown.code == Some(2) && unknown.err.starts_with("error[O8004]: nosuch is no profile\n"),
         "{unknown:?}"
@@ -131,7 +131,7 @@ fn a_measured_profile_makes_plans() {
     assert_eq!(measured.code, Some(0), "{measured:?}");
     assert!(measured.out.contains("of processor time a put over "), "{}", measured.out);
     for question in [["--writes", "500/s"], ["--numbers", "2k/s"], ["--operations", "500/s"]] {
-        let plan = folder.run(&["plan", question[0], question[1], "--profile", "machine.toml"]);
+        let plan = folder.run(&["plan", question[0], question[1], "--machines", "machine.toml"]);
         assert_eq!(plan.code, Some(0), "{plan:?}");
         assert!(plan.out.contains("measured by ordinate calibrate"), "{}", plan.out);
         assert!(plan.out.contains(" carries it: "), "{}", plan.out);

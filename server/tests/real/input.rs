@@ -413,8 +413,8 @@ fn ten_thousand_connections_are_served_and_more_are_turned_away() {
         let streams = open.await.expect("all within the limits are served");
         let grown = cluster.peak_resident_bytes(0).saturating_sub(before);
         let page = cluster.page(0, "/metrics", 200).await.text();
-        assert_eq!(gauge(&page, "ordinate_clients_max"), allowed as u64);
-        assert!(gauge(&page, "ordinate_clients") >= count as u64);
+        assert_eq!(gauge(&page, "ordinate_clients_max{protocol=\"native\"}"), allowed as u64);
+        assert!(gauge(&page, "ordinate_clients{protocol=\"native\"}") >= count as u64);
         let beyond = tokio::task::spawn_blocking(move || {
             let mut streams: Vec<TcpStream> =
                 (0..more).map(|_| TcpStream::connect(native).expect("the host listens")).collect();

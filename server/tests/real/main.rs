@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod alerts;
 mod archive;
 mod arranging;
 mod backup;
@@ -20,6 +21,7 @@ mod health;
 mod input;
 mod inspect;
 mod kafka;
+mod laptop;
 mod large;
 mod load;
 mod log;

@@ -39,6 +39,9 @@ fn hosts_come_and_go_under_load() {
         let d_line = format!("d={}", cluster.hosts[d].peer);
         change(&cluster, 0, &["add", &d_line]).await;
         cluster.until("d votes", PATIENCE, |it| votes(it, d) && it.is_ready(d)).await;
+        // Where its state came from is in its log.
+        let said = |it: &Cluster| it.log(d).contains("of other hosts installed: this host is new");
+        cluster.until("d says that it installed a snapshot", PATIENCE, said).await;
         load.until_acknowledged(100, PATIENCE).await;
         gaps.push(("a fourth host is added", load.longest_gap_after(begun)));
 

@@ -6,6 +6,8 @@ use crate::support::{alone, http};
 use kafka::Record;
 use std::collections::BTreeSet;
 use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 const ALL: &str =
@@ -31,6 +33,65 @@ fn sample(page: &str, name: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
 }
 
+/// Everything on the page is in the operators' table.
+fn assert_explained(page: &str) {
+    let pages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operations.md");
+    let explained = names_in(&std::fs::read_to_string(pages).expect("it is in the repository"));
+    let typed = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    let mut ours = 0;
+    for (name, _) in typed.filter(|(name, _)| name.starts_with("ordinate_")) {
+        ours += 1;
+        assert!(explained.contains(name), "docs/operations.md does not say what {name} is");
+    }
+    assert!(ours > 100 && !page.contains("\nzk_"), "{ours} metrics\n{page}");
+}
+
+fn assert_failures_are_counted(page: &str) {
+    for (service, operation, reason) in [
+        ("kv", "http_get", "not_found"),
+        ("coordination", "get_data", "no_node"),
+        ("log", "describe", "no_such_log"),
+    ] {
+        let labels =
+            format!("service=\"{service}\",operation=\"{operation}\",class=\"caller\",reason=\"{reason}\"");
+        let failures = sample(page, &format!("ordinate_call_failures_total{{{labels}}}"));
+        assert_eq!(failures, Some(1.0), "{labels}\n{page}");
+    }
+}
+
+/// What is answered by each, and what fails.
+async fn use_every_service(cluster: &Cluster, zookeeper: SocketAddr, kafka: SocketAddr) {
+    let native = cluster.hosts[0].native.to_string();
+    let zookeeper = zookeeper.to_string();
+    for call in [
+        &["kv", "put", "k", "v", "--endpoints", &native][..],
+        &["kv", "get", "k", "--endpoints", &native],
+        &["sequence", "next", "--spaces", "s", "--count", "3", "--endpoints", &native],
+        &["log", "create", "l", "--endpoints", &native],
+        &["zk", "--servers", &zookeeper, "create", "/a", "x"],
+        &["zk", "--servers", &zookeeper, "get", "/a"],
+    ] {
+        let done = cluster.ordinate(call).await;
+        assert!(done.status.success(), "{call:?}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    // What fails is counted by its reason.
+    for call in [
+        &["zk", "--servers", &zookeeper, "get", "/nothing"][..],
+        &["log", "stat", "nothing", "--endpoints", &native],
+    ] {
+        assert!(!cluster.ordinate(call).await.status.success(), "{call:?}");
+    }
+    let nothing = http::ask(cluster.hosts[0].admin, "GET", "/v1/kv/nothing", b"").expect("an answer");
+    assert_eq!(nothing.code, 404);
+    let mut client = Client::connect(kafka);
+    client.metadata("topic").expect("a topic is made");
+    let mut entry = Vec::new();
+    kafka_record().write(&mut entry);
+    assert_eq!(client.produce("topic", &[entry]), Some((0, 0)));
+    let put = http::ask(cluster.hosts[0].admin, "PUT", "/v1/kv/k", b"v").expect("an answer");
+    assert_eq!(put.code, 200, "{}", put.text());
+}
+
 // A page that Prometheus cannot read, or that its linter objects to, is found when an alert was due.
 #[test]
 fn metrics_are_as_prometheus_wants_them() {
@@ -39,26 +100,7 @@ fn metrics_are_as_prometheus_wants_them() {
         let [zookeeper, kafka] = ["ZOOKEEPER", "KAFKA"].map(|port| cluster.listen(0, port));
         cluster.launch_all();
         cluster.until_ready().await;
-        let native = cluster.hosts[0].native.to_string();
-        let zookeeper = zookeeper.to_string();
-        for call in [
-            &["kv", "put", "k", "v", "--endpoints", &native][..],
-            &["kv", "get", "k", "--endpoints", &native],
-            &["sequence", "next", "--spaces", "s", "--count", "3", "--endpoints", &native],
-            &["log", "create", "l", "--endpoints", &native],
-            &["zk", "--servers", &zookeeper, "create", "/a", "x"],
-            &["zk", "--servers", &zookeeper, "get", "/a"],
-        ] {
-            let done = cluster.ordinate(call).await;
-            assert!(done.status.success(), "{call:?}: {}", String::from_utf8_lossy(&done.stderr));
-        }
-        let mut client = Client::connect(kafka);
-        client.metadata("topic").expect("a topic is made");
-        let mut entry = Vec::new();
-        kafka_record().write(&mut entry);
-        assert_eq!(client.produce("topic", &[entry]), Some((0, 0)));
-        let put = http::ask(cluster.hosts[0].admin, "PUT", "/v1/kv/k", b"v").expect("an answer");
-        assert_eq!(put.code, 200, "{}", put.text());
+        use_every_service(&cluster, zookeeper, kafka).await;
         let text = || http::get_as(cluster.hosts[0].admin, "/metrics", "text/plain").map(|page| page.text());
         let settled = |_: &Cluster| {
             let lag = "ordinate_mason_shard_lag{service=\"coordination\",shard=\"0\"}";
@@ -95,6 +137,8 @@ fn metrics_are_as_prometheus_wants_them() {
             let value = sample(&page, name);
             assert!(value >= Some(at_least), "{name}: {value:?}\n{page}");
         }
+        assert_explained(&page);
+        assert_failures_are_counted(&page);
         match judged(&page) {
             None => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),
             Some(said) => assert_eq!(said, "", "promtool check metrics\n{page}"),
@@ -102,8 +146,16 @@ fn metrics_are_as_prometheus_wants_them() {
     });
 }
 
-/// What is there with an archive only, or when somebody was turned away.
-const SOMETIMES: &[&str] = &["ordinate_archive", "ordinate_client_closes", "ordinate_rejects"];
+/// What is there with an archive or a log only, or when somebody was turned away or reads in a group.
+const SOMETIMES: &[&str] = &[
+    "ordinate_archive",
+    "ordinate_client_closes",
+    "ordinate_log_appended",
+    "ordinate_log_bytes",
+    "ordinate_log_dropped",
+    "ordinate_log_group_lag",
+    "ordinate_rejects",
+];
 
 /// Names of our metrics in a text.
 fn names_in(text: &str) -> BTreeSet<String> {

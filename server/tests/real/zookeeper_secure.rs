@@ -113,9 +113,12 @@ fn sessions_move_between_the_plain_and_the_secure_port() {
         assert_eq!(closed.error, 0);
         let gone = under_tls.raw.call(op::EXISTS, &read_body("/moves", false)).expect("it is served");
         assert_eq!(gone.error, -101, "what the session owned is gone with it");
-        // The limit is for both ports together, beside the native port's.
+        // The limit is for both ports together.
         let metrics = cluster.page(0, "/metrics", 200).await.text();
-        assert!(metrics.lines().any(|line| line == "ordinate_clients_max 1000"), "{metrics}");
+        assert!(
+            metrics.lines().any(|line| line == "ordinate_clients_max{protocol=\"zookeeper\"} 500"),
+            "{metrics}"
+        );
     });
 }
 

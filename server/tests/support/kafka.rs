@@ -100,6 +100,24 @@ impl<S: Read + Write> Client<S> {
         Some((answer.i16().ok()?, answer.i64().ok()?))
     }
 
+    /// Commits how far a group that is in no generation has come in a topic: the code.
+    pub fn commit(&mut self, group: &str, topic: &str, offset: i64) -> Option<i16> {
+        let mut body = Vec::new();
+        body.put_text(Some(group));
+        body.put_i32(-1);
+        body.put_text(Some(""));
+        body.put_i64(-1);
+        body.put_count(1);
+        body.put_text(Some(topic));
+        body.put_count(1);
+        body.put_i32(0);
+        body.put_i64(offset);
+        body.put_text(Some(""));
+        let mut answer = self.call(key::OFFSET_COMMIT, 2, &body)?;
+        skip_topic(&mut answer);
+        answer.i16().ok()
+    }
+
     /// The code, and the records from the first offset on.
     pub fn fetch(&mut self, topic: &str) -> Option<(i16, Vec<u8>)> {
         let mut answer = self.call(key::FETCH, FETCH_VERSION, &fetch_body(topic, 1 << 20))?;

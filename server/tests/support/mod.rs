@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod http;
 pub mod kafka;
 pub mod power;
+pub mod prometheus;
 pub mod raw;
 pub mod tls;
 pub mod zookeeper;

@@ -61,4 +61,6 @@ kernel::planted_bugs! {
     attach_keeps_timeout = "K40",
     /// A session whose deadline has moved is not looked at again.
     deadline_not_queued_again = "K43",
+    /// A group's clock stands still though sessions may expire by it.
+    clock_not_awaited = "K44",
 }

@@ -75,4 +75,57 @@ impl Code {
     pub const GROUP_MAX_SIZE_REACHED: Self = Self(81);
     /// A batch that breaks its own rules.
     pub const INVALID_RECORD: Self = Self(87);
+
+    /// Its name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NONE => "none",
+            Self::OFFSET_OUT_OF_RANGE => "offset_out_of_range",
+            Self::CORRUPT_MESSAGE => "corrupt_message",
+            Self::UNKNOWN_TOPIC_OR_PARTITION => "unknown_topic_or_partition",
+            Self::REQUEST_TIMED_OUT => "request_timed_out",
+            Self::MESSAGE_TOO_LARGE => "message_too_large",
+            Self::OFFSET_METADATA_TOO_LARGE => "offset_metadata_too_large",
+            Self::COORDINATOR_NOT_AVAILABLE => "coordinator_not_available",
+            Self::NOT_COORDINATOR => "not_coordinator",
+            Self::INVALID_TOPIC => "invalid_topic",
+            Self::NOT_ENOUGH_REPLICAS => "not_enough_replicas",
+            Self::INVALID_REQUIRED_ACKS => "invalid_required_acks",
+            Self::ILLEGAL_GENERATION => "illegal_generation",
+            Self::INCONSISTENT_GROUP_PROTOCOL => "inconsistent_group_protocol",
+            Self::INVALID_GROUP_ID => "invalid_group_id",
+            Self::UNKNOWN_MEMBER_ID => "unknown_member_id",
+            Self::REBALANCE_IN_PROGRESS => "rebalance_in_progress",
+            Self::TOPIC_AUTHORIZATION_FAILED => "topic_authorization_failed",
+            Self::GROUP_AUTHORIZATION_FAILED => "group_authorization_failed",
+            Self::UNSUPPORTED_SASL_MECHANISM => "unsupported_sasl_mechanism",
+            Self::UNSUPPORTED_VERSION => "unsupported_version",
+            Self::TOPIC_ALREADY_EXISTS => "topic_already_exists",
+            Self::INVALID_PARTITIONS => "invalid_partitions",
+            Self::INVALID_CONFIG => "invalid_config",
+            Self::INVALID_REQUEST => "invalid_request",
+            Self::UNSUPPORTED_FOR_MESSAGE_FORMAT => "unsupported_for_message_format",
+            Self::POLICY_VIOLATION => "policy_violation",
+            Self::OUT_OF_ORDER_SEQUENCE => "out_of_order_sequence",
+            Self::INVALID_PRODUCER_EPOCH => "invalid_producer_epoch",
+            Self::TRANSACTIONAL_ID_AUTHORIZATION_FAILED => "transactional_id_authorization_failed",
+            Self::SASL_AUTHENTICATION_FAILED => "sasl_authentication_failed",
+            Self::UNKNOWN_PRODUCER => "unknown_producer",
+            Self::UNSUPPORTED_COMPRESSION_TYPE => "unsupported_compression_type",
+            Self::GROUP_MAX_SIZE_REACHED => "group_max_size_reached",
+            Self::INVALID_RECORD => "invalid_record",
+            _ => "other",
+        }
+    }
+
+    /// True if the service could not do it, and nothing was wrong with what was asked.
+    pub fn is_of_service(self) -> bool {
+        [
+            Self::REQUEST_TIMED_OUT,
+            Self::COORDINATOR_NOT_AVAILABLE,
+            Self::NOT_ENOUGH_REPLICAS,
+            Self::POLICY_VIOLATION,
+        ]
+        .contains(&self)
+    }
 }

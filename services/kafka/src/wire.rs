@@ -150,58 +150,46 @@ impl RequestBytes {
 
 /// Writes the same.
 pub trait PutKafka {
+    /// These bytes.
+    fn put(&mut self, bytes: &[u8]);
+
     /// `INT16`.
-    fn put_i16(&mut self, value: i16);
-    /// `INT32`.
-    fn put_i32(&mut self, value: i32);
-    /// `INT64`.
-    fn put_i64(&mut self, value: i64);
-    /// `VARLONG`, and `VARINT`.
-    fn put_varlong(&mut self, value: i64);
-    /// Bytes behind a varint, as records have them.
-    fn put_varbytes(&mut self, value: Option<&[u8]>);
-    /// `NULLABLE_STRING`, and `STRING`.
-    fn put_text(&mut self, value: Option<&str>);
-    /// `BYTES`.
-    fn put_bytes(&mut self, value: &[u8]);
-    /// An array's length.
-    fn put_count(&mut self, count: usize);
-    /// `ARRAY`.
-    fn put_array<T>(&mut self, items: impl ExactSizeIterator<Item = T>, put: impl FnMut(&mut Self, T));
-}
-
-impl PutKafka for Vec<u8> {
     fn put_i16(&mut self, value: i16) {
-        self.extend_from_slice(&value.to_be_bytes());
+        self.put(&value.to_be_bytes());
     }
 
+    /// `INT32`.
     fn put_i32(&mut self, value: i32) {
-        self.extend_from_slice(&value.to_be_bytes());
+        self.put(&value.to_be_bytes());
     }
 
+    /// `INT64`.
     fn put_i64(&mut self, value: i64) {
-        self.extend_from_slice(&value.to_be_bytes());
+        self.put(&value.to_be_bytes());
     }
 
+    /// `VARLONG`, and `VARINT`.
     fn put_varlong(&mut self, value: i64) {
         let mut rest = (value << 1 ^ value >> 63) as u64;
         while rest >= 0x80 {
-            self.push(rest as u8 | 0x80);
+            self.put(&[rest as u8 | 0x80]);
             rest >>= 7;
         }
-        self.push(rest as u8);
+        self.put(&[rest as u8]);
     }
 
+    /// Bytes behind a varint, as records have them.
     fn put_varbytes(&mut self, value: Option<&[u8]>) {
         match value {
             None => self.put_varlong(-1),
             Some(bytes) => {
                 self.put_varlong(bytes.len() as i64);
-                self.extend_from_slice(bytes);
+                self.put(bytes);
             }
         }
     }
 
+    /// `NULLABLE_STRING`, and `STRING`.
     fn put_text(&mut self, value: Option<&str>) {
         match value {
             None => self.put_i16(-1),
@@ -209,23 +197,32 @@ impl PutKafka for Vec<u8> {
                 // Names and host names are far shorter; what is not is truncated.
                 let length = text.len().min(i16::MAX as usize);
                 self.put_i16(length as i16);
-                self.extend_from_slice(&text.as_bytes()[..length]);
+                self.put(&text.as_bytes()[..length]);
             }
         }
     }
 
+    /// `BYTES`.
     fn put_bytes(&mut self, value: &[u8]) {
         self.put_count(value.len());
-        self.extend_from_slice(value);
+        self.put(value);
     }
 
+    /// An array's length.
     fn put_count(&mut self, count: usize) {
         self.put_i32(i32::try_from(count).unwrap_or(i32::MAX));
     }
 
+    /// `ARRAY`.
     fn put_array<T>(&mut self, items: impl ExactSizeIterator<Item = T>, mut put: impl FnMut(&mut Self, T)) {
         self.put_count(items.len());
         items.for_each(|item| put(self, item));
+    }
+}
+
+impl PutKafka for Vec<u8> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.extend_from_slice(bytes);
     }
 }
 

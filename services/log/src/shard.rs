@@ -39,6 +39,11 @@ impl LogView<'_> {
         self.log.description(&self.log.origin.name)
     }
 
+    /// What its entries cost that are left, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.log.bytes
+    }
+
     /// Its number: no other log of the space has had it.
     pub fn number(&self) -> u64 {
         self.log.origin.number

@@ -572,6 +572,9 @@ pub enum Answer {
 }
 
 impl Answer {
+    /// The tags of [`Self::Refused`] and [`Self::Rejected`], with which an answer begins.
+    pub const FAILING_TAGS: [u8; 2] = [4, 5];
+
     /// A refusal that is about no log in particular.
     pub fn refused(why: Why) -> Self {
         Self::about(why, "", 0)

@@ -26,7 +26,7 @@ pub use survey::{SegmentState, SegmentSurvey, SlotSurvey, Survey};
 
 use crate::direct::Blocks;
 use crate::disk::{Disk, DiskFile};
-use crate::metrics::Histogram;
+use crate::metrics::{Histogram, RecentHistogram};
 use crate::shortage::Shortage;
 use crate::worker::Worker;
 use extent::Extent;
@@ -37,7 +37,7 @@ use recover::{Segment, Stand};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use sync::{Chore, Prepared, UNFINISHED, Write, Written};
 
 /// Why a journal cannot be opened or can no longer be written. None of them is retried.
@@ -177,6 +177,9 @@ pub struct Journal {
     mean: Duration,
     inline: bool,
     latency: Histogram,
+    latency_recent: RecentHistogram,
+    /// The slowest sync of those that are to be reported.
+    slow_sync: Option<Duration>,
     syncs: u64,
 }
 
@@ -238,6 +241,8 @@ impl Journal {
             mean: Duration::ZERO,
             inline: options.placement != FsyncPlacement::Thread,
             latency: Histogram::default(),
+            latency_recent: RecentHistogram::default(),
+            slow_sync: None,
             syncs: 0,
             disk,
         };
@@ -421,6 +426,16 @@ impl Journal {
     /// Batches made durable, and how long each took.
     pub fn sync_latency(&self) -> (&Histogram, u64) {
         (&self.latency, self.syncs)
+    }
+
+    /// How long each took within the last minute.
+    pub fn sync_latency_recent(&self) -> Histogram {
+        self.latency_recent.at(Instant::now())
+    }
+
+    /// The slowest of the batches that took half a second or longer, since this was asked last.
+    pub fn take_slow_sync(&mut self) -> Option<Duration> {
+        self.slow_sync.take()
     }
 
     /// Bytes of the segments on disk.

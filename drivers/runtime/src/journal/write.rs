@@ -10,7 +10,7 @@ use crate::worker::Worker;
 use kernel::{HostSlot, Position};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Above the one a thread waits for the disk, below the other the caller does: two thread hand-offs cost about 30 us on a
 /// quick disk, a reactor that waits for a slow one costs everybody.
@@ -18,6 +18,8 @@ const TO_THREAD_ABOVE: Duration = Duration::from_micros(400);
 const TO_INLINE_BELOW: Duration = Duration::from_micros(250);
 /// One stray slow sync must not move the mean across the threshold.
 const SAMPLE_MAX: Duration = Duration::from_millis(2);
+/// A batch that takes so long is reported: a sound disk takes a tenth of it, a spinning one included.
+const SLOW_SYNC: Duration = Duration::from_millis(500);
 const BUFFER_RETAINED_BYTES: usize = 1 << 20;
 
 impl Journal {
@@ -153,6 +155,10 @@ impl Journal {
     pub(super) fn measure(&mut self, took: Duration) {
         self.syncs += 1;
         self.latency.record(took);
+        self.latency_recent.record(took, Instant::now());
+        if took >= SLOW_SYNC {
+            self.slow_sync = self.slow_sync.max(Some(took));
+        }
         let sample = took.min(SAMPLE_MAX);
         self.mean = if self.syncs == 1 { sample } else { self.mean - self.mean / 8 + sample / 8 };
         self.inline = match self.options.placement {

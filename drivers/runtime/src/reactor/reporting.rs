@@ -13,6 +13,13 @@ const REPORT_SHORT_EVERY: Duration = Duration::from_secs(60);
 const BLOBS_FULL_FOR: Duration = Duration::from_secs(1);
 
 impl<N: Node + 'static> Reactor<N> {
+    /// A slow disk is reported each time: who writes the log counts what repeats.
+    pub(super) fn notify_of_slow_disk(&mut self) {
+        if let Some(took) = self.journal.as_mut().and_then(|journal| journal.take_slow_sync()) {
+            self.events_out.push(HostEvent::DiskSlow { took });
+        }
+    }
+
     /// What is short again and again is reported once a minute.
     pub(super) fn notify_of_shortage(&mut self) {
         let now = self.nodes.now;
@@ -69,12 +76,14 @@ impl<N: Node + 'static> Reactor<N> {
         metrics.clients = self.clients.count() as u64;
         metrics.descriptors = self.clients.descriptors();
         metrics.clients_max = self.clients.connections_max() as u64;
+        metrics.clients_by_protocol = self.clients.by_protocol();
         metrics.links_up = self.router.links.iter().filter(|link| link.is_up()).count() as u64;
         let queued: usize = self.router.links.iter_mut().map(Link::queued_bytes).sum();
         metrics.buffered_bytes = (queued + self.clients.held_bytes()) as u64;
         if let Some(journal) = &self.journal {
             let (latency, syncs) = journal.sync_latency();
             metrics.fsync_latency = latency.clone();
+            metrics.fsync_latency_recent = journal.sync_latency_recent();
             metrics.fsyncs = syncs;
             metrics.fsync_inline = journal.is_inline();
             metrics.staged_bytes = journal.staged_bytes() as u64;

@@ -13,6 +13,8 @@ kernel::messages! {
         1 => Ask { number: u64, payload: kernel::Bytes },
         /// Answer at once.
         2 => Glance { number: u64, payload: kernel::Bytes },
+        /// Answer as to all such questions.
+        3 => Greet {},
     }
 }
 
@@ -61,6 +63,9 @@ pub struct Question {
     pub payload: kernel::Bytes,
 }
 
+/// What is asked so is answered with the same each time.
+pub const GREETING: &[u8] = b"hello";
+
 /// Remembers how many questions it has journaled.
 #[derive(Debug, Default)]
 pub struct Oracle {
@@ -92,6 +97,7 @@ impl Role for Oracle {
                 }
             }
             OracleIn::Glance(Glance { number, .. }) => cx.send(from, Reported { number }),
+            OracleIn::Greet(Greet {}) => cx.repeat([from], Reported { number: 0 }),
         }
     }
 }
@@ -110,6 +116,7 @@ impl Asker {
         while self.sent < question.count.min(self.reported + question.window) {
             let (number, payload) = (self.sent, question.payload.clone());
             match question.durable {
+                _ if question.payload == GREETING => cx.send(question.oracle, Greet {}),
                 true => cx.send(question.oracle, Ask { number, payload }),
                 false => cx.send(question.oracle, Glance { number, payload }),
             }

@@ -7,7 +7,9 @@ use mason::client::{Answers, GatewayIn, GroupNotice, OperationAnswer, Skipped};
 use mason::proxy::delivery::{Delivered, Run, Work};
 use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn};
+use mason::proxy::{
+    Applied, AwaitsTime, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn,
+};
 use mason::sequencer::{Moved, SequencerIn};
 use mason::shard::{self, Deliver, ShardBehind, ShardIn};
 use mason::{
@@ -464,7 +466,8 @@ fn a_hosts_roles_are_notified_of_its_members_once_an_incarnation() {
         again.install(&chunk).expect("its own chunk");
     }
     let clock = Entry::Clock { epoch: 1, now: GroupTime(9) };
-    let all = [reported(moved(4), vec![at(0, 3)]), vec![settled]].concat();
+    let awaits = to_proxy(AwaitsTime { awaits: false });
+    let all = [reported(moved(4), vec![at(0, 3)]), vec![settled, awaits]].concat();
     assert_eq!(apply(&mut again, clock), all, "it starts from a snapshot");
 }
 

@@ -396,7 +396,7 @@ fn a_snapshot_is_reported_when_it_is_durable_and_reads_back() {
     let durable: Vec<NodeId> = reported
         .iter()
         .filter_map(|effect| match effect {
-            Effect::SendDurable { to, message, after } if after.0 == records.len() as u64 => {
+            Effect::Repeat { to, message, after: Some(after) } if after.0 == records.len() as u64 => {
                 (*message == ShardDurable { below: at(0, 3) }.into()).then_some(*to)
             }
             _ => None,

@@ -125,7 +125,11 @@ impl Lead {
         let coordinates = message.coordinator == frame.shard;
         if let Some(fate) = self.owners.fate(&txn) {
             if coordinates {
-                cx.send_durable(txn.gateway, Ended { txn, shard: frame.shard, fate, t_ee: message.t_ee });
+                // Participants may have put it off; how far, only the leader knew that decided. It is never further than that.
+                let bound = frame.parameters.fence_bound.as_micros() as u64;
+                let latest = fate.committed().map_or(Timestamp(0), |t_c| t_c.plus(bound));
+                let t_ee = message.t_ee.max(latest);
+                cx.send_durable(txn.gateway, Ended { txn, shard: frame.shard, fate, t_ee });
             }
             return;
         }

@@ -7,6 +7,7 @@ pub mod schedule;
 mod store;
 mod take;
 
+use super::output::GivenOutput;
 use crate::commands::kv::Endpoint;
 use crate::commands::zk::Connecting;
 use crate::failure::Failure;
@@ -14,6 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use lease::{Lease, Work};
 use manifest::{CHUNKS, Manifest, name_of, read_chunk};
 use restore::{Restoring, Wanted};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io::IsTerminal as _;
@@ -72,6 +74,8 @@ struct There {
     /// Where backups are: a directory, or s3://BUCKET/PREFIX
     #[arg(long, value_name = "DIR|URL", value_parser = Location::parse)]
     to: Location,
+    #[command(flatten)]
+    output: GivenOutput,
 }
 
 /// Writes a backup into a cluster that is empty: of another identity, of any size.
@@ -121,14 +125,19 @@ impl Backup {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
         match (self.verb, self.to) {
-            (Some(Verb::Verify { there, backup }), _) => verify(&there.to, backup.as_deref()),
-            (Some(Verb::List { there, json }), _) => list(&there.to, json),
+            (Some(Verb::Verify { there, backup }), _) => verify(&there, backup.as_deref()),
+            (Some(Verb::List { there, json }), _) => list(&there.to, json || there.output.0.is_json()),
             (Some(Verb::Prune { there, keep }), _) => {
-                println!("{}", prune(&there.to, keep as usize)?);
+                let pruned = prune(&there.to, keep as usize)?;
+                there.output.0.print(
+                    || json!({ "removed_backups": pruned.backups, "removed_chunks": pruned.chunks }),
+                    || pruned.to_string(),
+                );
                 Ok(())
             }
             (None, Some(to)) => {
-                println!("{}", take(&to, &self.admin, &self.endpoint)?);
+                let taken = take(&to, &self.admin, &self.endpoint)?;
+                self.endpoint.output().print(|| taken.json(), || taken.words());
                 Ok(())
             }
             (None, None) => Err(Failure::input(
@@ -141,8 +150,41 @@ impl Backup {
     }
 }
 
-/// Takes a backup; what there is to say of it.
-pub fn take(to: &Location, admin: &str, endpoint: &Endpoint) -> Result<String, Failure> {
+/// A backup that was taken.
+pub struct Taken {
+    id: String,
+    manifest: Manifest,
+    counts: take::Counts,
+    seconds: f64,
+}
+
+impl Taken {
+    /// What there is to say of it.
+    pub fn words(&self) -> String {
+        let Self { id, manifest, counts, seconds } = self;
+        let left_out = match manifest.left_out.is_empty() {
+            true => String::new(),
+            false => format!("\nWARNING   left out: {}", manifest.left_out.join(", ")),
+        };
+        format!(
+            "backup {id}: {}\n{} bytes in {} chunks, of which {} bytes in {} were not there yet, in {seconds:.1} s{left_out}",
+            words(manifest),
+            counts.bytes,
+            counts.chunks,
+            counts.written_bytes,
+            counts.written,
+        )
+    }
+
+    fn json(&self) -> Value {
+        let Self { id, manifest, counts, seconds } = self;
+        json!({ "backup": id, "bytes": counts.bytes, "chunks": counts.chunks, "seconds": seconds,
+            "written_bytes": counts.written_bytes, "written_chunks": counts.written, "left_out": manifest.left_out })
+    }
+}
+
+/// Takes a backup.
+pub fn take(to: &Location, admin: &str, endpoint: &Endpoint) -> Result<Taken, Failure> {
     let began = Instant::now();
     let store = BackupStore::open(to, true)?;
     let lease = Lease::take(&store, Work::Backup)?;
@@ -154,19 +196,7 @@ pub fn take(to: &Location, admin: &str, endpoint: &Endpoint) -> Result<String, F
     if let Some(bar) = &bar {
         bar.finish_and_clear();
     }
-    let left_out = match manifest.left_out.is_empty() {
-        true => String::new(),
-        false => format!("\nWARNING   left out: {}", manifest.left_out.join(", ")),
-    };
-    Ok(format!(
-        "backup {id}: {}\n{} bytes in {} chunks, of which {} bytes in {} were not there yet, in {:.1} s{left_out}",
-        words(&manifest),
-        counts.bytes,
-        counts.chunks,
-        counts.written_bytes,
-        counts.written,
-        began.elapsed().as_secs_f64()
-    ))
+    Ok(Taken { id, manifest, counts, seconds: began.elapsed().as_secs_f64() })
 }
 
 fn words(manifest: &Manifest) -> String {
@@ -183,8 +213,8 @@ fn words(manifest: &Manifest) -> String {
     words.join(", ")
 }
 
-fn verify(to: &Location, id: Option<&str>) -> Result<(), Failure> {
-    let store = BackupStore::open(to, false)?;
+fn verify(there: &There, id: Option<&str>) -> Result<(), Failure> {
+    let store = BackupStore::open(&there.to, false)?;
     wait(async {
         let (id, manifest) = Manifest::chosen(&store, id).await?;
         let bytes: u64 = manifest.chunks().map(|chunk| chunk.bytes).sum();
@@ -198,7 +228,10 @@ fn verify(to: &Location, id: Option<&str>) -> Result<(), Failure> {
         if let Some(bar) = &bar {
             bar.finish_and_clear();
         }
-        println!("backup {id} is sound: {}, {bytes} bytes", words(&manifest));
+        there.output.0.print(
+            || json!({ "backup": id, "sound": true, "bytes": bytes }),
+            || format!("backup {id} is sound: {}, {bytes} bytes", words(&manifest)),
+        );
         Ok(())
     })
 }
@@ -211,7 +244,7 @@ fn list(to: &Location, json: bool) -> Result<(), Failure> {
             let bytes: u64 = manifest.chunks().map(|chunk| chunk.bytes).sum();
             if json {
                 let (cluster, host, begun_ms) = (&manifest.cluster, &manifest.host, manifest.begun_ms);
-                let line = serde_json::json!({ "backup": id, "cluster": cluster, "host": host, "begun_ms": begun_ms,
+                let line = json!({ "backup": id, "cluster": cluster, "host": host, "begun_ms": begun_ms,
                     "bytes": bytes, "left_out": manifest.left_out });
                 println!("{line}");
             } else {
@@ -292,7 +325,11 @@ impl RestoreBackup {
         if let Some(bar) = &bar {
             bar.finish_and_clear();
         }
-        println!("restored {} of backup {id} in {:.1} s", done.join(", "), began.elapsed().as_secs_f64());
+        let seconds = began.elapsed().as_secs_f64();
+        self.endpoint.output().print(
+            || json!({ "backup": id, "restored": done, "seconds": seconds }),
+            || format!("restored {} of backup {id} in {seconds:.1} s", done.join(", ")),
+        );
         Ok(())
     }
 }

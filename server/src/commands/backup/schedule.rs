@@ -61,7 +61,7 @@ impl Schedule {
             return Ok(None);
         }
         let endpoint = Endpoint::of_host(file, self.token()?);
-        let said = super::take(&self.to, &file.listen.admin, &endpoint)?;
+        let said = super::take(&self.to, &file.listen.admin, &endpoint)?.words();
         // What it does not remove because another host takes one, too, it removes the next time.
         super::prune(&self.to, self.keep)?;
         Ok(Some(said))

@@ -2,6 +2,7 @@
 
 use super::{PAGE, broken, failure, write_lines};
 use crate::commands::kv::{Endpoint, Output};
+use crate::commands::output::GivenOutput;
 use crate::failure::Failure;
 use clap::Subcommand;
 use kernel::Bytes;
@@ -44,6 +45,8 @@ pub enum Command {
         /// How many at most; all that are there unless given
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
+        #[command(flatten)]
+        output: GivenOutput,
     },
 }
 
@@ -59,8 +62,8 @@ impl Command {
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
         match self {
             Self::List { archive, output } => runtime.block_on(list(&archive, output)),
-            Self::Read { name, archive, cluster, incarnation, from, limit } => {
-                runtime.block_on(read_archived(&archive, &name, cluster, incarnation, from, limit))
+            Self::Read { name, archive, cluster, incarnation, from, limit, output: GivenOutput(shape) } => {
+                runtime.block_on(read_archived(&archive, &name, cluster, incarnation, from, limit, shape))
             }
         }
     }
@@ -126,13 +129,14 @@ async fn write_segment(
     path: &object_store::path::Path,
     at: u64,
     end: u64,
+    shape: Output,
     output: &mut impl std::io::Write,
 ) -> Result<u64, Failure> {
     let (segment, rows) = archive.segment(path).await.map_err(unreadable)?;
     let skipped = at.saturating_sub(segment.first) as usize;
     let most = end.saturating_sub(at) as usize;
     let entries: Vec<&[u8]> = Rows::iter(&rows).skip(skipped).take(most).collect();
-    write_lines(output, &entries)?;
+    write_lines(output, shape, at, &entries)?;
     Ok(at + entries.len() as u64)
 }
 
@@ -144,6 +148,7 @@ async fn read_archived(
     incarnation: Option<LogIncarnation>,
     from: Option<u64>,
     limit: Option<u64>,
+    shape: Output,
 ) -> Result<(), Failure> {
     let archive = open(location)?;
     let mut logs = archive.logs_named(name).await.map_err(unreachable_archive)?;
@@ -179,7 +184,7 @@ async fn read_archived(
                 remedy,
             ));
         };
-        at = write_segment(&archive, path, at, end, &mut output).await?;
+        at = write_segment(&archive, path, at, end, shape, &mut output).await?;
     }
     output.flush().map_err(broken("the output cannot be written"))
 }
@@ -224,7 +229,7 @@ pub(super) fn read_through(
         let mut output = BufWriter::new(std::io::stdout().lock());
         while at < end {
             if let Some(path) = holding(&segments, at) {
-                at = write_segment(&archive, path, at, end, &mut output).await?;
+                at = write_segment(&archive, path, at, end, endpoint.output(), &mut output).await?;
                 continue;
             }
             let entries = match recall(&client, name, at, end).await? {
@@ -241,7 +246,7 @@ pub(super) fn read_through(
                     return Err(nowhere(name, at, archived.map_or(stored, |first| first.min(stored))));
                 }
             };
-            write_lines(&mut output, &entries)?;
+            write_lines(&mut output, endpoint.output(), at, &entries)?;
             at += entries.len() as u64;
         }
         output.flush().map_err(broken("the output cannot be written"))?;

@@ -5,7 +5,7 @@
 
 use super::{IN_FLIGHT_MAX, Sent, broken, failure, progress_of};
 use crate::commands::frame_file::{CHUNK_BYTES, FrameFileReader, FrameFileWriter, unsound};
-use crate::commands::kv::Endpoint;
+use crate::commands::kv::{Endpoint, Output};
 use crate::failure::Failure;
 use indicatif::ProgressBar;
 use kernel::Bytes;
@@ -139,7 +139,11 @@ pub(super) fn dump(endpoint: &Endpoint, name: &str, out: &Path) -> Result<(), Fa
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
-        eprintln!("{count} entries, positions {} to {at}, in {}", stat.first, out.display());
+        let (first, out) = (stat.first, out.display());
+        endpoint.output().say(
+            || json!({ "entries": count, "first": first, "next": at, "file": out.to_string() }),
+            || format!("{count} entries, positions {first} to {at}, in {out}"),
+        );
         Ok(())
     })
 }
@@ -161,12 +165,17 @@ pub(super) fn load(endpoint: &Endpoint, name: &str, path: &Path, check: bool) ->
         }
     }
     let from = range.0.unwrap_or(range.1);
-    eprintln!("{count} entries of the log {}, positions {from} to {}, sound", about["log"], range.1);
+    let to = range.1;
+    endpoint.output().say(
+        || json!({ "log": about["log"], "entries": count, "first": from, "next": to, "sound": true }),
+        || format!("{count} entries of the log {}, positions {from} to {to}, sound", about["log"]),
+    );
     if check {
         return Ok(());
     }
     let reader = open()?;
-    endpoint.with_log(|log| async move { append_all(&log, name, reader, count, path).await })
+    endpoint
+        .with_log(|log| async move { append_all(&log, name, reader, count, path, endpoint.output()).await })
 }
 
 async fn append_all(
@@ -175,6 +184,7 @@ async fn append_all(
     mut reader: Reader<File>,
     count: u64,
     path: &Path,
+    output: Output,
 ) -> Result<(), Failure> {
     let bar: Option<ProgressBar> = std::io::stderr().is_terminal().then(|| progress_of(count));
     let (mut in_flight, mut done, mut open): (VecDeque<Sent>, _, _) = (VecDeque::new(), 0, true);
@@ -207,7 +217,7 @@ async fn append_all(
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    eprintln!("{done} entries appended");
+    output.say(|| json!({ "appended": done }), || format!("{done} entries appended"));
     Ok(())
 }
 

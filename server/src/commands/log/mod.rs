@@ -4,7 +4,9 @@ mod archive;
 mod dump;
 
 use super::kv::{Endpoint, Output};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use ordinate_client::{Cleanup, Description, LogError, LogOptions, LogStat, Rows};
@@ -230,9 +232,18 @@ impl Log {
 pub(super) fn failure(error: &LogError) -> Failure {
     let said = error.to_string();
     match error {
-        LogError::Call(ordinate_client::CallError::TimedOut(_)) => {
-            Failure::failed("O1010", "the log did not answer in time", said, "ordinate status")
+        LogError::Call(
+            ordinate_client::CallError::TimedOut(_) | ordinate_client::CallError::TurnedAway { .. },
+        ) => {
+            let failure = Failure::failed("O1010", "the log did not answer in time", said, "ordinate status");
+            Failure { exit: Exit::Unreachable, ..failure }
         }
+        LogError::Call(ordinate_client::CallError::Invalid(_)) => Failure::input(
+            "O1012",
+            "the log refused the call",
+            said,
+            "a name has letters, digits, '.', '_' and '-', at most 200; an entry at most 1 MiB",
+        ),
         LogError::Call(ordinate_client::CallError::MaybeExecuted) => Failure::failed(
             "O1011",
             "the entries may have been appended",
@@ -402,7 +413,8 @@ fn append(endpoint: &Endpoint, name: &str) -> Result<(), Failure> {
         if let Some(bar) = bar {
             bar.finish_and_clear();
         }
-        eprintln!("{done} entries appended");
+        let words = || format!("{done} entries appended");
+        endpoint.output().say(|| json!({ "log": name, "appended": done }), words);
         outcome.map_err(|error| failure(&error))?;
         match reading.join() {
             Ok(read) => read.map_err(broken("the input cannot be read")),
@@ -439,7 +451,8 @@ fn multi_append(endpoint: &Endpoint, entries: &[(String, String)]) -> Result<(),
         });
         let firsts = log.append_to_all(parts.collect()).await.map_err(|error| failure(&error))?;
         for ((name, _), first) in entries.iter().zip(firsts) {
-            println!("{name} {first}");
+            let words = || format!("{name} {first}");
+            endpoint.output().print(|| json!({ "log": name, "position": first }), words);
         }
         Ok(())
     })
@@ -455,7 +468,7 @@ fn read(endpoint: &Endpoint, name: &str, from: Option<u64>, limit: Option<u64>) 
         loop {
             let most = end.saturating_sub(at).min(PAGE.into()) as u32;
             let page = log.read(name, at, most, Duration::ZERO).await.map_err(|error| failure(&error))?;
-            write_lines(&mut output, &page.entries)?;
+            write_lines(&mut output, endpoint.output(), at, &page.entries)?;
             at = page.next();
             if at >= end {
                 break;
@@ -465,12 +478,29 @@ fn read(endpoint: &Endpoint, name: &str, from: Option<u64>, limit: Option<u64>) 
     })
 }
 
-fn write_lines(output: &mut impl std::io::Write, entries: &[impl AsRef<[u8]>]) -> Result<(), Failure> {
-    for entry in entries {
-        let written = output.write_all(entry.as_ref()).and_then(|()| output.write_all(b"\n"));
+/// Writes entries, the first of which is at `first`, each as a line.
+fn write_lines(
+    output: &mut impl std::io::Write,
+    shape: Output,
+    first: u64,
+    entries: &[impl AsRef<[u8]>],
+) -> Result<(), Failure> {
+    for (position, entry) in (first..).zip(entries) {
+        let written = match shape {
+            Output::Table => output.write_all(entry.as_ref()).and_then(|()| output.write_all(b"\n")),
+            Output::Json => writeln!(output, "{}", entry_as_json(position, entry.as_ref())),
+        };
         written.map_err(broken("the output cannot be written"))?;
     }
     Ok(())
+}
+
+/// An entry that is no text stands in `entry_base64`.
+fn entry_as_json(position: u64, entry: &[u8]) -> Value {
+    match std::str::from_utf8(entry) {
+        Ok(text) => json!({ "position": position, "entry": text }),
+        Err(_) => json!({ "position": position, "entry_base64": BASE64.encode(entry) }),
+    }
 }
 
 fn tail(endpoint: &Endpoint, name: &str, lines: u64, follow: bool) -> Result<(), Failure> {
@@ -481,7 +511,7 @@ fn tail(endpoint: &Endpoint, name: &str, lines: u64, follow: bool) -> Result<(),
         loop {
             let wait = if follow { FOLLOW_WAIT } else { Duration::ZERO };
             let page = log.read(name, at, PAGE, wait).await.map_err(|error| failure(&error))?;
-            write_lines(&mut output, &page.entries)?;
+            write_lines(&mut output, endpoint.output(), at, &page.entries)?;
             output.flush().map_err(broken("the output cannot be written"))?;
             at = page.next();
             if at >= page.tail && (!follow || page.sealed) {

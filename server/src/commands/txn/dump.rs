@@ -153,7 +153,11 @@ pub(super) fn dump(endpoint: &Endpoint, out: &Path, at: Option<Timestamp>) -> Re
         writer.add(end).map_err(unwritable)?;
         let file = writer.into_inner().into_inner().map_err(|error| unwritable(error.into_error()))?;
         file.sync_all().and_then(|()| std::fs::rename(&partial, out)).map_err(unwritable)?;
-        eprintln!("{count} keys as of {at} in {}", out.display());
+        let out = out.display();
+        endpoint.output().say(
+            || json!({ "keys": count, "at": at.0, "file": out.to_string() }),
+            || format!("{count} keys as of {at} in {out}"),
+        );
         Ok(())
     })
 }
@@ -164,7 +168,9 @@ pub(super) fn load(endpoint: &Endpoint, path: &Path, check: bool, merge: bool) -
     let open = || File::open(path).and_then(Reader::new).map_err(&unreadable);
     let (mut reader, about) = open()?;
     while reader.next().map_err(&unreadable)?.is_some() {}
-    eprintln!("{} keys as of {}, sound", reader.count, about["at"]);
+    let count = reader.count;
+    let sound = || json!({ "keys": count, "at": about["at"], "sound": true });
+    endpoint.output().say(sound, || format!("{count} keys as of {}, sound", about["at"]));
     if check {
         return Ok(());
     }
@@ -190,7 +196,7 @@ pub(super) fn load(endpoint: &Endpoint, path: &Path, check: bool, merge: bool) -
         while let Some(written) = in_flight.next().await {
             done += written.map_err(failed)?;
         }
-        eprintln!("{done} keys written");
+        endpoint.output().say(|| json!({ "written": done }), || format!("{done} keys written"));
         Ok(())
     })
 }

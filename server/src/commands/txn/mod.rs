@@ -164,12 +164,15 @@ pub(in crate::commands) fn explain(error: &TxnError, endpoint: &Endpoint) -> Fai
     let text = error.to_string();
     match error {
         TxnError::Unreached(call) => endpoint.explain_unexecuted(call),
-        TxnError::Unknown { id } => Failure::failed(
-            "O1031",
-            "the transaction may have been executed",
-            text,
-            format!("ordinate txn status {id}"),
-        ),
+        TxnError::Unknown { id } => Failure {
+            exit: endpoint.exit_unknown(),
+            ..Failure::failed(
+                "O1031",
+                "the transaction may have been executed",
+                text,
+                format!("ordinate txn status {id}"),
+            )
+        },
         TxnError::Fault(_) => Failure::input(
             "O1030",
             "the transaction is beyond a limit",
@@ -237,7 +240,7 @@ impl Txn {
                         call.run().await.map_err(|error| explain(&error, endpoint))
                     }
                 };
-                say_outcome(endpoint.with_transactions(asked)?, "")
+                say_outcome(endpoint.with_transactions(asked)?, "", endpoint.output())
             }
             Self::Scan { prefix, limit, freshness, output, endpoint } => {
                 let level = freshness.level()?;
@@ -252,10 +255,14 @@ impl Txn {
                     let endpoint = &endpoint;
                     async move { client.status(id).await.map_err(|error| explain(&error, endpoint)) }
                 };
-                match endpoint.with_transactions(asked)? {
-                    Some(at) => println!("committed at {at}"),
-                    None => println!("not committed, as far as is known now"),
-                }
+                let committed = endpoint.with_transactions(asked)?;
+                endpoint.output().print(
+                    || json!({ "id": id.to_string(), "committed_at": committed.map(|at| at.0) }),
+                    || match committed {
+                        Some(at) => format!("committed at {at}"),
+                        None => "not committed, as far as is known now".to_owned(),
+                    },
+                );
                 Ok(())
             }
             Self::Locks(show) => show.locks(),
@@ -292,11 +299,14 @@ fn get(keys: &[String], freshness: &Freshness, output: Output, endpoint: &Endpoi
         println!("{}", String::from_utf8_lossy(value));
         return Ok(());
     }
-    found.rows.iter().for_each(print_row);
+    found.rows.iter().for_each(|row| print_row(row, output));
     Ok(())
 }
 
-fn print_row(row: &KeyRow) {
+fn print_row(row: &KeyRow, output: Output) {
+    if output.is_json() {
+        return println!("{}", value_of(row));
+    }
     let key = String::from_utf8_lossy(&row.key);
     match &row.value {
         Some(value) => println!("{key}  {}  (version {})", String::from_utf8_lossy(value), row.version),
@@ -309,7 +319,7 @@ fn print_scan(found: &ReadResult, output: Output) {
         let next = scan.next.as_ref().map(|next| String::from_utf8_lossy(next).into_owned());
         match output {
             Output::Table => {
-                scan.rows.iter().for_each(print_row);
+                scan.rows.iter().for_each(|row| print_row(row, output));
                 if let Some(next) = next {
                     eprintln!("there may be more, from {next} on: --limit");
                 }
@@ -342,13 +352,13 @@ fn put(pairs: &[String], version: Option<u64>, endpoint: &Endpoint) -> Result<()
         }
         call.run().await.map_err(|error| explain(&error, endpoint))
     };
-    say_outcome(endpoint.with_transactions(asked)?, &pairs[0])
+    say_outcome(endpoint.with_transactions(asked)?, &pairs[0], endpoint.output())
 }
 
-fn say_outcome(outcome: OneShotOutcome, key: &str) -> Result<(), Failure> {
+fn say_outcome(outcome: OneShotOutcome, key: &str, output: Output) -> Result<(), Failure> {
     match outcome {
         OneShotOutcome::Committed { at, .. } => {
-            println!("committed at {at}");
+            output.print(|| json!({ "committed_at": at.0 }), || format!("committed at {at}"));
             Ok(())
         }
         OneShotOutcome::NotMet { rows, .. } => {

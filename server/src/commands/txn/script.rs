@@ -1,9 +1,10 @@
 //! Transactions as lines of text: a file that is one transaction, and a prompt.
 
 use super::{explain, print_row};
-use crate::commands::kv::Endpoint;
+use crate::commands::kv::{Endpoint, Output};
 use crate::failure::Failure;
 use ordinate_client::{Transaction, TxnClient, TxnError};
+use serde_json::json;
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::Path;
 
@@ -40,20 +41,21 @@ impl Line {
     }
 
     /// Does it within a transaction; what is found is printed.
-    async fn run(&self, txn: &Transaction) -> Result<(), TxnError> {
+    async fn run(&self, txn: &Transaction, output: Output) -> Result<(), TxnError> {
         match self {
             Self::Get(key) => {
                 let found = txn.get(key.as_str()).await?;
-                match found {
-                    Some(value) => println!("{key}  {}", String::from_utf8_lossy(&value)),
-                    None => println!("{key}  (no such key)"),
-                }
+                let found = found.map(|value| String::from_utf8_lossy(&value).into_owned());
+                output.print(
+                    || json!({ "key": key, "value": found }),
+                    || format!("{key}  {}", found.as_deref().unwrap_or("(no such key)")),
+                );
             }
             Self::Put(key, value) => txn.put(key.as_str(), value.as_str()),
             Self::Del(key) => txn.delete(key.as_str()),
             Self::Scan(prefix) => {
                 let found = txn.scan(prefix.as_str(), ROWS).await?;
-                found.rows.iter().for_each(print_row);
+                found.rows.iter().for_each(|row| print_row(row, output));
             }
         }
         Ok(())
@@ -86,16 +88,19 @@ pub(super) fn run(file: &Path, endpoint: &Endpoint) -> Result<(), Failure> {
         Failure::input("O1030", what, error.to_string(), "ordinate txn run FILE")
     };
     let lines = lines_of(&read.map_err(unreadable)?)?;
+    let output = endpoint.output();
     endpoint.with_transactions(|client| async move {
         let lines = &lines;
         let done = client.transaction(|txn| async move {
             for line in lines {
-                line.run(&txn).await?;
+                line.run(&txn, output).await?;
             }
             Ok::<(), TxnError>(())
         });
         done.await.map_err(|error| explain(&error, endpoint))?;
-        println!("committed; the session has seen {}", client.token());
+        let seen = client.token();
+        let words = || format!("committed; the session has seen {seen}");
+        output.print(|| json!({ "committed": true, "seen": seen.0 }), words);
         Ok(())
     })
 }
@@ -116,7 +121,7 @@ pub(super) fn shell(endpoint: &Endpoint) -> Result<(), Failure> {
             if std::io::stdin().lock().read_line(&mut text).unwrap_or(0) == 0 {
                 break;
             }
-            match obey(&client, &mut open, text.trim()).await {
+            match obey(&client, &mut open, text.trim(), endpoint.output()).await {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(Trouble::Words(why)) => {
@@ -151,11 +156,16 @@ impl From<TxnError> for Trouble {
 }
 
 /// Does what a line says; false at the end.
-async fn obey(client: &TxnClient, open: &mut Option<Transaction>, text: &str) -> Result<bool, Trouble> {
+async fn obey(
+    client: &TxnClient,
+    open: &mut Option<Transaction>,
+    text: &str,
+    output: Output,
+) -> Result<bool, Trouble> {
     match text {
         "" => {}
         "quit" | "exit" => return Ok(false),
-        "help" => println!("begin, commit, abort, get KEY, put KEY VALUE, del KEY, scan PREFIX, quit"),
+        "help" => eprintln!("begin, commit, abort, get KEY, put KEY VALUE, del KEY, scan PREFIX, quit"),
         "begin" if open.is_some() => return Err(Trouble::Words("a transaction is open already".to_owned())),
         "begin" => *open = Some(client.begin_transaction().await?),
         "commit" | "abort" if open.is_none() => {
@@ -163,20 +173,21 @@ async fn obey(client: &TxnClient, open: &mut Option<Transaction>, text: &str) ->
         }
         "abort" => {
             open.take().iter().for_each(Transaction::abort);
-            println!("aborted");
+            output.print(|| json!({ "aborted": true }), || "aborted".to_owned());
         }
         "commit" => {
             if let Some(txn) = open.take() {
-                println!("committed at {}", txn.commit().await?);
+                let at = txn.commit().await?;
+                output.print(|| json!({ "committed_at": at.0 }), || format!("committed at {at}"));
             }
         }
         line => {
             let line = Line::parse(line).map_err(Trouble::Words)?;
             match open {
-                Some(txn) => line.run(txn).await?,
+                Some(txn) => line.run(txn, output).await?,
                 None => {
                     let line = &line;
-                    client.transaction(|txn| async move { line.run(&txn).await }).await?;
+                    client.transaction(|txn| async move { line.run(&txn, output).await }).await?;
                 }
             }
         }

@@ -11,6 +11,7 @@ pub struct Show {
     /// Admin addresses of hosts, separated by commas: a shard's transactions are known where it is led
     #[arg(
         long,
+        visible_alias = "endpoints",
         env = "ORDINATE_ADMIN",
         default_value = "127.0.0.1:7070",
         value_delimiter = ',',

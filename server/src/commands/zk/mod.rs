@@ -11,6 +11,7 @@ mod target;
 mod words;
 
 use crate::commands::kv::Certificates;
+use crate::commands::output::Output;
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use client::{ZkClient, ZkError};
@@ -56,11 +57,18 @@ impl Connecting {
 #[derive(clap::Args)]
 pub struct Zk {
     /// Servers of ZooKeeper's protocol, comma-separated; the first that answers is used
-    #[arg(long, short, global = true, default_value = "127.0.0.1:2181", env = "ORDINATE_ZOOKEEPER")]
+    #[arg(
+        long,
+        short,
+        visible_alias = "endpoints",
+        global = true,
+        default_value = "127.0.0.1:2181",
+        env = "ORDINATE_ZOOKEEPER"
+    )]
     servers: String,
     /// How results are printed
-    #[arg(long, short, global = true, default_value = "table", value_parser = ["table", "json"])]
-    output: String,
+    #[arg(long, short, global = true, value_enum, default_value = "table")]
+    output: Output,
     /// Who to be, for access lists: SCHEME:TOKEN, for example digest:user:password
     #[arg(
         long,
@@ -190,7 +198,7 @@ const SUBTREE_MAX: i32 = 1000;
 impl Zk {
     /// Runs one verb.
     pub fn run(self) -> Result<(), Failure> {
-        let json = self.output == "json";
+        let json = self.output.is_json();
         if let Verb::Sessions { admin } = &self.verb {
             return sessions::list(admin, &self.token, json);
         }

@@ -2,7 +2,7 @@
 //! /v1/zookeeper/proxies` and `/v1/zookeeper/shards`, and `PUT` with `{"proxies": 5}` or `{"shards": 6}`.
 
 use super::{Coordination, nodes};
-use crate::admin::Admin;
+use crate::admin::state::Admin;
 use crate::family;
 use crate::services::mason::{Proxies, ShardMapStatus};
 use crate::status::ANSWER_WITHIN;

@@ -1,7 +1,7 @@
 //! ZooKeeper's AdminServer: `/commands/NAME` answers in JSON.
 
 use super::CoordinationStatus;
-use crate::admin::Admin;
+use crate::admin::state::Admin;
 use crate::status::HostStatus;
 use axum::Json;
 use axum::extract::{Path, State};

@@ -19,14 +19,13 @@ pub use status::CoordinationStatus;
 
 use super::records;
 use super::{
-    Engine, Follower, Listed, Port, ReadyProbe, Service, ServiceStatus, Started, Starting, client_limits,
-    slots,
+    Engine, Follower, Listed, Port, ReadyProbe, Service, ServiceStatus, StartError, Started, Starting,
+    client_limits, slots,
 };
-use crate::admin::Admin;
+use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::family::{CoordinationMember, HostedNode, LocalRequest, LocalResponse};
-use crate::host::StartError;
 use ::coordination::gateway::HostCall;
 use advertise::Advertised;
 use axum::Router;
@@ -49,12 +48,14 @@ pub const LISTED: Listed = Listed {
     receivers: &[],
     off: "call of the coordination service, which is off",
     read: settings::read,
-    routes: Router::new,
     check_http: |_, _| Ok(()),
-    admin_routes,
     reads: None,
     owner: |host_slot| records::mason_owner(LISTED.name, slots::COORDINATION, 0, host_slot),
 };
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes =
+    HttpRoutes { service: &LISTED, of_users: Router::new, of_operators: admin_routes };
 
 const PORT: &str = "listen.zookeeper";
 const SECURE_PORT: &str = "listen.zookeeper_secure";
@@ -147,6 +148,7 @@ impl Service for Coordination {
             (listen, secure) => (listen.or(secure), tls, None),
         };
         let front_end = listen.map(|listen| FrontEndConfig {
+            name: "zookeeper",
             listen,
             build: Box::new(move || {
                 Box::new(ZooKeeper { gateway, gate, request_bytes_max, latencies, access })

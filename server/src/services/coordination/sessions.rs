@@ -1,7 +1,7 @@
 //! The sessions of the coordination service, page by page.
 
 use super::{Coordination, member_of};
-use crate::admin::Admin;
+use crate::admin::state::Admin;
 use crate::family::{CoordinationMember, HostedNode};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;

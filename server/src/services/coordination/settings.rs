@@ -2,7 +2,7 @@
 
 use super::ENGINES;
 use crate::cluster::Limits;
-use crate::cluster::file::{FileError, Values};
+use crate::cluster::values::{FileError, Values};
 use crate::services::{Engine, Service};
 use std::sync::Arc;
 use std::time::Duration;

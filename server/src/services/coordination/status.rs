@@ -1,10 +1,11 @@
 //! What a host knows of the coordination service.
 
-use crate::admin::exposition::{MetricKind, MetricsPage};
+use crate::admin::exposition::MetricsPage;
 use crate::family::CoordinationMember;
 use crate::services::ServiceStatus;
 use crate::services::mason::MasonStatus;
 use crate::services::status::json;
+use coordination::gateway::Metrics;
 use paxos::Member;
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
@@ -20,6 +21,9 @@ pub struct CoordinationStatus {
     pub sessions: usize,
     /// What the gateway counts, by ZooKeeper's names.
     pub monitor: BTreeMap<String, Number>,
+    /// The same as it was counted.
+    #[serde(skip)]
+    counted: Metrics,
 }
 
 impl CoordinationStatus {
@@ -33,7 +37,10 @@ impl CoordinationStatus {
     fn add(&mut self, member: &CoordinationMember) {
         self.groups.add(member);
         match member {
-            mason::MasonMember::Gateway(gateway) => self.monitor = numbers(gateway.metrics().rows()),
+            mason::MasonMember::Gateway(gateway) => {
+                self.monitor = numbers(gateway.metrics().rows());
+                self.counted = gateway.metrics().clone();
+            }
             mason::MasonMember::Log(embedded) => {
                 if let Member::Replica(replica) = embedded.node() {
                     self.sessions += replica.machine().stub().len();
@@ -60,10 +67,82 @@ impl ServiceStatus for CoordinationStatus {
     }
 
     fn metrics(&self, page: &mut MetricsPage) {
-        for (name, value) in &self.monitor {
-            let value = value.as_f64().unwrap_or_default();
-            page.named_by_others(name, MetricKind::Unknown, "As ZooKeeper's mntr has it", value);
+        let counted = &self.counted;
+        for (name, help, value) in [
+            ("coordination_sessions", "Sessions of the cluster", self.sessions as u64),
+            ("coordination_connections", "Users' connections at this host", counted.connections),
+            ("coordination_watches", "Paths watched by users of this host", counted.watches),
+            ("coordination_requests_outstanding", "Requests without an answer", counted.outstanding),
+            (
+                "coordination_answer_bytes_owed",
+                "Bytes that users of this host have not taken",
+                counted.owed_bytes,
+            ),
+            ("coordination_quotas", "Quotas of the tree", counted.quotas),
+            (
+                "coordination_quotas_exceeded",
+                "Quotas of whose path more is used than they allow",
+                counted.quotas_exceeded,
+            ),
+        ] {
+            page.gauge(name, help, value as f64);
+        }
+        for (space, sizes) in &counted.sizes {
+            let shard = space.to_string();
+            let of = [("shard", shard.as_str())];
+            page.gauge_of("coordination_znodes", "Nodes of the tree", &of, sizes.nodes as f64);
+            page.gauge_of("coordination_ephemerals", "Nodes of sessions", &of, sizes.ephemerals as f64);
+            let help = "Length of all paths and data";
+            page.gauge_of("coordination_data_bytes", help, &of, sizes.data_bytes as f64);
+        }
+        for (name, help, value) in COUNTERS.map(|(name, help, read)| (name, help, read(counted))) {
+            page.counter(name, help, value);
         }
         self.groups.metrics("coordination", page);
     }
 }
+
+type Counter = (&'static str, &'static str, fn(&Metrics) -> u64);
+
+/// What the gateway counts from its start on.
+const COUNTERS: [Counter; 17] = [
+    ("coordination_notifications", "Events sent to watchers", |it| it.notifications),
+    ("coordination_connections_closed", "Users' connections that have ended", |it| it.connections_closed),
+    ("coordination_connections_refused", "Connections turned away because there are too many", |it| {
+        it.connections_refused
+    }),
+    ("coordination_connections_unread", "Connections closed that took nothing while others waited", |it| {
+        it.unread
+    }),
+    (
+        "coordination_connections_stalled",
+        "Connections closed because shards or groups did not answer",
+        |it| it.stalled,
+    ),
+    ("coordination_sessions_expired", "Sessions that have expired", |it| it.sessions_expired),
+    ("coordination_sessions_refused", "Sessions turned away because there are too many", |it| {
+        it.sessions_refused
+    }),
+    ("coordination_sessions_ahead", "Users turned away that have seen what no shard has executed", |it| {
+        it.from_the_future
+    }),
+    ("coordination_watches_refused", "Watches refused because there are too many", |it| it.watches_refused),
+    ("coordination_frames_refused", "Requests refused because they are too long", |it| it.frames_refused),
+    ("coordination_nodes_refused", "Writes refused because their data are too long", |it| it.nodes_refused),
+    ("coordination_quota_refused", "Writes refused by the hard limit of a quota", |it| it.quota_refused),
+    ("coordination_answers_refused", "Reads refused because their answers are too long", |it| {
+        it.answers_refused
+    }),
+    (
+        "coordination_answers_withheld",
+        "Answers longer than expected, asked for again when there was room",
+        |it| it.answers_withheld,
+    ),
+    ("coordination_requests_throttled", "Times a user was read no further", |it| it.pauses),
+    (
+        "coordination_requests_waited_for_room",
+        "Requests that waited until answers before them were taken",
+        |it| it.waits_for_room,
+    ),
+    ("coordination_reads_repeated", "Reads repeated because they were overtaken", |it| it.reads_again),
+];

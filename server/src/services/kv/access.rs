@@ -2,7 +2,7 @@
 
 use super::http;
 use crate::access::{Area, Denied, Need, NeededNames, PortCaller, Right};
-use crate::admin::access::HttpCall;
+use crate::admin::call::HttpCall;
 use ::kv::{Command, Query};
 use axum::http::Method;
 

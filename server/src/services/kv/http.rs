@@ -4,7 +4,7 @@
 //! `value_base64`. A write that timed out may have been executed (504); 4xx, 503 and 507 were never executed.
 
 use super::GATEWAY;
-use crate::admin::Admin;
+use crate::admin::state::Admin;
 use crate::family;
 use axum::body::Bytes;
 use axum::extract::{Path, Query as Parameters, State};

@@ -9,8 +9,9 @@ pub use status::KvStatus;
 
 use super::records::{self, RecordOwner};
 use super::{Engine, LargeReads, Listed, NativeCalls, ReadyProbe, Service, ServiceStatus, slots};
-use crate::cluster::file::{FileError, Values};
+use crate::admin::state::HttpRoutes;
 use crate::cluster::keys::{Key, KeyKind, OrNone, key};
+use crate::cluster::values::{FileError, Values};
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember, LocalRequest, LocalResponse};
 use ::kv::{Query, Store};
@@ -45,15 +46,17 @@ pub const LISTED: Listed = Listed {
     receivers: native::RECEIVERS,
     off: "call of the key-value service, which is off",
     read,
-    routes: http::routes,
     check_http: access::check_http,
-    admin_routes: Router::new,
     reads: Some(LargeReads {
         max: READS_MAX,
         includes: |method, path| *method == Method::GET && path.starts_with("/v1/kv"),
     }),
     owner,
 };
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes =
+    HttpRoutes { service: &LISTED, of_users: http::routes, of_operators: Router::new };
 
 const KEYS: &[Key] = &[key(
     "kv.engine",
@@ -76,12 +79,6 @@ fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
         return Some(RecordOwner::new("kv gateway", records::none));
     }
     records::paxos_owner(LISTED.name, host_slot)
-}
-
-/// The role of the key-value store that a node is, if it is one.
-pub fn member_of(node: &HostedNode) -> Option<&KvMember> {
-    let HostedNode::Kv(embedded) = node else { return None };
-    Some(embedded.node())
 }
 
 impl Service for KeyValue {
@@ -126,7 +123,7 @@ impl Service for KeyValue {
     }
 
     fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
-        Box::new(KvStatus::of(view.nodes().filter_map(|(_, node)| member_of(node))))
+        Box::new(KvStatus::of(view.nodes().filter_map(|(_, node)| node.as_kv())))
     }
 }
 

@@ -1,9 +1,10 @@
 //! The key-value service at the native port: messages for this host's batcher.
 
+use super::LISTED;
 use super::access::{check_command, check_query};
 use crate::access::{Area, Need, NeededNames, PortCaller, Right};
 use crate::family::{self, Ordinate};
-use crate::latency::MeasuredOperation;
+use crate::latency::{CallFailure, MeasuredOperation};
 use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{NOT_FOR_CLIENTS, SMALL_ANSWER_BYTES, UNREADABLE};
 use crate::services::{Asker, NativeCalls};
@@ -88,11 +89,20 @@ impl NativeCalls for Calls {
         let Results { session, executed, results } = results;
         let bytes: usize = results.views().map(|answer| answer.bytes.len()).sum();
         let fits = bytes <= SMALL_ANSWER_BYTES || reads.takes(bytes);
-        reads.watch.stop_all(results.views().map(|it| OwedRead::Query(session, it.sequence)), now);
+        if fits {
+            let done = results.views().filter(|it| failure_of(it.status).is_none());
+            reads.watch.stop_all(done.map(|it| OwedRead::Query(session, it.sequence)), now);
+        }
         let mut row = Row::default();
         for answer in results.views() {
             let asked = OwedRead::Query(session, answer.sequence);
             let is_read = reads.answered(asked, answer.bytes.len());
+            let failure = if is_read && !fits { Some(CallFailure::BUSY) } else { failure_of(answer.status) };
+            match failure {
+                Some(failure) => reads.watch.fail(asked, LISTED.name, failure, now),
+                None if !fits => reads.watch.stop(asked, now),
+                None => {}
+            }
             if is_read && !fits {
                 row.push(answer.sequence, Status::Busy, &[]);
             } else if !fits {
@@ -104,12 +114,26 @@ impl NativeCalls for Calls {
     }
 }
 
+/// Why a call was not done; none if it was.
+fn failure_of(status: Status) -> Option<CallFailure> {
+    Some(match status {
+        Status::Done => return None,
+        Status::Busy => CallFailure::BUSY,
+        Status::SessionLost => CallFailure::of_service("session_lost"),
+        Status::Malformed => CallFailure::of_caller("malformed"),
+        Status::Conflict => CallFailure::of_caller("conflict"),
+        Status::DiskFull => CallFailure::of_service("disk_full"),
+        Status::NotGranted => CallFailure::NOT_GRANTED,
+    })
+}
+
 /// What is left of a message without what the caller was not granted, which is answered; none if nothing is left.
 fn granted(message: BatcherIn, asker: &mut Asker<'_>) -> Result<Option<BatcherIn>, CloseReason> {
     if !asker.caller.is_checked() {
         return Ok(Some(message));
     }
     let mut refused = Row::default();
+    let operation = if matches!(message, BatcherIn::Query(_)) { READ } else { WRITE };
     let (session, left) = match message {
         BatcherIn::Submit(mut message) => {
             let may = |caller: &mut PortCaller, bytes: &[u8]| {
@@ -120,6 +144,7 @@ fn granted(message: BatcherIn, asker: &mut Asker<'_>) -> Result<Option<BatcherIn
             // A session is state of all replicas: it is for those who have something to write.
             let some = Need { right: Right::Write, area: Area::Kv, names: NeededNames::Some };
             if message.kind == GroupKind::Open && !asker.caller.may(some) {
+                asker.reads.watch.refuse(operation, CallFailure::NOT_GRANTED);
                 refused.push(OPENING, Status::NotGranted, &[]);
                 let refused =
                     Message::from(Results { session: message.session, executed: Slot(0), results: refused });
@@ -155,6 +180,8 @@ fn granted(message: BatcherIn, asker: &mut Asker<'_>) -> Result<Option<BatcherIn
         | BatcherIn::Done(_)) => return Ok(Some(other)),
     };
     if !refused.is_empty() {
+        let count = refused.views().count();
+        (0..count).for_each(|_| asker.reads.watch.refuse(operation, CallFailure::NOT_GRANTED));
         let refused = Message::from(Results { session, executed: Slot(0), results: refused });
         asker.refusals.push(refused.encoded().into());
     }

@@ -1,7 +1,7 @@
 //! What calls of the shared log need.
 
 use crate::access::{Area, Denied, Need, PortCaller, Right};
-use crate::admin::access::HttpCall;
+use crate::admin::call::HttpCall;
 use axum::http::Method;
 use shared_log::Request;
 

@@ -2,7 +2,7 @@
 
 use super::SharedLog;
 use crate::cluster::ClusterFile;
-use crate::cluster::file::Durability;
+use crate::cluster::Durability;
 use runtime::disk::DiskSpace;
 use std::path::Path;
 

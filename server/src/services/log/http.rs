@@ -8,7 +8,7 @@
 //! UTF-8 have `"base64"` instead of `"text"`. With `trimmed=true` it reads what is trimmed, too, as far as the host still has it.
 
 use super::SharedLog;
-use crate::admin::Admin;
+use crate::admin::state::Admin;
 use crate::family;
 use axum::Json;
 use axum::body::Bytes;

@@ -5,8 +5,8 @@ use super::permits;
 use crate::access::{Access, PortCaller};
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, Ordinate, OrdinateMessage};
-use crate::latency::Latencies;
-use crate::native::Gate;
+use crate::gate::Gate;
+use crate::latency::{CallFailure, Latencies};
 use crate::status::HostStatus;
 use ::kafka::{
     Broker, Brokers, Connection, Fault, Outgoing, Permitted, ProducerIds, Settings, Shared, node_of,
@@ -114,6 +114,10 @@ impl Client {
         }
         cx.output().extend_from_slice(&out.bytes);
         out.answered.into_iter().for_each(|(api, took)| self.latencies.record(("kafka", api), took));
+        for (api, code) in out.failed {
+            let of = if code.is_of_service() { CallFailure::of_service } else { CallFailure::of_caller };
+            self.latencies.fail(("kafka", api), of(code.name()));
+        }
         cx.pause_input(is_full);
         if out.ends {
             cx.finish(CloseReason("kafka login refused"));

@@ -10,6 +10,7 @@ mod keys;
 mod native;
 mod nodes;
 mod permits;
+mod series;
 mod settings;
 mod status;
 mod tail;
@@ -20,13 +21,13 @@ pub use status::LogStatus;
 use super::records::{self, RecordOwner};
 use super::{
     CannotJoin, Engine, Follower, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus,
-    Started, Starting, slots,
+    StartError, Started, Starting, slots,
 };
-use crate::admin::Admin;
+use crate::admin::exposition::MetricsPage;
+use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
-use crate::host::StartError;
 use ::kafka::node_of;
 use axum::http::Method;
 use axum::routing::{get, post};
@@ -52,9 +53,7 @@ pub const LISTED: Listed = Listed {
     receivers: &[TO_HOST, TO_CLIENT],
     off: "call of the log, which is off",
     read: settings::read,
-    routes,
     check_http: access::check_http,
-    admin_routes: Router::new,
     reads: Some(LargeReads {
         max: READS_MAX,
         includes: |method, path| {
@@ -63,6 +62,10 @@ pub const LISTED: Listed = Listed {
     }),
     owner,
 };
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes =
+    HttpRoutes { service: &LISTED, of_users: routes, of_operators: Router::new };
 
 const KAFKA_PORT: &str = "listen.kafka";
 /// Bytes before a request of Kafka's that say how long it is.
@@ -157,6 +160,7 @@ impl Service for SharedLog {
         let (clients, access) = (directory.clone(), at.access.clone());
         let is_secure = at.tls().is_some();
         let front_end = FrontEndConfig {
+            name: "kafka",
             listen,
             build: Box::new(move || {
                 let (shared, directory) = (kafka::shared(), clients);
@@ -211,6 +215,10 @@ impl Service for SharedLog {
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         let nodes = view.nodes().map(|(_, node)| node);
         Box::new(LogStatus::of(self, file, nodes, view.metrics().archive.as_ref()))
+    }
+
+    fn series(&self, view: &HostView<'_, HostedNode>, page: &mut MetricsPage) {
+        series::add(view.nodes().map(|(_, node)| node), page);
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {

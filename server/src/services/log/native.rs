@@ -2,6 +2,7 @@
 
 use super::{LISTED, access};
 use crate::family::{Ordinate, OrdinateMessage};
+use crate::latency::CallFailure;
 use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use crate::services::{Asker, NativeCalls};
@@ -9,7 +10,7 @@ use kernel::client::{ConnectionIn, Input, Output};
 use kernel::{Bytes, Decode as _, Encode as _, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
 use shared_log::native::{Call, Native, Reply, TO_CLIENT, TO_HOST};
-use shared_log::{Answer, READ_BYTES_MAX, Request, Why};
+use shared_log::{Answer, READ_BYTES_MAX, Rejected, Request, Why};
 
 /// What an answer that lists logs may take.
 const LIST_ANSWER_BYTES: usize = 256 << 10;
@@ -34,6 +35,8 @@ impl NativeCalls for Calls {
                 return Err(UNREADABLE);
             };
             if !access::may(asker.caller, &request) {
+                let operation = expected_of(message).operation;
+                asker.reads.watch.refuse((LISTED.name, operation), CallFailure::NOT_GRANTED);
                 let reply = Reply { id, answer: Answer::refused(Why::NotGranted) };
                 asker.refusals.push(Native::Reply(reply).encoded().into());
                 return Ok(true);
@@ -58,8 +61,15 @@ impl NativeCalls for Calls {
     fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
         let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
         let id = reply_id(&output.bytes);
-        id.iter().for_each(|&id| reads.watch.stop(OwedRead::Call(TO_HOST, id), now));
         let refused = id.filter(|&id| !reads.takes_call(TO_HOST, id, output.bytes.len()));
+        if let Some(id) = id {
+            let failure = refused.map(|_| CallFailure::BUSY).or_else(|| failure_in(&output.bytes));
+            let call = OwedRead::Call(TO_HOST, id);
+            match failure {
+                Some(failure) => reads.watch.fail(call, LISTED.name, failure, now),
+                None => reads.watch.stop(call, now),
+            }
+        }
         let output = refused.map_or(output, |id| {
             let reply = Reply { id, answer: Answer::refused(Why::Busy) };
             Output { bytes: Native::Reply(reply).encoded().into() }
@@ -104,6 +114,51 @@ fn expected_of(message: &Bytes) -> Expected {
         Request::Expire(_) => ("expire", 0, false),
     };
     Expected { id: call.id, bytes: bytes + SMALL_ANSWER_BYTES, waits, operation }
+}
+
+/// Where a reply's answer begins, which says by its tag what it is.
+const ANSWER_AT: usize = 10;
+
+/// Why a call was not done; none if it was.
+fn failure_in(reply: &Bytes) -> Option<CallFailure> {
+    if !Answer::FAILING_TAGS.contains(reply.get(ANSWER_AT)?) {
+        return None;
+    }
+    let Ok(Native::Reply(Reply { answer, .. })) = Native::decoded(reply) else { return None };
+    match answer {
+        Answer::Refused(refused) => Some(failure_of(refused.why)),
+        Answer::Rejected(Rejected::Fenced(_)) => Some(CallFailure::of_caller("fenced")),
+        Answer::Rejected(Rejected::OutOfSequence(_)) => Some(CallFailure::of_caller("out_of_sequence")),
+        Answer::Rejected(Rejected::Unknown(_)) => Some(CallFailure::of_caller("unknown_producer")),
+        Answer::Done
+        | Answer::Appended(_)
+        | Answer::Entries(_)
+        | Answer::Logs(_)
+        | Answer::Group(_)
+        | Answer::Identity(_)
+        | Answer::Description(_) => None,
+    }
+}
+
+fn failure_of(why: Why) -> CallFailure {
+    match why {
+        Why::Busy => CallFailure::BUSY,
+        Why::Unknown => CallFailure::of_service("unknown"),
+        Why::Malformed => CallFailure::of_caller("malformed"),
+        Why::NoSuchLog => CallFailure::of_caller("no_such_log"),
+        Why::Exists => CallFailure::of_caller("exists"),
+        Why::Sealed => CallFailure::of_caller("sealed"),
+        Why::Moved => CallFailure::of_caller("moved"),
+        Why::Trimmed => CallFailure::of_caller("trimmed"),
+        Why::BeyondTail => CallFailure::of_caller("beyond_tail"),
+        Why::Full => CallFailure::of_service("full"),
+        Why::TooLarge => CallFailure::of_caller("too_large"),
+        Why::Unsupported => CallFailure::of_caller("unsupported"),
+        Why::Unarchived => CallFailure::of_service("unarchived"),
+        Why::DiskFull => CallFailure::of_service("disk_full"),
+        Why::OverBudget => CallFailure::of_service("over_budget"),
+        Why::NotGranted => CallFailure::NOT_GRANTED,
+    }
 }
 
 /// The number of the call that a reply answers.

@@ -1,8 +1,8 @@
 //! The shared log's part of a cluster file.
 
 use super::ENGINES;
-use crate::cluster::file::{FileError, Values, addresses_of};
 use crate::cluster::keys::parse_size;
+use crate::cluster::values::{FileError, Values, addresses_of};
 use crate::services::{Engine, Service};
 use shared_log::RETAIN_BYTES_MIN;
 use std::collections::BTreeMap;

@@ -7,7 +7,7 @@
 //! A page is read when the last one has been taken, so that a slow reader holds one page and no more.
 
 use super::http::{Failed, ask, entry_of, other_answer};
-use crate::admin::Admin;
+use crate::admin::state::Admin;
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};

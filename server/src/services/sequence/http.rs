@@ -2,8 +2,8 @@
 
 use super::{SequenceService, nodes};
 use crate::access::{Area, Denied, Need, PortCaller, Right};
-use crate::admin::Admin;
-use crate::admin::access::HttpCall;
+use crate::admin::call::HttpCall;
+use crate::admin::state::Admin;
 use crate::family;
 use ::sequence::{Ask, DISK_FULL, LABEL_BYTES_MAX, UNKNOWN};
 use axum::body::Bytes;

@@ -10,11 +10,13 @@ use super::records::{self, RecordOwner};
 use super::status::ServiceStatus;
 use super::{Asker, Engine, Follower, Listed, NativeCalls, ReadyProbe, Service, slots};
 use crate::access::{Area, Need, PortCaller, Right};
+use crate::admin::state::HttpRoutes;
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
-use crate::cluster::file::{FileError, Values, names_of};
 use crate::cluster::keys::{Key, KeyKind, key};
+use crate::cluster::values::{FileError, Values, names_of};
 use crate::family::{HostedNode, LocalRequest, LocalResponse, Ordinate, OrdinateMessage, SequenceMember};
+use crate::latency::{CallFailure, MeasuredOperation};
 use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use ::sequence::native::{Native, Numbered, Outcome, TO_CLIENT, TO_HOST};
@@ -33,14 +35,16 @@ pub const LISTED: Listed = Listed {
     receivers: &[TO_HOST, TO_CLIENT],
     off: "call of the sequence, which is off",
     read,
-    routes: http::routes,
     check_http: http::check,
-    admin_routes: Router::new,
     reads: None,
     owner: |host_slot| -> Option<RecordOwner> {
         records::mason_owner(LISTED.name, slots::SEQUENCE, slots::SEQUENCE.first, host_slot)
     },
 };
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes =
+    HttpRoutes { service: &LISTED, of_users: http::routes, of_operators: Router::new };
 
 const KEYS: &[Key] = &[
     key(
@@ -138,6 +142,23 @@ fn id_of(message: &Bytes) -> Option<u64> {
     Some(u64::from_le_bytes(*message.get(2..)?.first_chunk()?))
 }
 
+/// Where an answer says what came of the call: behind its number.
+const STATUS_AT: usize = 10;
+
+const NEXT: MeasuredOperation = (LISTED.name, "next");
+
+/// Why a call was not done; none if it was.
+fn failure_of(outcome: Outcome) -> Option<CallFailure> {
+    Some(match outcome {
+        Outcome::Done => return None,
+        Outcome::Busy => CallFailure::BUSY,
+        Outcome::Unknown => CallFailure::of_service("unknown"),
+        Outcome::Malformed => CallFailure::of_caller("malformed"),
+        Outcome::DiskFull => CallFailure::of_service("disk_full"),
+        Outcome::NotGranted => CallFailure::NOT_GRANTED,
+    })
+}
+
 /// Whether the caller may take numbers of all the spaces that it names.
 fn is_granted(message: &Bytes, caller: &mut PortCaller) -> Result<bool, CloseReason> {
     let Ok(Native::Next(next)) = Native::decoded(message) else { return Err(UNREADABLE) };
@@ -161,6 +182,7 @@ impl NativeCalls for Calls {
         }
         if asker.caller.is_checked() && !is_granted(message, asker.caller)? {
             let id = id_of(message).unwrap_or_default();
+            asker.reads.watch.refuse(NEXT, CallFailure::NOT_GRANTED);
             let status = Outcome::NotGranted as u8;
             let refused = Native::Numbered(Numbered { id, status, numbers: Vec::new(), gsn: 0 });
             asker.refusals.push(refused.encoded().into());
@@ -171,7 +193,7 @@ impl NativeCalls for Calls {
             return Ok(false);
         }
         if let Some(id) = id_of(message) {
-            reads.watch.start(OwedRead::Call(TO_HOST, id), (LISTED.name, "next"), cx.now());
+            reads.watch.start(OwedRead::Call(TO_HOST, id), NEXT, cx.now());
         }
         cx.send(self.gateway, OrdinateMessage::User(Input { bytes: message.clone() }.into()));
         Ok(true)
@@ -182,7 +204,11 @@ impl NativeCalls for Calls {
             && output.bytes.first() == Some(&TO_CLIENT)
             && let Some(id) = id_of(&output.bytes)
         {
-            reads.watch.stop(OwedRead::Call(TO_HOST, id), now);
+            let call = OwedRead::Call(TO_HOST, id);
+            match output.bytes.get(STATUS_AT).and_then(|status| failure_of(Outcome::of(*status))) {
+                Some(failure) => reads.watch.fail(call, LISTED.name, failure, now),
+                None => reads.watch.stop(call, now),
+            }
         }
         message
     }

@@ -2,7 +2,7 @@
 
 use super::http::calls_of;
 use crate::access::{Area, Denied, Need, NeededNames, PortCaller, Right};
-use crate::admin::access::HttpCall;
+use crate::admin::call::HttpCall;
 use wire::txn::{KeyScan, TxnCall};
 
 /// Whether the caller may do what it asks, all of it.

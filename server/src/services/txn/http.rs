@@ -7,8 +7,8 @@
 use super::body::{BeginBody, CommitBody, FenceBody, ReadBody, TransactionBody, commit_id, timestamp};
 use super::replies::{Refused, answer, failure, in_progress};
 use super::{TxnService, nodes, token_of};
-use crate::admin::Admin;
-use crate::admin::baggage::CarriedToken;
+use crate::admin::call::CarriedToken;
+use crate::admin::state::Admin;
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use axum::body::Bytes;
 use axum::extract::{Path, State};

@@ -13,11 +13,11 @@ pub use status::TxnStatus;
 
 use super::records::RecordOwner;
 use super::{Engine, Follower, LargeReads, Listed, NativeCalls, ReadyProbe, Service, ServiceStatus, slots};
-use crate::admin::Admin;
-use crate::admin::baggage::FenceCall;
+use crate::admin::call::FenceCall;
+use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
-use crate::cluster::file::{FileError, Values};
+use crate::cluster::values::{FileError, Values};
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use axum::Router;
 use axum::routing::{get, post};
@@ -42,11 +42,16 @@ pub const LISTED: Listed = Listed {
     receivers: &[TO_HOST, TO_CLIENT],
     off: "call of the transaction service, which is off",
     read,
-    routes,
     check_http: access::check_http,
-    admin_routes: || Router::new().route("/v1/txn/transactions", get(http::transactions)),
     reads: Some(LargeReads { max: CALLS_MAX, includes: |_, path| path.starts_with("/v1/txn") }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },
+};
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
+    service: &LISTED,
+    of_users: routes,
+    of_operators: || Router::new().route("/v1/txn/transactions", get(http::transactions)),
 };
 
 /// A session's token as baggage carries it: 8 bytes, the least significant first.

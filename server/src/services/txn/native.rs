@@ -2,6 +2,7 @@
 
 use super::{LISTED, access};
 use crate::family::{Ordinate, OrdinateMessage};
+use crate::latency::CallFailure;
 use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use crate::services::{Asker, NativeCalls};
@@ -29,6 +30,9 @@ impl NativeCalls for Calls {
             let call = read_native_call(message).map_err(|_| UNREADABLE)?;
             if !access::may(asker.caller, &call) {
                 let id = asked(message).and_then(|asked| asked.id);
+                if let Some(asked) = asked(message) {
+                    asker.reads.watch.refuse((LISTED.name, asked.operation), CallFailure::NOT_GRANTED);
+                }
                 let refused = id.map(|id| TxnReply::from(Failed { id, why: TxnFailure::NotGranted }));
                 asker.refusals.extend(refused.map(|reply| native_reply(&reply).into()));
                 return Ok(true);
@@ -52,11 +56,19 @@ impl NativeCalls for Calls {
     fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
         let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
         let answer = read_head(&output.bytes);
-        answer.iter().for_each(|(id, _)| reads.watch.stop(OwedRead::Call(TO_HOST, *id), now));
+        let failure = failure_in(&output.bytes);
         let takes = answer.is_none_or(|(id, is_read)| {
             // What a commit came to is always said.
             reads.takes_call(TO_HOST, id, output.bytes.len()) || !is_read
         });
+        if let Some((id, _)) = answer {
+            let failure = if takes { failure } else { Some(CallFailure::BUSY) };
+            let call = OwedRead::Call(TO_HOST, id);
+            match failure {
+                Some(failure) => reads.watch.fail(call, LISTED.name, failure, now),
+                None => reads.watch.stop(call, now),
+            }
+        }
         let output = match answer {
             Some((id, _)) if !takes => {
                 let busy = TxnReply::from(Failed { id, why: TxnFailure::Busy });
@@ -127,6 +139,31 @@ fn read_head(bytes: &Bytes) -> Option<(u64, bool)> {
     (head[0] == TO_CLIENT).then(|| (id, READ_VARIANTS.contains(&head[1])))
 }
 
+/// The variant that says why a call was not done, behind its number.
+const FAILED_VARIANT: u8 = 8;
+
+/// Why a call was not done; none if it was.
+fn failure_in(reply: &Bytes) -> Option<CallFailure> {
+    if reply.first() != Some(&TO_CLIENT) || reply.get(1) != Some(&FAILED_VARIANT) {
+        return None;
+    }
+    let number = usize::from(*reply.get(HEAD_BYTES)?);
+    let why = TxnFailure::ALL.get(number.checked_sub(1)?)?;
+    Some(match why {
+        TxnFailure::Aborted => CallFailure::of_caller("aborted"),
+        TxnFailure::Busy => CallFailure::BUSY,
+        TxnFailure::Unknown => CallFailure::of_service("unknown"),
+        TxnFailure::Malformed => CallFailure::of_caller("malformed"),
+        TxnFailure::Collected => CallFailure::of_caller("collected"),
+        TxnFailure::FromTheFuture => CallFailure::of_caller("from_the_future"),
+        TxnFailure::NoClock => CallFailure::of_service("no_clock"),
+        TxnFailure::DiskFull => CallFailure::of_service("disk_full"),
+        TxnFailure::NoTransaction => CallFailure::of_caller("no_transaction"),
+        TxnFailure::Unavailable => CallFailure::of_service("unavailable"),
+        TxnFailure::NotGranted => CallFailure::NOT_GRANTED,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,5 +212,15 @@ mod tests {
         assert_eq!(head(Committed { id: 9, token, at, rows }.into()), Some((9, false)));
         assert_eq!(head(Failed { id: 10, why: TxnFailure::Busy }.into()), Some((10, false)));
         assert_eq!(read_head(&Bytes::from_static(&[TO_CLIENT, 1, 0])), None);
+        for why in TxnFailure::ALL {
+            let failure = failure_in(&native_reply(&Failed { id: 10, why }.into()).into());
+            assert!(failure.is_some(), "{why:?} is counted");
+        }
+        assert_eq!(
+            failure_in(&native_reply(&Failed { id: 10, why: TxnFailure::Aborted }.into()).into()),
+            Some(CallFailure::of_caller("aborted"))
+        );
+        let read = ReadRows { id: 6, token, at, rows: Vec::new(), scans: Vec::new() };
+        assert_eq!(failure_in(&native_reply(&read.into()).into()), None);
     }
 }

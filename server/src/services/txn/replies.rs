@@ -1,6 +1,6 @@
 //! What the gateway answers, as HTTP and JSON. Every error says whether the call was executed and whether it may be sent again.
 
-use crate::admin::baggage::CarriedToken;
+use crate::admin::call::CarriedToken;
 use crate::cluster::ClusterFile;
 use axum::Json;
 use axum::http::{StatusCode, header};

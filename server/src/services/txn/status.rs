@@ -135,7 +135,11 @@ impl ServiceStatus for TxnStatus {
             "Commits that waited for their timestamp to pass",
             self.commit_waits,
         );
-        page.gauge("txn_commit_wait_seconds", "How long they waited together", self.commit_wait_seconds);
+        page.seconds_counter(
+            "txn_commit_wait_seconds",
+            "How long they waited together",
+            self.commit_wait_seconds,
+        );
         for (shard, status) in &self.shards {
             let shard = shard.to_string();
             let of = [("shard", shard.as_str())];

@@ -227,14 +227,14 @@ pub(crate) fn left_by(opcode: i32, answered: Code) -> Option<u8> {
 }
 
 fn write_children(node: &Node, out: &mut Vec<u8>) {
-    let names = node.directory.as_deref().map(|directory| &directory.names);
+    let names = node.directory().map(|directory| &directory.names);
     out.put_count(names.map_or(0, |names| names.len() as usize));
     names.into_iter().flat_map(|names| names.iter()).for_each(|name| out.put_text(name));
 }
 
 /// What [`write_children`] appends.
 fn children_bytes(node: &Node) -> usize {
-    let names = node.directory.as_deref().map(|directory| &directory.names);
+    let names = node.directory().map(|directory| &directory.names);
     4 + names.into_iter().flat_map(|names| names.iter()).map(|name| 4 + name.len()).sum::<usize>()
 }
 

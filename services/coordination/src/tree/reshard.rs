@@ -68,7 +68,7 @@ impl Znodes {
             for node in nodes.into_iter().filter_map(|(_, index)| self.table.at(index)) {
                 write_node(node, &node.meta(&self.table.acls), &mut page);
                 turn(&mut page, page_bytes);
-                for names in node.directory.iter().flat_map(|directory| directory.names.rewritten()) {
+                for names in node.directory().into_iter().flat_map(|directory| directory.names.rewritten()) {
                     write_names(&names, &mut page);
                     turn(&mut page, page_bytes);
                 }

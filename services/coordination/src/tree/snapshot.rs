@@ -76,7 +76,7 @@ impl Snapshot {
 
     fn write_node(&mut self, node: &Node, meta: &Meta, chunk: &mut Vec<u8>) {
         write_node(node, meta, chunk);
-        if let Some(directory) = &node.directory {
+        if let Some(directory) = node.directory() {
             self.names = directory.names.chunks().iter().rev().cloned().collect();
         }
     }
@@ -128,9 +128,7 @@ impl Znodes {
                 NAMES => {
                     let names = input.buffer()?.ok_or(Malformed)?;
                     let index = self.last_installed.ok_or(Malformed)?;
-                    let taken = self
-                        .table
-                        .change(index, |node, _| node.directory.get_or_insert_default().names.append(names));
+                    let taken = self.table.change(index, |node, _| node.names().append(names));
                     taken.filter(|&taken| taken).ok_or(Malformed)?;
                 }
                 _ => return Err(Malformed),

@@ -20,24 +20,58 @@ pub(crate) struct Directory {
     pub(crate) names: Names,
 }
 
-/// A znode; 64 bytes, and one allocation for path and data.
+/// A znode; 48 bytes, and one allocation for path and data.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// The path, then the data.
     bytes: Box<[u8]>,
-    pub(crate) directory: Option<Box<Directory>>,
-    /// Most nodes are persistent and as they were created.
-    changed: Option<Box<Changed>>,
+    /// Most nodes are persistent, without children, and as they were created.
+    rare: Option<Box<Rare>>,
     czxid: u64,
     ctime: u64,
-    path_len: u32,
+    shape: Shape,
     pub(crate) acl: AclId,
-    /// Of its kind.
-    tag: u8,
-    has_data: bool,
 }
 
-const _: () = assert!(size_of::<Option<Node>>() == 64);
+const _: () = assert!(size_of::<Option<Node>>() == 48);
+
+/// The length of the path, whether there is data, and the tag of the kind, from the high bits down.
+#[derive(Clone, Copy, Debug)]
+struct Shape(u32);
+
+impl Shape {
+    const HAS_DATA: u32 = 4;
+    const TAG: u32 = 3;
+
+    /// A path comes in a request, and requests have 4 MiB at most: its length has 29 bits.
+    fn of(path: &str, has_data: bool, tag: u8) -> Self {
+        let data = if has_data { Self::HAS_DATA } else { 0 };
+        Self((path.len() as u32) << 3 | data | u32::from(tag) & Self::TAG)
+    }
+
+    fn path_len(self) -> usize {
+        (self.0 >> 3) as usize
+    }
+
+    fn has_data(self) -> bool {
+        self.0 & Self::HAS_DATA != 0
+    }
+
+    fn set_has_data(&mut self, has_data: bool) {
+        self.0 = self.0 & !Self::HAS_DATA | if has_data { Self::HAS_DATA } else { 0 };
+    }
+
+    fn tag(self) -> u8 {
+        (self.0 & Self::TAG) as u8
+    }
+}
+
+/// What most nodes do not need.
+#[derive(Clone, Debug)]
+struct Rare {
+    changed: Changed,
+    directory: Option<Box<Directory>>,
+}
 
 /// What a persistent node that nobody has changed does not need: it has the values that its creation gave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,56 +102,71 @@ impl Node {
         let (tag, number) = meta.kind.parts();
         let mut node = Self {
             bytes: joined(path.as_bytes(), data),
-            directory: None,
-            changed: None,
+            rare: None,
             czxid: meta.czxid,
             ctime: meta.ctime,
-            path_len: path.len() as u32,
+            shape: Shape::of(path, data.is_some(), tag),
             acl,
-            tag,
-            has_data: data.is_some(),
         };
         node.set_changed(Changed::of(meta, number));
         if meta.creates != 0 || meta.pzxid != meta.czxid {
             let directory = Directory { pzxid: meta.pzxid, creates: meta.creates, names: Names::default() };
-            node.directory = Some(Box::new(directory));
+            node.rare().directory = Some(Box::new(directory));
         }
         node
     }
 
+    fn path_len(&self) -> usize {
+        self.shape.path_len()
+    }
+
+    /// What a node with children has, or had some time.
+    pub(crate) fn directory(&self) -> Option<&Directory> {
+        self.rare.as_ref()?.directory.as_deref()
+    }
+
+    /// Room for what most nodes do not need.
+    fn rare(&mut self) -> &mut Rare {
+        let changed = Changed::at_creation(self.czxid, self.ctime);
+        self.rare.get_or_insert_with(|| Box::new(Rare { changed, directory: None }))
+    }
+
+    /// The names of its children.
+    pub(crate) fn names(&mut self) -> &mut Names {
+        &mut self.rare().directory.get_or_insert_default().names
+    }
+
     pub(crate) fn path(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.path_len as usize]).unwrap_or_default()
+        std::str::from_utf8(&self.bytes[..self.path_len()]).unwrap_or_default()
     }
 
     fn path_bytes(&self) -> &[u8] {
-        &self.bytes[..self.path_len as usize]
+        &self.bytes[..self.path_len()]
     }
 
     pub(crate) fn data(&self) -> Option<&[u8]> {
-        self.has_data.then(|| &self.bytes[self.path_len as usize..])
+        self.shape.has_data().then(|| &self.bytes[self.path_len()..])
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        Kind::of_parts(self.tag, self.changed().number).unwrap_or(Kind::Persistent)
+        Kind::of_parts(self.shape.tag(), self.changed().number).unwrap_or(Kind::Persistent)
     }
 
     fn changed(&self) -> Changed {
         let unchanged = || Changed::at_creation(self.czxid, self.ctime);
-        self.changed.as_deref().copied().unwrap_or_else(unchanged)
+        self.rare.as_ref().map_or_else(unchanged, |rare| rare.changed)
     }
 
     fn set_changed(&mut self, changed: Changed) {
-        if changed == Changed::at_creation(self.czxid, self.ctime) {
-            self.changed = None;
-        } else if let Some(known) = &mut self.changed {
-            **known = changed;
-        } else {
-            self.changed = Some(Box::new(changed));
+        match &mut self.rare {
+            Some(rare) => rare.changed = changed,
+            None if changed == Changed::at_creation(self.czxid, self.ctime) => {}
+            None => self.rare = Some(Box::new(Rare { changed, directory: None })),
         }
     }
 
     pub(crate) fn meta(&self, acls: &Acls) -> Meta {
-        let directory = self.directory.as_deref();
+        let directory = self.directory();
         let Changed { mzxid, mtime, version, aversion, number } = self.changed();
         Meta {
             czxid: self.czxid,
@@ -128,9 +177,9 @@ impl Node {
             version,
             creates: directory.map_or(0, |directory| directory.creates),
             aversion,
-            kind: Kind::of_parts(self.tag, number).unwrap_or(Kind::Persistent),
+            kind: Kind::of_parts(self.shape.tag(), number).unwrap_or(Kind::Persistent),
             children: directory.map_or(0, |directory| directory.names.len()),
-            data_len: self.bytes.len() as u32 - self.path_len,
+            data_len: (self.bytes.len() - self.path_len()) as u32,
             acl: acls.list(self.acl).clone(),
         }
     }
@@ -140,14 +189,14 @@ impl Node {
         let number = self.changed().number;
         self.ctime = meta.ctime;
         self.set_changed(Changed::of(meta, number));
-        let directory = self.directory.as_deref();
+        let directory = self.directory();
         let counted = directory.map_or((self.czxid, 0), |directory| (directory.pzxid, directory.creates));
         if counted != (meta.pzxid, meta.creates) {
             self.update_directory(meta);
         }
         if let Some(data) = data {
-            let at = self.path_len as usize;
-            self.has_data = data.is_some();
+            let at = self.path_len();
+            self.shape.set_has_data(data.is_some());
             let data = data.unwrap_or_default();
             if self.bytes.len() == at + data.len() {
                 self.bytes[at..].copy_from_slice(data);
@@ -159,7 +208,7 @@ impl Node {
 
     /// Takes over what a child's coming or going has changed.
     pub(crate) fn update_directory(&mut self, meta: &Meta) -> &mut Names {
-        let directory = self.directory.get_or_insert_default();
+        let directory = self.rare().directory.get_or_insert_default();
         (directory.pzxid, directory.creates) = (meta.pzxid, meta.creates);
         &mut directory.names
     }
@@ -173,10 +222,12 @@ impl Node {
             mtime,
             number,
             u64::from(version as u32) << 32 | u64::from(aversion as u32),
-            u64::from(self.path_len) << 16 | u64::from(self.tag) << 8 | u64::from(self.has_data),
+            (self.path_len() as u64) << 16
+                | u64::from(self.shape.tag()) << 8
+                | u64::from(self.shape.has_data()),
             acls.digest(self.acl),
         ];
-        let directory = self.directory.as_deref().map_or([0; 3], |directory| {
+        let directory = self.directory().map_or([0; 3], |directory| {
             [directory.pzxid, u64::from(directory.creates as u32), directory.names.digest()]
         });
         let mix = |hash: u64, field: u64| (hash ^ field).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
@@ -338,5 +389,51 @@ impl Table {
     /// All nodes, in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
         self.pages.iter().flatten().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::ZkSessionId;
+
+    // Three things share a number: one that runs into another makes a node with another path, or of another kind.
+    #[test]
+    fn path_data_and_kind_do_not_mix() {
+        let acls = Acls::default();
+        let kinds = [Kind::Persistent, Kind::Ephemeral(ZkSessionId(7)), Kind::Container, Kind::Ttl(u64::MAX)];
+        for path in ["/".to_owned(), "/a/b".to_owned(), format!("/{}", "x".repeat(70_000))] {
+            for (kind, data) in
+                kinds.into_iter().flat_map(|kind| [None, Some(&b"data"[..])].map(|data| (kind, data)))
+            {
+                let (czxid, mzxid, pzxid, ctime, mtime) = (1, 2, 3, 4, 5);
+                let (version, creates, aversion, children) = (6, 7, 8, 0);
+                let data_len = data.map_or(0, <[u8]>::len) as u32;
+                let acl = acls.open().clone();
+                let mut meta = Meta {
+                    czxid,
+                    mzxid,
+                    pzxid,
+                    ctime,
+                    mtime,
+                    version,
+                    creates,
+                    aversion,
+                    kind,
+                    children,
+                    data_len,
+                    acl,
+                };
+                let mut node = Node::new(&path, data, &meta, AclId::default());
+                assert_eq!((node.path(), node.data(), node.kind()), (&*path, data, kind));
+                assert_eq!(node.meta(&acls), meta);
+                for after in [Some(&b"more of it"[..]), None] {
+                    (meta.mzxid, meta.data_len) = (9, after.map_or(0, <[u8]>::len) as u32);
+                    node.update(&meta, Some(after));
+                    assert_eq!((node.path(), node.data(), node.kind()), (&*path, after, kind));
+                    assert_eq!(node.meta(&acls), meta);
+                }
+            }
+        }
     }
 }

@@ -29,6 +29,34 @@ pub enum Code {
 }
 
 impl Code {
+    /// All but [`Self::Ok`].
+    const FAILURES: [Self; 19] = [
+        Self::RuntimeInconsistency,
+        Self::MarshallingError,
+        Self::Unimplemented,
+        Self::OperationTimeout,
+        Self::BadArguments,
+        Self::NoNode,
+        Self::NoAuth,
+        Self::BadVersion,
+        Self::NoChildrenForEphemerals,
+        Self::NodeExists,
+        Self::NotEmpty,
+        Self::SessionExpired,
+        Self::InvalidAcl,
+        Self::AuthFailed,
+        Self::SessionMoved,
+        Self::NoWatcher,
+        Self::ReconfigDisabled,
+        Self::QuotaExceeded,
+        Self::Throttled,
+    ];
+
+    /// The failure of this number, if it is one.
+    pub fn of_failure(number: i32) -> Option<Self> {
+        Self::FAILURES.into_iter().find(|code| code.number() == number)
+    }
+
     /// Its number on the wire.
     pub fn number(self) -> i32 {
         self as i32

@@ -1,7 +1,7 @@
 //! OffsetCommit and OffsetFetch: how far a group has come is stored by the log, as durably as what it reads.
 
 use super::membership::Coordinator;
-use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, put_by_topic};
+use super::{Fault, Job, JobCx, NO_THROTTLE, ResponseBody, Wanted, put_by_topic};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::permits::{Of, Permitted, Verb};
@@ -110,14 +110,14 @@ impl Job for Commit {
         self.code = Some(code_of(&answer));
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         if version >= 3 {
             out.put_i32(NO_THROTTLE);
         }
         let retained = self.code.unwrap_or(Code::COORDINATOR_NOT_AVAILABLE);
-        let put = |out: &mut Vec<u8>, (part, fault): &(Part<request::Committed>, Option<Code>)| {
+        let put = |out: &mut ResponseBody, (part, fault): &(Part<request::Committed>, Option<Code>)| {
             out.put_i32(part.partition);
-            out.put_i16(fault.unwrap_or(retained).0);
+            out.put_code(fault.unwrap_or(retained));
         };
         put_by_topic(&self.parts, |(part, _)| &part.topic, put, out);
         Ok(Wanted::Yes)
@@ -158,7 +158,7 @@ impl Job for Committed {
         });
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         let (code, progress) = match &self.state {
             Some(Ok(state)) => (Code::NONE, state.progress.as_slice()),
             Some(Err(code)) => (*code, [].as_slice()),
@@ -172,7 +172,7 @@ impl Job for Committed {
         if version >= 3 {
             out.put_i32(NO_THROTTLE);
         }
-        let put = |out: &mut Vec<u8>, part: &Part<()>| {
+        let put = |out: &mut ResponseBody, part: &Part<()>| {
             let found = progress.iter().find(|it| *it.log == *part.topic && part.partition == 0);
             out.put_i32(part.partition);
             out.put_i64(found.map_or(NO_OFFSET, |it| it.position as i64));
@@ -180,11 +180,11 @@ impl Job for Committed {
                 out.put_i32(-1);
             }
             out.put_text(Some(found.map_or("", |it| &it.note)));
-            out.put_i16(code.0);
+            out.put_code(code);
         };
         put_by_topic(&parts, |part| &part.topic, put, out);
         if version >= 2 {
-            out.put_i16(code.0);
+            out.put_code(code);
         }
         Ok(Wanted::Yes)
     }

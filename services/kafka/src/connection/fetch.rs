@@ -1,7 +1,8 @@
 //! Fetch: looks at every partition once, and where that is not enough waits at the ends of all.
 
 use super::{
-    ANSWER_WITHIN, Fault, Job, JobCx, NO_THROTTLE, RESPONSE_BYTES_MAX, Wanted, code_of_other, put_by_topic,
+    ANSWER_WITHIN, Fault, Job, JobCx, NO_THROTTLE, RESPONSE_BYTES_MAX, ResponseBody, Wanted, code_of_other,
+    put_by_topic,
 };
 use crate::batch;
 use crate::brokers::Brokers;
@@ -183,19 +184,19 @@ impl Job for Fetch {
         asked && self.unseen == 0 && (self.has_enough() || now >= self.wait_until)
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         out.put_i32(NO_THROTTLE);
         if version >= 7 {
-            out.put_i16(Code::NONE.0);
+            out.put_code(Code::NONE);
             // No session of fetches: every one says all it wants.
             out.put_i32(0);
         }
-        let begin = out.len();
+        let begin = out.bytes.len();
         let any = Cell::new(false);
-        let put = |out: &mut Vec<u8>, part: &Part| {
+        let put = |out: &mut ResponseBody, part: &Part| {
             let code = if part.seen { part.code } else { Code::REQUEST_TIMED_OUT };
             out.put_i32(part.partition);
-            out.put_i16(code.0);
+            out.put_code(code);
             let tail = part.tail.map_or(-1, |tail| tail as i64);
             out.put_i64(tail);
             out.put_i64(tail);
@@ -207,20 +208,20 @@ impl Job for Fetch {
             if version >= 11 {
                 out.put_i32(-1);
             }
-            let length_at = out.len();
+            let length_at = out.bytes.len();
             out.put_i32(0);
             for (first, rows) in &part.pages {
                 // Single entries may be larger than what was asked for; together they may not.
-                let fits = !any.get() || out.len() - begin + rows.len() <= RESPONSE_BYTES_MAX;
+                let fits = !any.get() || out.bytes.len() - begin + rows.len() <= RESPONSE_BYTES_MAX;
                 if code == Code::NONE && fits {
                     any.set(true);
-                    batch::write(*first, rows, out);
+                    batch::write(*first, rows, &mut out.bytes);
                 } else {
                     break;
                 }
             }
-            let length = (out.len() - length_at - 4) as u32;
-            out[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
+            let length = (out.bytes.len() - length_at - 4) as u32;
+            out.bytes[length_at..length_at + 4].copy_from_slice(&length.to_be_bytes());
         };
         put_by_topic(&self.parts, |part| &part.topic, put, out);
         Ok(Wanted::Yes)

@@ -1,7 +1,7 @@
 //! ListGroups and DescribeGroups: what tools ask of the groups that this host coordinates.
 
 use super::membership::Coordinator;
-use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted};
+use super::{Fault, Job, JobCx, NO_THROTTLE, ResponseBody, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::{Described, Groups};
@@ -38,11 +38,11 @@ impl Job for ListGroups {
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
-        out.put_i16(Code::NONE.0);
+        out.put_code(Code::NONE);
         out.put_array(self.found.iter(), |out, (group, kind)| {
             out.put_text(Some(group));
             out.put_text(Some(kind));
@@ -96,7 +96,7 @@ impl Job for DescribeGroups {
         asked
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
@@ -106,7 +106,7 @@ impl Job for DescribeGroups {
                 Ok(described) => (Code::NONE, described),
                 Err(code) => (*code, &none),
             };
-            out.put_i16(code.0);
+            out.put_code(code);
             out.put_text(Some(name));
             out.put_text(Some(described.state));
             out.put_text(Some(&described.kind));

@@ -1,6 +1,6 @@
 //! SaslHandshake and SaslAuthenticate: decided when they come, so that what follows them is asked of who they prove.
 
-use super::{Fault, Job, JobCx, Wanted};
+use super::{Fault, Job, JobCx, ResponseBody, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::permits::{LoginStep, Permitted};
@@ -42,8 +42,8 @@ impl Job for Handshake {
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}
 
-    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
-        out.put_i16(self.code.0);
+    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
+        out.put_code(self.code);
         out.put_array(self.mechanisms.iter(), |out, mechanism| out.put_text(Some(mechanism)));
         Ok(Wanted::Yes)
     }
@@ -73,16 +73,16 @@ impl Job for Authenticate {
         matches!(self.step, LoginStep::Refused(_))
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         let (code, why, answer) = match &self.step {
             LoginStep::Answer(answer) => (Code::NONE, None, answer.as_slice()),
             LoginStep::Refused(why) => (Code::SASL_AUTHENTICATION_FAILED, Some(*why), [].as_slice()),
         };
-        out.put_i16(code.0);
+        out.put_code(code);
         out.put_text(why);
         out.put_bytes(answer);
         if version >= 1 {
-            out.extend_from_slice(&NO_LIFETIME.to_be_bytes());
+            out.put(&NO_LIFETIME.to_be_bytes());
         }
         Ok(Wanted::Yes)
     }

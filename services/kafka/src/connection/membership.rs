@@ -1,6 +1,6 @@
 //! FindCoordinator, JoinGroup, SyncGroup, Heartbeat and LeaveGroup: see [`crate::groups`].
 
-use super::{ANSWER_WITHIN, Fault, Job, JobCx, NO_THROTTLE, Wanted};
+use super::{ANSWER_WITHIN, Fault, Job, JobCx, NO_THROTTLE, ResponseBody, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::{Groups, Join, Joined, Next};
@@ -49,7 +49,7 @@ impl Job for Find {
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}
 
-    fn write(&self, version: i16, brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         let found = match self.kind {
             _ if !self.is_granted => Err(Code::GROUP_AUTHORIZATION_FAILED),
             OF_GROUPS => brokers.coordinator_of(&self.group).ok_or(Code::COORDINATOR_NOT_AVAILABLE),
@@ -58,7 +58,7 @@ impl Job for Find {
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
-        out.put_i16(found.map_or_else(|code| code, |_| Code::NONE).0);
+        out.put_code(found.map_or_else(|code| code, |_| Code::NONE));
         if version >= 1 {
             let why = (self.kind != OF_GROUPS).then_some("there are no transactions of Kafka's here");
             out.put_text(why);
@@ -134,7 +134,7 @@ impl Job for JoinGroup {
         self.outcome.is_some()
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         out.put_i32(NO_THROTTLE);
         let none =
             Joined { generation: -1, protocol: String::new(), leader: String::new(), members: Vec::new() };
@@ -143,7 +143,7 @@ impl Job for JoinGroup {
             Some(Err(code)) => (*code, &none),
             None => (Code::COORDINATOR_NOT_AVAILABLE, &none),
         };
-        out.put_i16(code.0);
+        out.put_code(code);
         out.put_i32(joined.generation);
         out.put_text(Some(&joined.protocol));
         out.put_text(Some(&joined.leader));
@@ -222,7 +222,7 @@ impl Job for SyncGroup {
         self.outcome.is_some()
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         let (code, assignment) = match &self.outcome {
             Some(Ok(assignment)) => (Code::NONE, assignment.as_ref()),
             Some(Err(code)) => (*code, [].as_slice()),
@@ -231,7 +231,7 @@ impl Job for SyncGroup {
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
-        out.put_i16(code.0);
+        out.put_code(code);
         out.put_bytes(assignment);
         Ok(Wanted::Yes)
     }
@@ -264,11 +264,11 @@ impl Job for Heartbeat {
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
-        out.put_i16(self.code.0);
+        out.put_code(self.code);
         Ok(Wanted::Yes)
     }
 }
@@ -300,20 +300,20 @@ impl Job for LeaveGroup {
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
         let elsewhere = self.coordinator.0.as_ref().err().copied().unwrap_or(Code::NONE);
         if version < 3 {
-            out.put_i16(self.members.first().map_or(elsewhere, |(_, code)| *code).0);
+            out.put_code(self.members.first().map_or(elsewhere, |(_, code)| *code));
             return Ok(Wanted::Yes);
         }
-        out.put_i16(elsewhere.0);
+        out.put_code(elsewhere);
         out.put_array(self.members.iter(), |out, (member, code)| {
             out.put_text(Some(member));
             out.put_text(None);
-            out.put_i16(code.0);
+            out.put_code(*code);
         });
         Ok(Wanted::Yes)
     }

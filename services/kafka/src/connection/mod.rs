@@ -18,7 +18,7 @@ use crate::code::Code;
 use crate::groups::Groups;
 use crate::permits::{Of, Permitted, Verb};
 use crate::request::{APIS, Api, Head, Request, key};
-use crate::wire::{Malformed, PutKafka as _};
+use crate::wire::{Malformed, PutKafka};
 use kernel::{Bytes, Instant};
 use shared_log::{Answer, Read, Refused, Rejected, Why};
 use std::cell::{Cell, RefCell};
@@ -91,6 +91,8 @@ pub struct Outgoing {
     /// What was answered: the name of the API, and how long it took since the request came. Those that wait for entries or for other
     /// members are left out.
     pub answered: Vec<(&'static str, Duration)>,
+    /// What was not done, or not all of it: the name of the API, and the first error.
+    pub failed: Vec<(&'static str, Code)>,
     /// The client is closed when it has been sent the bytes: it is not who it says.
     pub ends: bool,
 }
@@ -185,7 +187,7 @@ trait Job {
     }
 
     /// The response's body; slots without an answer are timed out. None for no response.
-    fn write(&self, version: i16, brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault>;
+    fn write(&self, version: i16, brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault>;
 }
 
 /// Whether a response is wanted.
@@ -439,7 +441,7 @@ impl Connection {
                 if !late && !waiting.job.is_done(asked, now) {
                     break;
                 }
-                respond(waiting, brokers, &mut out.bytes)?;
+                respond(waiting, brokers, out)?;
                 out.ends |= waiting.job.ends_connection();
                 let measured = |api: &&Api| api.key == waiting.head.key && !WAITING.contains(&api.key);
                 if let Some(api) = APIS.iter().find(measured) {
@@ -462,19 +464,49 @@ impl Connection {
     }
 }
 
-fn respond(waiting: &Waiting, brokers: &Brokers, out: &mut Vec<u8>) -> Result<(), Fault> {
-    let begin = out.len();
-    out.put_i32(0);
-    out.put_i32(waiting.head.correlation);
-    let written = waiting.job.write(waiting.head.version, brokers, out);
+fn respond(waiting: &Waiting, brokers: &Brokers, out: &mut Outgoing) -> Result<(), Fault> {
+    let mut body = ResponseBody { bytes: std::mem::take(&mut out.bytes), failure: None };
+    let begin = body.bytes.len();
+    body.put_i32(0);
+    body.put_i32(waiting.head.correlation);
+    let written = waiting.job.write(waiting.head.version, brokers, &mut body);
+    out.bytes = body.bytes;
     match written {
-        Ok(Wanted::No) | Err(_) => out.truncate(begin),
+        Ok(Wanted::No) | Err(_) => out.bytes.truncate(begin),
         Ok(Wanted::Yes) => {
-            let length = (out.len() - begin - 4) as u32;
-            out[begin..begin + 4].copy_from_slice(&length.to_be_bytes());
+            let length = (out.bytes.len() - begin - 4) as u32;
+            out.bytes[begin..begin + 4].copy_from_slice(&length.to_be_bytes());
         }
     }
+    let api = APIS.iter().find(|api| api.key == waiting.head.key);
+    out.failed.extend(body.failure.and_then(|code| Some((api?.name, code))));
     written.map(|_| ())
+}
+
+/// A response that is written, behind those before it.
+struct ResponseBody {
+    bytes: Vec<u8>,
+    /// The first error in it.
+    failure: Option<Code>,
+}
+
+impl ResponseBody {
+    fn put_code(&mut self, code: Code) {
+        self.note(code);
+        self.put_i16(code.0);
+    }
+
+    fn note(&mut self, code: Code) {
+        if code != Code::NONE && self.failure.is_none() {
+            self.failure = Some(code);
+        }
+    }
+}
+
+impl PutKafka for ResponseBody {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
 }
 
 /// The answer to ApiVersions.
@@ -491,13 +523,13 @@ impl Job for Versions {
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         // Who asks in a version unknown here reads the oldest.
         let version = if self.code == Code::NONE { version } else { 0 };
-        out.put_i16(self.code.0);
+        out.put_code(self.code);
         if version >= 3 {
             // A compact array begins with its length and one more; every compact structure ends with a count of tagged fields.
-            out.push(APIS.len() as u8 + 1);
+            out.put(&[APIS.len() as u8 + 1]);
         } else {
             out.put_count(APIS.len());
         }
@@ -506,14 +538,14 @@ impl Job for Versions {
             out.put_i16(api.min);
             out.put_i16(api.max);
             if version >= 3 {
-                out.push(0);
+                out.put(&[0]);
             }
         }
         if version >= 1 {
             out.put_i32(NO_THROTTLE);
         }
         if version >= 3 {
-            out.push(0);
+            out.put(&[0]);
         }
         Ok(Wanted::Yes)
     }
@@ -561,8 +593,8 @@ fn code_of_other(answer: &Answer) -> Code {
 fn put_by_topic<T>(
     parts: &[T],
     topic_of: impl Fn(&T) -> &Arc<str>,
-    mut put: impl FnMut(&mut Vec<u8>, &T),
-    out: &mut Vec<u8>,
+    mut put: impl FnMut(&mut ResponseBody, &T),
+    out: &mut ResponseBody,
 ) {
     let topics: Vec<&[T]> = parts.chunk_by(|one, other| topic_of(one) == topic_of(other)).collect();
     out.put_array(topics.into_iter(), |out, parts| {

@@ -3,7 +3,7 @@
 //! The first offset whose timestamp is at least the one asked is looked for by reading the log: timestamps are the producers' own and
 //! need not grow, so nothing shorter is exact. A log is in memory, and read at most once.
 
-use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, code_of_other, put_by_topic};
+use super::{Fault, Job, JobCx, NO_THROTTLE, ResponseBody, Wanted, code_of_other, put_by_topic};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::entry::{NO_TIMESTAMP, Record};
@@ -103,18 +103,18 @@ impl Job for Offsets {
         };
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         if version >= 2 {
             out.put_i32(NO_THROTTLE);
         }
-        let put = |out: &mut Vec<u8>, part: &Part| {
+        let put = |out: &mut ResponseBody, part: &Part| {
             let (code, (timestamp, offset)) = match part.found {
                 Some(Ok(found)) => (Code::NONE, found),
                 Some(Err(code)) => (code, (NO_TIMESTAMP, NONE)),
                 None => (Code::REQUEST_TIMED_OUT, (NO_TIMESTAMP, NONE)),
             };
             out.put_i32(part.partition);
-            out.put_i16(code.0);
+            out.put_code(code);
             out.put_i64(timestamp);
             out.put_i64(offset);
             if version >= 4 {

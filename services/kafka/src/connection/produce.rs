@@ -1,6 +1,6 @@
 //! Produce: every batch is appended, and its outcome is answered.
 
-use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, code_of_other, put_by_topic};
+use super::{Fault, Job, JobCx, NO_THROTTLE, ResponseBody, Wanted, code_of_other, put_by_topic};
 use crate::batch::{Batch, Chunk, Sender};
 use crate::brokers::Brokers;
 use crate::code::Code;
@@ -146,19 +146,19 @@ impl Job for Produce {
         }
     }
 
-    fn write(&self, version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         let code_of = |part: &Part| match part.code {
             Code::NONE if part.unanswered > 0 => Code::REQUEST_TIMED_OUT,
             code => code,
         };
         if self.acks == 0 {
-            let sound = self.parts.iter().all(|part| code_of(part) == Code::NONE);
-            return if sound { Ok(Wanted::No) } else { Err(Fault::UnacknowledgedAppend) };
+            self.parts.iter().for_each(|part| out.note(code_of(part)));
+            return if out.failure.is_none() { Ok(Wanted::No) } else { Err(Fault::UnacknowledgedAppend) };
         }
-        let put = |out: &mut Vec<u8>, part: &Part| {
+        let put = |out: &mut ResponseBody, part: &Part| {
             let code = code_of(part);
             out.put_i32(part.partition);
-            out.put_i16(code.0);
+            out.put_code(code);
             out.put_i64(if code == Code::NONE { part.base } else { NO_OFFSET });
             // The time of the append, where the log counts by it: here the producer's counts.
             out.put_i64(-1);

@@ -1,6 +1,6 @@
 //! InitProducerId: a number for an idempotent producer. What it sends under it is counted by the log (see [`shared_log::Produce`]).
 
-use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted};
+use super::{Fault, Job, JobCx, NO_THROTTLE, ResponseBody, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::wire::PutKafka as _;
@@ -21,13 +21,13 @@ impl Job for Given {
 
     fn on_answer(&mut self, _slot: usize, _answer: Answer, _cx: &mut JobCx) {}
 
-    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         let (code, number, epoch) = match self.0 {
             Ok(number) => (Code::NONE, number, 0),
             Err(code) => (code, -1, -1),
         };
         out.put_i32(NO_THROTTLE);
-        out.put_i16(code.0);
+        out.put_code(code);
         out.put_i64(number);
         out.put_i16(epoch);
         Ok(Wanted::Yes)

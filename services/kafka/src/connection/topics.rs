@@ -1,6 +1,6 @@
 //! Metadata, CreateTopics and DeleteTopics.
 
-use super::{Fault, Job, JobCx, NO_THROTTLE, Settings, Wanted, code_of, code_of_other};
+use super::{Fault, Job, JobCx, NO_THROTTLE, ResponseBody, Settings, Wanted, code_of, code_of_other};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::permits::{Of, Permitted, Verb};
@@ -94,7 +94,7 @@ impl Job for Describe {
         *known = Some(code);
     }
 
-    fn write(&self, version: i16, brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, version: i16, brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         if version >= 3 {
             out.put_i32(NO_THROTTLE);
         }
@@ -110,9 +110,9 @@ impl Job for Describe {
         out.put_i32(brokers.leader_of(&brokers.cluster));
         out.put_array(self.topics.iter(), |out, (name, known)| {
             let code = known.unwrap_or(Code::REQUEST_TIMED_OUT);
-            out.put_i16(code.0);
+            out.put_code(code);
             out.put_text(Some(name));
-            out.push(0);
+            out.put(&[0]);
             let partitions = usize::from(code == Code::NONE);
             out.put_array(0..partitions as i32, |out, partition| {
                 put_partition(version, partition, name, brokers, out)
@@ -128,8 +128,8 @@ impl Job for Describe {
     }
 }
 
-fn put_partition(version: i16, partition: i32, topic: &str, brokers: &Brokers, out: &mut Vec<u8>) {
-    out.put_i16(Code::NONE.0);
+fn put_partition(version: i16, partition: i32, topic: &str, brokers: &Brokers, out: &mut ResponseBody) {
+    out.put_code(Code::NONE);
     out.put_i32(partition);
     out.put_i32(brokers.leader_of(topic));
     if version >= 7 {
@@ -139,10 +139,10 @@ fn put_partition(version: i16, partition: i32, topic: &str, brokers: &Brokers, o
         brokers.all.iter().filter(|broker| up.contains(&broker.is_up)).map(|broker| broker.node).collect()
     };
     let (replicas, in_sync, offline) = (nodes(&[true, false]), nodes(&[true]), nodes(&[false]));
-    out.put_array(replicas.into_iter(), Vec::put_i32);
-    out.put_array(in_sync.into_iter(), Vec::put_i32);
+    out.put_array(replicas.into_iter(), ResponseBody::put_i32);
+    out.put_array(in_sync.into_iter(), ResponseBody::put_i32);
     if version >= 5 {
-        out.put_array(offline.into_iter(), Vec::put_i32);
+        out.put_array(offline.into_iter(), ResponseBody::put_i32);
     }
 }
 
@@ -274,12 +274,12 @@ impl Job for Create {
         });
     }
 
-    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         out.put_i32(NO_THROTTLE);
         out.put_array(self.topics.iter(), |out, topic| {
             let outcome = topic.outcome.as_ref();
             out.put_text(Some(&topic.name));
-            out.put_i16(outcome.map_or(Code::REQUEST_TIMED_OUT, |outcome| outcome.code).0);
+            out.put_code(outcome.map_or(Code::REQUEST_TIMED_OUT, |outcome| outcome.code));
             out.put_text(outcome.and_then(|outcome| outcome.why.as_deref()));
         });
         Ok(Wanted::Yes)
@@ -325,11 +325,11 @@ impl Job for Delete {
         });
     }
 
-    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut Vec<u8>) -> Result<Wanted, Fault> {
+    fn write(&self, _version: i16, _brokers: &Brokers, out: &mut ResponseBody) -> Result<Wanted, Fault> {
         out.put_i32(NO_THROTTLE);
         out.put_array(self.topics.iter(), |out, (name, code)| {
             out.put_text(Some(name));
-            out.put_i16(code.unwrap_or(Code::REQUEST_TIMED_OUT).0);
+            out.put_code(code.unwrap_or(Code::REQUEST_TIMED_OUT));
         });
         Ok(Wanted::Yes)
     }
