@@ -36,6 +36,7 @@ fn down_reason(event: &HostEvent) -> Option<String> {
         | HostEvent::PeerEnded { .. }
         | HostEvent::ClientClosed { .. }
         | HostEvent::DiskFull
+        | HostEvent::DiskSlow { .. }
         | HostEvent::Short { .. }
         | HostEvent::NoLongerShort
         | HostEvent::DiskBack
