@@ -11,17 +11,18 @@ use std::time::{Duration, Instant};
 const LEADERS_APART_WITHIN: Duration = Duration::from_secs(30);
 
 impl Cluster {
-    /// The hosts with the shards that they lead, once all shards are led, and not all by one host.
+    /// The hosts with the shards that they lead, once each shard is led by the host that is to lead it: it stays there.
     async fn stage_hosts(&self) -> Result<Vec<StageHost>, String> {
         let asked = Instant::now();
         let mut said = false;
         loop {
-            let mut hosts = Vec::new();
+            let (mut hosts, mut away) = (Vec::new(), 0);
             for (name, status) in self.statuses().await {
                 let status =
                     status.ok_or_else(|| format!("{name} does not run: photos needs all three hosts"))?;
                 let shards = status.services.get::<TxnStatus>().map(|txn| &txn.shards);
                 let led = shards.into_iter().flatten().filter(|(_, shard)| shard.leads);
+                away += led.clone().filter(|(_, shard)| shard.preferred.as_deref() != Some(name)).count();
                 let leads = led.map(|(&shard, _)| shard).collect();
                 let endpoint = format!("127.0.0.1:{}", self.members[name].native);
                 hosts.push(StageHost { name, endpoint, leads });
@@ -29,17 +30,18 @@ impl Cluster {
             let led: usize = hosts.iter().map(|host| host.leads.len()).sum();
             let leaders = hosts.iter().filter(|host| !host.leads.is_empty()).count();
             let all_led = led >= usize::from(TXN_SHARDS);
-            if all_led && leaders > 1 {
+            if all_led && away == 0 {
                 return Ok(hosts);
             }
             if !all_led && asked.elapsed() >= LEADER_WITHIN {
                 return Err(format!("{led} of {TXN_SHARDS} shards are led: try again"));
             }
             if asked.elapsed() >= LEADERS_APART_WITHIN {
-                return Err("one host leads all shards: kill it and restart it, then try again".to_owned());
+                let trouble = "one host leads all shards: kill it and restart it, then try again";
+                return if leaders > 1 { Ok(hosts) } else { Err(trouble.to_owned()) };
             }
             if all_led && !said {
-                println!("  one host leads all shards: waiting until it hands over what others are to lead");
+                println!("  waiting until each shard is led by the host that is to lead it");
                 said = true;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -64,10 +66,12 @@ impl Cluster {
             rows.insert(2, (TxnLevel::Rss, false));
         }
         let hosts = self.stage_hosts().await?;
-        let delay = |from: &str, to: &str, by: Duration| {
-            let sender = self.members.get(from).and_then(|member| member.running.as_ref());
-            if let Some(running) = sender {
-                running.host.handle().fault(kernel::HostId::named(to), LinkFault::Delay(by));
+        let delay = |one: &str, other: &str, by: Duration| {
+            for (from, to) in [(one, other), (other, one)] {
+                let sender = self.members.get(from).and_then(|member| member.running.as_ref());
+                if let Some(running) = sender {
+                    running.host.handle().fault(kernel::HostId::named(to), LinkFault::Delay(by));
+                }
             }
         };
         let shard_of = |key: &str| spanner::shard_of(key.as_bytes(), TXN_SPREAD_LEVELS, TXN_SHARDS).0;
