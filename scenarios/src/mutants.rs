@@ -200,7 +200,7 @@ pub static MUTANTS: &[Mutant] = &[
     corfu(&::corfu::planted::serves_before_opened, &["AGREE"]),
     spanner(&::spanner::planted::t_min_ignored, &["BYLEVEL", "SNAP"]),
     spanner(&::spanner::planted::t_ee_ignored, &["BYLEVEL", "FENCE"]),
-    spanner(&::spanner::planted::earliest_end_not_waited_out, &["BYLEVEL", "FENCE"]),
+    spanner(&::spanner::planted::earliest_end_not_waited_out, &["TEE", "BYLEVEL", "FENCE"]),
     spanner(&::spanner::planted::no_commit_wait, &["CW", "BYLEVEL"]),
     spanner(&::spanner::planted::does_not_wait_for_prepared, &["SNAP", "BYLEVEL"]),
     spanner(&::spanner::planted::prepared_is_wounded, &["LOCK", "ATOMIC", "SNAP", "BYLEVEL", "ONCE", "TS"]),

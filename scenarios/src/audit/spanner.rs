@@ -23,6 +23,8 @@ pub(crate) struct SpannerAudit {
     /// For how long what was committed is remembered.
     keep: Duration,
     in_flight: BTreeMap<TxnId, InFlight>,
+    /// By gateway and commit timestamp, the least earliest end that a gateway was answered: its user learns nothing before.
+    ends: BTreeMap<(NodeId, Timestamp), Timestamp>,
 }
 
 /// What was said of a transaction before it ended.
@@ -70,8 +72,8 @@ pub(crate) fn machine_of(member: &SpannerMember) -> Option<(u64, &ShardMachine)>
 impl SpannerAudit {
     /// Of a deployment whose fences wait for so long, and which remembers commits for so long.
     pub(crate) fn new(fence_bound: Duration, keep: Duration) -> Self {
-        let (logs, incarnations, in_flight) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { fence_bound, logs, incarnations, keep, in_flight }
+        let (logs, incarnations) = (BTreeMap::new(), BTreeMap::new());
+        Self { fence_bound, logs, incarnations, keep, in_flight: BTreeMap::new(), ends: BTreeMap::new() }
     }
 
     pub(crate) fn on_fact(&mut self, fact: Fact<SpannerMessage>, cluster: &Cluster<'_, SpannerMember>) {
@@ -138,6 +140,10 @@ impl SpannerAudit {
             SpannerMessage::Gateway(GatewayIn::Ended(message)) => {
                 if let Some((_, machine)) = machine() {
                     self.check_bound(message, machine);
+                    if let Fate::Committed(t_c) = message.fate {
+                        let least = self.ends.entry((message.txn.gateway, t_c)).or_insert(message.t_ee);
+                        *least = message.t_ee.min(*least);
+                    }
                     self.check_end_of_flight(message, machine);
                     check_end(from, &message.txn, message.fate, machine, true);
                 }
@@ -214,6 +220,11 @@ impl SpannerAudit {
             "{from} asks in incarnation {}, and its disk has {durable:?}",
             txn.incarnation
         );
+    }
+
+    /// When a commit at a gateway may be over at the earliest; none if nobody has said.
+    pub(crate) fn earliest_end(&self, gateway: NodeId, t_c: Timestamp) -> Option<Timestamp> {
+        self.ends.get(&(gateway, t_c)).copied()
     }
 
     /// How many acceptors of these hosts have ever known durably that they may vote.

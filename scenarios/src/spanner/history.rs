@@ -60,7 +60,7 @@ fn own_process(id: RequestId) -> Process {
 }
 
 /// A timestamp as true time has it, in nanoseconds of the run.
-fn true_time(at: Timestamp) -> u64 {
+pub(super) fn true_time(at: Timestamp) -> u64 {
     (at.0 * 1_000).saturating_sub(WALL_EPOCH)
 }
 

@@ -17,7 +17,7 @@ use changing::Changes;
 use early::EarlyReaders;
 use history::History;
 use kernel::client::Response;
-use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
+use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use lies::Lies;
 use plots::Plots;
 use sim::{
@@ -252,8 +252,14 @@ impl SpannerScenario {
         hosts
     }
 
-    fn answered(&mut self, id: RequestId, reply: &TxnReply, now: u64) {
+    fn answered(&mut self, node: NodeId, id: RequestId, reply: &TxnReply, now: u64) {
         let lies = self.lies.as_ref();
+        if let TxnReply::Committed(committed) = reply
+            && let Some(end) = self.audit.earliest_end(node, committed.at).filter(|_| lies.is_none())
+        {
+            let passed = history::true_time(end);
+            invariant!(TEE, passed < now, "a commit at {} is over before {end} has passed", committed.at);
+        }
         self.history.answered(id, reply, now, (&self.parameters, lies), &mut self.sessions);
     }
 
@@ -372,11 +378,11 @@ impl Scenario for SpannerScenario {
                 self.interactive.insert(next, interactive);
                 return;
             }
-            self.answered(interactive.first(id), &reply, now);
+            self.answered(node, interactive.first(id), &reply, now);
             self.go_on_early(interactive.first(id), &reply, control);
             return;
         }
-        self.answered(id, &reply, now);
+        self.answered(node, id, &reply, now);
         if self.history.is_dump(id) {
             control.mark("scenario.dumped_all_at_one_timestamp");
         }
