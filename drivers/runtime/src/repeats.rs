@@ -103,11 +103,15 @@ impl Repeats {
         Way::Numbered(number)
     }
 
-    /// The message that was numbered last between these did not leave.
+    /// The message that was numbered just now did not leave: the other end knows nothing of a number that is new.
     pub(crate) fn was_not_sent(&mut self, from: NodeId, to: NodeId) {
-        if let Some(latest) = self.said.get_mut(&(from, to)).and_then(|said| said.first_mut()) {
+        let Some(said) = self.said.get_mut(&(from, to)).filter(|said| !said.is_empty()) else { return };
+        let Said { number, .. } = said.remove(0);
+        if number + 1 == self.numbers {
+            self.numbers = number;
+        } else {
             // Nothing is encoded like that: it is never taken for said.
-            latest.bytes.clear();
+            said.push(Said { number, bytes: Vec::new() });
         }
     }
 
@@ -221,7 +225,15 @@ mod tests {
         let (mut repeats, at) = (Repeats::default(), Instant(0));
         assert_eq!(repeats.say(node(1), node(2), b"a", at), Way::Numbered(0));
         repeats.was_not_sent(node(1), node(2));
+        assert_eq!(repeats.say(node(1), node(3), b"b", at), Way::Numbered(0), "the other end expects it");
         assert_eq!(repeats.say(node(1), node(2), b"a", at), Way::Numbered(1));
+        // An older number, whose message is another now, is not said again either.
+        for turn in 0..IN_TURN_MAX as u8 {
+            assert!(matches!(repeats.say(node(1), node(3), &[turn], at), Way::Numbered(_)));
+        }
+        let Way::Numbered(again) = repeats.say(node(1), node(3), b"c", at) else { panic!("it is new") };
+        repeats.was_not_sent(node(1), node(3));
+        assert_eq!(repeats.say(node(1), node(3), b"c", at), Way::Numbered(again));
     }
 
     // A host that is not sound must not take memory without bound, nor be heard as somebody else.
