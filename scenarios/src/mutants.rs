@@ -227,6 +227,17 @@ pub static MUTANTS: &[Mutant] = &[
     spanner(&::spanner::planted::bytes_in_progress_not_bounded, &["BOUND"]),
     spanner(&::spanner::planted::read_locks_not_taken_back, &["LOCK", "BYLEVEL"]),
     spanner(&::spanner::planted::dead_gateways_not_minded, &["LIVE", "CONV"]),
+    fuzzylog(&::fuzzylog::planted::delivered_before_pending, &["SER", "TS", "PREFIX"]),
+    fuzzylog(&::fuzzylog::planted::clock_not_raised, &["SER", "TS"]),
+    fuzzylog(&::fuzzylog::planted::other_owners_not_replaced, &["ATOMIC", "SER", "FENCE"]),
+    fuzzylog(&::fuzzylog::planted::test_and_set_compares_too_little, &["FENCE", "SER"]),
+    fuzzylog(&::fuzzylog::planted::trim_drops_other_colours, &["DUR", "TRIM"]),
+    fuzzylog(&::fuzzylog::planted::head_answers_alone, &["DUR", "LIN"]),
+    fuzzylog(&::fuzzylog::planted::repeated_proposal_is_new, &["UNIQ", "SER", "TS"]),
+    fuzzylog(&::fuzzylog::planted::goes_ahead_of_what_was_seen, &["SER"]),
+    fuzzylog(&::fuzzylog::planted::restarted_head_goes_on, &["NEST", "PREFIX", "DUR"]),
+    fuzzylog(&::fuzzylog::planted::tail_answers_alone, &["LIN"]),
+    fuzzylog(&::fuzzylog::planted::snapshot_asks_one_by_one, &["SNAP"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 
@@ -240,6 +251,10 @@ const fn composed(planted: &'static PlantedBug, expected: &'static [&'static str
 
 const fn coordination(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "coordination", expected }
+}
+
+const fn fuzzylog(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "fuzzylog", expected }
 }
 
 const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -295,6 +310,7 @@ mod tests {
             ::paxos::planted::ALL,
             ::mason::planted::ALL,
             ::corfu::planted::ALL,
+            ::fuzzylog::planted::ALL,
             shared_log::planted::ALL,
             ::coordination::planted::ALL,
             sequence::planted::ALL,

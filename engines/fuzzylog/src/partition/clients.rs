@@ -1,0 +1,100 @@
+//! Which appends of users' clients are delivered: each is executed once.
+
+use super::command::{Delivered, Placed};
+use crate::terms::{AppendId, AppendTime};
+use std::collections::BTreeMap;
+
+kernel::record! {
+    /// An append that is delivered, and that its client may ask for again.
+    pub struct DoneAppend {
+        /// Its name.
+        id: AppendId,
+        /// When.
+        at: AppendTime,
+        /// Where.
+        placed: Vec<Placed>,
+    }
+}
+
+kernel::record! {
+    /// What is remembered of a client.
+    pub struct ClientState {
+        /// The client.
+        client: u64,
+        /// It has the answers to all numbers below.
+        below: u64,
+        /// Its appends that are delivered.
+        done: Vec<DoneAppend>,
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct ClientRow {
+    below: u64,
+    /// By number, and by what was appended.
+    done: BTreeMap<(u64, u64), DoneAppend>,
+}
+
+/// The table of all clients.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clients {
+    rows: BTreeMap<u64, ClientRow>,
+}
+
+fn key(id: AppendId) -> (u64, u64) {
+    (id.number, id.content)
+}
+
+impl Clients {
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    pub(super) fn knows(&self, client: u64) -> bool {
+        self.rows.contains_key(&client)
+    }
+
+    /// The client has the answers to everything below.
+    pub(super) fn acknowledge(&mut self, client: u64, below: u64) {
+        let row = self.rows.entry(client).or_default();
+        if below > row.below {
+            row.below = below;
+            row.done = row.done.split_off(&(below, 0));
+        }
+    }
+
+    pub(super) fn has_forgotten(&self, id: AppendId) -> bool {
+        self.rows.get(&id.client).is_some_and(|row| id.number < row.below && !row.done.contains_key(&key(id)))
+    }
+
+    pub(super) fn done(&self, id: AppendId) -> Option<&DoneAppend> {
+        self.rows.get(&id.client)?.done.get(&key(id))
+    }
+
+    /// True if the client has appended something else under this number.
+    pub(super) fn has_other(&self, id: AppendId) -> bool {
+        let row = self.rows.get(&id.client);
+        let mut of_number =
+            row.into_iter().flat_map(|row| row.done.range((id.number, 0)..=(id.number, u64::MAX)));
+        of_number.any(|(_, done)| done.id != id)
+    }
+
+    pub(super) fn finish(&mut self, id: AppendId, delivered: &Delivered) {
+        let row = self.rows.entry(id.client).or_default();
+        let Delivered { at, placed } = delivered.clone();
+        row.done.insert(key(id), DoneAppend { id, at, placed });
+    }
+
+    pub(super) fn states(&self) -> impl Iterator<Item = ClientState> + '_ {
+        self.rows.iter().map(|(&client, row)| ClientState {
+            client,
+            below: row.below,
+            done: row.done.values().cloned().collect(),
+        })
+    }
+
+    pub(super) fn install(&mut self, state: ClientState) {
+        let done = state.done.into_iter().map(|done| (key(done.id), done)).collect();
+        self.rows.insert(state.client, ClientRow { below: state.below, done });
+    }
+}
