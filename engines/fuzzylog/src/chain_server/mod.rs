@@ -66,6 +66,7 @@ struct Links {
 #[derive(Clone, Debug)]
 pub struct ChainServer {
     partition: PartitionId,
+    placement: ColourPlacement,
     parameters: FuzzyParameters,
     /// The client role beside it, which takes over what is stuck.
     client: NodeId,
@@ -98,6 +99,7 @@ impl ChainServer {
     ) -> Self {
         Self {
             partition,
+            placement,
             parameters,
             client,
             journal: None,

@@ -26,7 +26,8 @@ impl ChainServer {
             return;
         }
         let me = cx.node();
-        if self.is_head(me) && self.state.clock() < seen.clock && !self.raises(seen) {
+        let is_lower = self.is_head(me) && self.state.clock() < seen.clock;
+        if is_lower && !self.raises(seen) && self.window < self.parameters.window_bytes {
             cx.mark("chain.raised_its_clock_for_a_sync");
             self.raise(seen, cx);
         }
@@ -35,7 +36,10 @@ impl ChainServer {
         }
         self.syncs.retain(|sync| (sync.client, sync.call) != (from, call));
         if self.syncs.len() < self.parameters.syncs_max {
-            self.syncs.push_back(WaitingSync { client: from, call, colour, seen, through: self.length() });
+            // One that has joined may lack what was acknowledged before.
+            let whole_from = self.serving_projection().map_or(RowIndex(0), |it| it.whole_from);
+            let through = self.length().max(whole_from);
+            self.syncs.push_back(WaitingSync { client: from, call, colour, seen, through });
         }
     }
 

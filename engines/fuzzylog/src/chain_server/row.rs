@@ -20,6 +20,10 @@ use crate::partition::command::{Answered, Command, Raise, RowEntry};
 use crate::terms::{AppendId, AppendTime, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
 
+/// So many times as many appends are pending where they are not admitted.
+const ELSEWHERE: usize = 8;
+/// So many times the window is there for what finishes appends.
+const FINISHING: usize = 4;
 /// What an entry costs beside its bodies, about.
 const ENTRY_HEAD_BYTES: usize = 96;
 
@@ -82,18 +86,26 @@ impl ChainServer {
         content.flaw(colours, bytes).is_none() && id.content == content.digest()
     }
 
-    /// Whether something that grows has no room. What finishes an append always has.
+    /// Whether there is no room. What finishes an append has more than what begins one.
     fn is_busy(&self, command: &Command) -> bool {
-        let (client, is_new) = match command {
-            Command::Append(command) => (Some(command.id.client), false),
-            Command::Propose(command) => (Some(command.id.client), true),
-            Command::TakeOver(_) | Command::Fix(_) | Command::CleanUp(_) | Command::Raise(_) => return false,
-            Command::Trim(_) => (None, false),
+        let pending_max = self.parameters.pending_max;
+        let (client, several_max) = match command {
+            Command::Append(command) => (Some(command.id.client), usize::MAX),
+            Command::Propose(command) => {
+                // An append's first partition admits it. Two that are full for each other's appends would wait for each other.
+                let first = command.content.colours.iter().map(|&it| self.placement.partition_of(it)).min();
+                let most = if first == Some(self.partition) { pending_max } else { ELSEWHERE * pending_max };
+                (Some(command.id.client), most)
+            }
+            Command::TakeOver(_) | Command::Fix(_) | Command::CleanUp(_) | Command::Raise(_) => {
+                return self.window >= FINISHING * self.parameters.window_bytes;
+            }
+            Command::Trim(_) => (None, usize::MAX),
         };
         let full = self.state.clients() >= self.parameters.clients_max;
         self.window >= self.parameters.window_bytes
-            || is_new && self.state.unfinished_count() >= self.parameters.pending_max
-            || self.state.queued() >= 2 * self.parameters.pending_max
+            || self.state.unfinished_count() >= several_max
+            || self.state.queued() >= 2 * ELSEWHERE * pending_max
             || full && client.is_some_and(|client| !self.state.knows_client(client))
     }
 
@@ -156,6 +168,8 @@ impl ChainServer {
         }
         self.links.heard = true;
         self.links.above = self.links.above.max(through);
+        // It lacks something, and the one before may not know from where on.
+        self.links.owes_length |= through > self.length();
         // Said again, it is passed on again: something behind was lost.
         (self.links.owes_durable, self.links.owes_stable) = (true, true);
     }

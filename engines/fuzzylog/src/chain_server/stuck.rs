@@ -2,6 +2,7 @@
 
 use super::ChainServer;
 use crate::messages::client::Stuck;
+use crate::partition::SeveralStage;
 use crate::terms::{AppendId, Owner};
 use kernel::{Cx, Instant, NodeId};
 use std::collections::BTreeMap;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 /// Since when each unfinished append is as it is.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watched {
-    since: BTreeMap<AppendId, (Owner, u8, Instant)>,
+    since: BTreeMap<AppendId, (Owner, SeveralStage, Instant)>,
 }
 
 impl Watched {
@@ -18,6 +19,8 @@ impl Watched {
     }
 }
 
+/// A clean-up is waited for so many times as long as a client.
+const CLEAN_UP_AFTER: u32 = 4;
 /// Appends that are reported at once.
 const REPORTS_MAX: usize = 16;
 
@@ -34,9 +37,13 @@ impl ChainServer {
             let before = self.watched.since.get(&it.id).copied();
             let same = before.filter(|(owner, stage, _)| (*owner, *stage) == (it.owner, it.stage));
             let mut at = same.map_or(now, |(.., at)| at);
-            // What is delivered is in nobody's way, and its clean-up may still come.
-            let patience = if it.stage == 2 { 4 * stuck_after } else { stuck_after };
-            if now.since(at) >= patience && reports.len() < REPORTS_MAX {
+            // What is delivered is in nobody's way, and its clean-up may still come. What is fixed here is fixed or pending elsewhere.
+            let patience = match it.stage {
+                SeveralStage::Proposed => Some(stuck_after),
+                SeveralStage::Fixed => None,
+                SeveralStage::Delivered => Some(CLEAN_UP_AFTER * stuck_after),
+            };
+            if patience.is_some_and(|patience| now.since(at) >= patience) && reports.len() < REPORTS_MAX {
                 at = now;
                 reports.push(Stuck { id: it.id, owner: it.owner, content: it.content.clone() });
             }

@@ -56,6 +56,8 @@ pub(super) struct SeveralTask {
     said: BTreeMap<PartitionId, Said>,
     /// How often it has tried to take over.
     tries: u32,
+    /// The owner where it was reported as stuck; none at its origin.
+    reported: Option<Owner>,
 }
 
 /// How far an append to several partitions is, as one client sees it.
@@ -92,7 +94,7 @@ impl SeveralTask {
     ) -> Self {
         let said = partitions.into_iter().map(|partition| (partition, Said::Nothing)).collect();
         let owner = Owner { generation: 0, identity };
-        Self { id, below, seen, content, owner, phase: Phase::Propose, said, tries: 0 }
+        Self { id, below, seen, content, owner, phase: Phase::Propose, said, tries: 0, reported: None }
     }
 
     /// The partition that decides who takes over.
@@ -202,6 +204,7 @@ impl FuzzyClient {
             Outcome::Fixed(it) => Said::Fixed(it.at),
             Outcome::Delivered(it) => Said::Delivered(it),
             Outcome::Held(held) => return self.back_off(call, held.owner, cx),
+            Outcome::Forgotten(_) if self.is_reported(call) => return self.clean_up_again(call, cx),
             other @ (Outcome::Forgotten(_)
             | Outcome::Conflict(_)
             | Outcome::Unknown(_)
@@ -213,6 +216,27 @@ impl FuzzyClient {
         };
         task.said.insert(partition, said);
         self.go_on(call, cx);
+    }
+
+    fn is_reported(&mut self, call: u64) -> bool {
+        self.several(call).is_some_and(|task| task.reported.is_some())
+    }
+
+    /// Some partition has forgotten the append: it is delivered everywhere, and its user has the answer. A clean-up was lost on its way to
+    /// the one that has reported it.
+    fn clean_up_again(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
+        cx.mark("client.cleaned_up_again");
+        let Some(task) = self.several(call) else { return };
+        // Where this one has taken over, it is the owner; elsewhere that is who was reported.
+        let (id, owners) = (task.id, [Some(task.owner), task.reported]);
+        let partitions: Vec<PartitionId> = task.said.keys().copied().collect();
+        self.end(call, FuzzyResponse::Refused(FuzzyRefusal::Forgotten), cx);
+        let nobody = self.new_call();
+        for partition in partitions {
+            for owner in owners.into_iter().flatten() {
+                self.submit(nobody, partition, CleanUp { id, owner }.into(), cx);
+            }
+        }
     }
 
     /// Goes to the next phase if all have said what this one needs.
@@ -332,7 +356,7 @@ impl FuzzyClient {
         cx.mark("client.begins_to_recover");
         let wait = cx.rng().duration(Duration::ZERO, self.parameters.back_off_max);
         let mut task = SeveralTask::new(id, 0, AppendTime::ZERO, content, partitions, 0);
-        task.phase = Phase::BackOff { until: cx.now() + wait, from: owner };
+        (task.phase, task.reported) = (Phase::BackOff { until: cx.now() + wait, from: owner }, Some(owner));
         let call = self.begin(None, Task::Several(Box::new(task)), cx);
         self.recovering.insert(id, call);
     }

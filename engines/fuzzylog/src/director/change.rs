@@ -139,7 +139,7 @@ impl Watch {
         let stays = |node: NodeId, ack: &SealAck| {
             if is_first { current.nodes().any(|it| it == node) } else { current.means(node, ack.journal) }
         };
-        let mut whole: Vec<(NodeId, &SealAck)> = acks
+        let whole: Vec<(NodeId, &SealAck)> = acks
             .clone()
             .filter(|(node, ack)| stays(**node, ack) && ack.length >= current.whole_from)
             .map(|(&node, ack)| (node, ack))
@@ -149,27 +149,26 @@ impl Watch {
         }
         // What was acknowledged is on the disks of all members.
         let whole_from = whole.iter().map(|(_, ack)| ack.length).min().unwrap_or(RowIndex(0));
+        let longest = whole.iter().map(|(_, ack)| ack.length).max().unwrap_or_default();
+        let is_behind = |node: NodeId, ack: &SealAck| {
+            let copied = ack.copy == Some(current.epoch);
+            let lags = stays(node, ack) && ack.length < current.whole_from;
+            !is_first && (copied || lags) && ack.length <= longest
+        };
         let order: Vec<NodeId> = current.nodes().collect();
         let place = |node: NodeId| order.iter().position(|it| *it == node).unwrap_or(usize::MAX);
-        if !kernel::planted!(restarted_head_goes_on) {
-            whole.sort_by_key(|(node, ack)| (std::cmp::Reverse(ack.length), place(*node)));
+        let behind = acks.map(|(&node, ack)| (node, ack)).filter(|(node, ack)| is_behind(*node, ack));
+        let behind: Vec<(NodeId, &SealAck)> = behind.collect();
+        // Who has it all comes first of those with equal rows, and goes last if there are too many.
+        let wanted = self.width.max(whole.len());
+        let mut members: Vec<(NodeId, &SealAck)> = whole.into_iter().chain(behind).take(wanted).collect();
+        if kernel::planted!(restarted_head_goes_on) {
+            members.sort_by_key(|(node, _)| place(*node));
         } else {
-            whole.sort_by_key(|(node, _)| place(*node));
+            members.sort_by_key(|(node, ack)| (std::cmp::Reverse(ack.length), place(*node)));
         }
-        let longest = whole.first().map(|(_, ack)| ack.length).unwrap_or_default();
-        let mut behind: Vec<(NodeId, &SealAck)> = acks
-            .filter(|(node, ack)| {
-                let copied = ack.copy == Some(current.epoch);
-                let lags = stays(**node, ack) && ack.length < current.whole_from;
-                !is_first && (copied || lags) && ack.length <= longest
-            })
-            .filter(|(node, _)| whole.iter().all(|(it, _)| it != *node))
-            .map(|(&node, ack)| (node, ack))
-            .collect();
-        behind.sort_by_key(|(node, ack)| (std::cmp::Reverse(ack.length), place(*node)));
-        let members = whole.into_iter().chain(behind).take(self.width);
         let members: Vec<ChainMember> =
-            members.map(|(node, ack)| ChainMember { node, journal: Some(ack.journal) }).collect();
+            members.into_iter().map(|(node, ack)| ChainMember { node, journal: Some(ack.journal) }).collect();
         if members.len() < parameters.replicas_min {
             return None;
         }

@@ -28,6 +28,7 @@ use command::{
 };
 use kernel::planted;
 use several::Several;
+pub use several::SeveralStage;
 use std::collections::BTreeMap;
 
 /// An append to this partition alone that waits for its turn.
@@ -42,7 +43,7 @@ struct Single {
 #[derive(Clone, Debug)]
 enum Queued {
     /// To several partitions; this is what this one has proposed.
-    Pending(AppendId),
+    Pending,
     /// To several partitions; this is its time.
     Fixed(AppendId),
     /// To this partition alone.
@@ -63,8 +64,8 @@ pub struct Unfinished<'a> {
     pub owner: Owner,
     /// What it is.
     pub content: &'a Content,
-    /// How far it is here: 0 proposed, 1 fixed, 2 delivered.
-    pub stage: u8,
+    /// How far it is here.
+    pub stage: SeveralStage,
 }
 
 /// The state of a partition.
@@ -145,7 +146,7 @@ impl PartitionState {
             id,
             owner: several.owner,
             content: &several.content,
-            stage: several.stage.number(),
+            stage: several.stage.name(),
         })
     }
 
@@ -153,7 +154,7 @@ impl PartitionState {
     pub fn waiting(&self) -> impl Iterator<Item = Asker> {
         self.queue.values().filter_map(|queued| match queued {
             Queued::Single(single) => Some(single.asker),
-            Queued::Pending(_) | Queued::Fixed(_) => None,
+            Queued::Pending | Queued::Fixed(_) => None,
         })
     }
 
@@ -298,7 +299,7 @@ impl PartitionState {
         loop {
             let next = self.queue.iter().find(|(_, queued)| match queued {
                 Queued::Fixed(_) | Queued::Single(_) => true,
-                Queued::Pending(_) => !planted!(delivered_before_pending),
+                Queued::Pending => !planted!(delivered_before_pending),
             });
             let Some((&at, Queued::Fixed(_) | Queued::Single(_))) = next else { return };
             match self.queue.remove(&at) {
@@ -307,7 +308,7 @@ impl PartitionState {
                     self.deliver_single(at, single);
                 }
                 Some(Queued::Fixed(id)) => self.deliver_several(id, at),
-                Some(Queued::Pending(_)) | None => return,
+                Some(Queued::Pending) | None => return,
             }
         }
     }

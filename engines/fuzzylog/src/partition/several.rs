@@ -11,7 +11,18 @@ use super::{PartitionState, Queued, names};
 use crate::terms::{AppendId, AppendTime, Content, Owner};
 use kernel::planted;
 
-/// How far an append to several partitions is in this one.
+/// How far an append to several partitions is in one of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SeveralStage {
+    /// A time is proposed.
+    Proposed,
+    /// Its time is known.
+    Fixed,
+    /// It is in its colours here.
+    Delivered,
+}
+
+/// The same, with what is known at each stage.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Stage {
     Proposed(AppendTime),
@@ -20,11 +31,11 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    pub(super) fn number(&self) -> u8 {
+    pub(super) fn name(&self) -> SeveralStage {
         match self {
-            Self::Proposed(_) => 0,
-            Self::Fixed(_) => 1,
-            Self::Delivered(_) => 2,
+            Self::Proposed(_) => SeveralStage::Proposed,
+            Self::Fixed(_) => SeveralStage::Fixed,
+            Self::Delivered(_) => SeveralStage::Delivered,
         }
     }
 
@@ -88,7 +99,7 @@ impl PartitionState {
     fn enter(&mut self, id: AppendId, owner: Owner, seen: AppendTime, content: Content, asker: Asker) {
         self.clock = self.clock.max(seen.clock) + 1;
         let at = AppendTime { clock: self.clock, partition: self.partition, ahead: 0 };
-        self.queue.insert(at, Queued::Pending(id));
+        self.queue.insert(at, Queued::Pending);
         self.several.insert(id, Several { owner, content, stage: Stage::Proposed(at), asker });
         self.answer(asker, Proposed { at });
     }
@@ -154,7 +165,8 @@ impl PartitionState {
         let Some(several) = self.several.get_mut(&id) else {
             let outcome = match self.clients.done(id) {
                 Some(done) => Delivered { at: done.at, placed: done.placed.clone() }.into(),
-                None if expected.is_some() && self.clients.has_forgotten(id) => Outcome::from(Forgotten {}),
+                // Its client has the answer: it is delivered everywhere, and who asks is late.
+                None if self.clients.has_forgotten(id) => Outcome::from(Forgotten {}),
                 None => {
                     self.marks.push("partition.taken_over_before_phase_1");
                     return self.enter(id, owner, AppendTime::ZERO, content.clone(), asker);
