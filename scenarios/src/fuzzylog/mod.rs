@@ -464,9 +464,6 @@ impl Scenario for FuzzyScenario {
             }
         }
         self.truth.check_atomic();
-        if std::env::var("FUZZY_DEBUG").is_ok() {
-            eprintln!("{}", self.history.to_text());
-        }
         self.history.check(&self.truth);
     }
 

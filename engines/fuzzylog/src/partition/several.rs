@@ -124,7 +124,8 @@ impl PartitionState {
         match several.stage.clone() {
             Stage::Proposed(proposed) => {
                 let from = self.placement.partitions_of(&several.content.colours);
-                let is_sound = at >= proposed && at.ahead == 0 && from.contains(&at.partition);
+                let is_late = at >= proposed || planted!(repeated_proposal_is_new);
+                let is_sound = is_late && at.ahead == 0 && from.contains(&at.partition);
                 if !is_sound || at != proposed && self.queue.contains_key(&at) {
                     return self.answer(asker, Conflict {});
                 }
