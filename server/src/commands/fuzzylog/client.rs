@@ -191,6 +191,12 @@ impl Hosts {
                 Ok(first) => Verdict::Trimmed(first),
                 Err(failure) => Verdict::No(failure),
             },
+            416 => Verdict::No(Failure::input(
+                "O1062",
+                "the position is beyond the end of the colour",
+                format!("the colour ends at {}", answer["tail"]),
+                "ordinate fuzzylog snapshot COLOUR",
+            )),
             404 => Verdict::No(Failure::input(
                 "O1062",
                 "there is no partially ordered log",

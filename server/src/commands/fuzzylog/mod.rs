@@ -8,8 +8,22 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use client::Hosts;
 use serde_json::{Value, json};
+use std::convert::Infallible;
 use std::io::BufRead as _;
+use std::str::FromStr;
 use std::time::Duration;
+
+/// Colours, as they are given: separated by commas.
+#[derive(Clone)]
+pub struct Colours(Vec<String>);
+
+impl FromStr for Colours {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.split(',').map(str::to_owned).collect()))
+    }
+}
 
 /// How often a colour that is followed is looked at.
 const FOLLOW_EVERY: Duration = Duration::from_millis(200);
@@ -20,8 +34,8 @@ pub enum Fuzzylog {
     /// Append nodes to colours, each to all of them or to none
     Append {
         /// The colours, separated by commas
-        #[arg(value_delimiter = ',', required = true)]
-        colours: Vec<String>,
+        #[arg(value_name = "COLOUR,...")]
+        colours: Colours,
         /// What the nodes hold; without it each line of the standard input is a node
         texts: Vec<String>,
         /// Order them behind what an earlier answer has seen
@@ -52,8 +66,8 @@ pub enum Fuzzylog {
     /// How far several colours go, at one point of the order of all
     Snapshot {
         /// The colours, separated by commas
-        #[arg(value_delimiter = ',', required = true)]
-        colours: Vec<String>,
+        #[arg(value_name = "COLOUR,...")]
+        colours: Colours,
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
         output: Output,
@@ -84,8 +98,8 @@ pub enum Fuzzylog {
     /// Print what is ordered before what among the nodes of colours, as a graph for Graphviz
     Graph {
         /// The colours, separated by commas
-        #[arg(value_delimiter = ',', required = true)]
-        colours: Vec<String>,
+        #[arg(value_name = "COLOUR,...")]
+        colours: Colours,
         #[command(flatten)]
         hosts: Hosts,
     },
@@ -117,13 +131,13 @@ impl Fuzzylog {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Append { colours, texts, after, output, hosts } => {
-                append(&hosts, &colours, texts, after, output)
+                append(&hosts, &colours.0, texts, after, output)
             }
             Self::Sync { colour, from, follow, output, hosts } => sync(&hosts, &colour, from, follow, output),
             Self::Snapshot { colours, output, hosts } => {
                 let mut named = client::Named::drawn();
                 let answer =
-                    hosts.write("/v1/fuzzylog/snapshot", &named.next(json!({ "colours": colours })))?;
+                    hosts.write("/v1/fuzzylog/snapshot", &named.next(json!({ "colours": colours.0 })))?;
                 show(output, &answer, || positions(&answer["tails"]));
                 Ok(())
             }
@@ -151,7 +165,7 @@ impl Fuzzylog {
                 }
                 Ok(())
             }
-            Self::Graph { colours, hosts } => graph::print(&hosts, &colours),
+            Self::Graph { colours, hosts } => graph::print(&hosts, &colours.0),
         }
     }
 }
