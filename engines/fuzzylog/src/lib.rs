@@ -15,7 +15,7 @@
 //!   |                   |-------------->|                |
 //!   |<-------------------------- CommandDone             |
 //!   |
-//!   | Submit(Propose)   |               |                |   to several partitions: phase 1
+//!   | Submit(ProposeTime)|               |                |   to several partitions: phase 1
 //!   |------------------>|---...-------->|                |
 //!   |--------------------------------------------------->|
 //!   |<----------- CommandDone(Proposed), of each         |
@@ -42,7 +42,7 @@
 //!   reconfiguration open.
 //! - The paper fences a client by invalidating its leases. Ours replaces the owner of one append, by a command; leases are time-outs
 //!   that decide when somebody may take over, and a wrong one costs messages.
-//! - A partition proposes one time for an append, whoever asks; so whoever has all proposals comes to the same time. Owners decide who goes on
+//! - A partition proposes one time for an append, no matter who asks; so everybody who has all proposals comes to the same time. Owners decide who goes on
 //!   and cleans up.
 //! - An append to one partition need not wait for a pending one of other users: see [`partition`].
 //! - A snapshot of several colours is ordered as an append is, and stores nothing.

@@ -1,16 +1,17 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project, Pull, Pulled,
-    Received, Seal, SealedFor, Serves, StableThrough, Submit, Sync,
+    ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project, PullRow,
+    Pulled, Received, SealChain, SealedFor, Serves, StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
-    CommandDone, EpochInForce, HeadBusy, NodesPage, NotThere, ProjectionDecided, ServerSealed, Stuck, Synced,
+    CommandDone, EpochInForce, HeadBusy, NodesPage, NotThere, ProjectionDecided, ServerSealed, StuckAppend,
+    Synced,
 };
 use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
 use fuzzylog::partition::command::{
     Append, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, Placed,
-    Propose, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
+    ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
 };
 use fuzzylog::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
@@ -54,7 +55,7 @@ fn commands() -> Vec<Command> {
     let (id, below, seen, owner, content) = (id(), 11, AT, OWNER, content());
     vec![
         Append { id, below, seen, content: content.clone() }.into(),
-        Propose { id, below, seen, owner, content: content.clone() }.into(),
+        ProposeTime { id, below, seen, owner, content: content.clone() }.into(),
         Fix { id, owner, at: AT }.into(),
         TakeOver { id, expected: Some(OWNER), owner, content }.into(),
         CleanUp { id, owner }.into(),
@@ -102,10 +103,10 @@ fn messages() -> Vec<FuzzyMessage> {
         DurableThrough { epoch, through: INDEX }.into(),
         Received { epoch, length }.into(),
         StableThrough { epoch, through: INDEX }.into(),
-        Pull { session, epoch, journal, from: INDEX }.into(),
+        PullRow { session, epoch, journal, from: INDEX }.into(),
         Pulled { session, first: INDEX, entries: entries(), length, stable: RowIndex(7) }.into(),
         Ping {}.into(),
-        Seal { epoch }.into(),
+        SealChain { epoch }.into(),
         Project { projection: projection(), copies: true }.into(),
         CommandDone { call, partition, outcome: Proposed { at: AT }.into() }.into(),
         HeadBusy { call, partition }.into(),
@@ -114,7 +115,7 @@ fn messages() -> Vec<FuzzyMessage> {
         Synced { call, epoch, first: FIRST, tail: NodePosition(9), last: AT }.into(),
         NodesPage { call, colour, from, first: FIRST, nodes }.into(),
         NotThere { call, from }.into(),
-        Stuck { id: id(), owner: OWNER, content: content() }.into(),
+        StuckAppend { id: id(), owner: OWNER, content: content() }.into(),
         ProjectionDecided { projection: projection() }.into(),
         WantProjection { partition, epoch }.into(),
         Pong {

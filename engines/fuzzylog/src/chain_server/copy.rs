@@ -4,7 +4,7 @@
 //! begins. A copy belongs to an epoch and a source; in another epoch it begins anew. While the server is sealed for a later epoch it
 //! takes nothing, so that the director's choice of the head rests on rows that do not change.
 
-use super::{ChainServer, CutBack, Pull, Pulled};
+use super::{ChainServer, CutBack, PullRow, Pulled};
 use crate::messages::director::CopyProgress;
 use crate::terms::{ChainEpoch, ChainJournal, RowIndex};
 use kernel::{Cx, Instant, NodeId, PageBudget};
@@ -60,11 +60,11 @@ impl ChainServer {
         let Some(copy) = self.copy.as_mut().filter(|copy| copy.epoch == sealed) else { return };
         copy.asked_at = cx.now();
         let Copy { session, epoch, source, journal, .. } = *copy;
-        cx.send(source, Pull { session, epoch, journal, from });
+        cx.send(source, PullRow { session, epoch, journal, from });
     }
 
-    pub(super) fn on_pull(&mut self, from: NodeId, message: &Pull, cx: &mut Cx<'_, Self>) {
-        let Pull { session, epoch, journal, from: first } = *message;
+    pub(super) fn on_pull(&mut self, from: NodeId, message: &PullRow, cx: &mut Cx<'_, Self>) {
+        let PullRow { session, epoch, journal, from: first } = *message;
         // Sealed for what follows, it has the row of that epoch all the same.
         if self.journal != Some(journal) || self.opened != epoch || first > self.length() {
             return;

@@ -1,6 +1,6 @@
 //! How a server is sealed, and begins to serve.
 
-use super::{ChainServer, Links, Project, Seal, SealedFor, Serves};
+use super::{ChainServer, Links, Project, SealChain, SealedFor, Serves};
 use crate::messages::director::{Pong, SealAck};
 use kernel::{Cx, NodeId, planted};
 
@@ -14,8 +14,8 @@ impl ChainServer {
         cx.repeat_durable([director], Pong { partition, journal, sealed, notified, serves, copy });
     }
 
-    pub(super) fn on_seal(&mut self, director: NodeId, message: &Seal, cx: &mut Cx<'_, Self>) {
-        let Seal { epoch } = *message;
+    pub(super) fn on_seal(&mut self, director: NodeId, message: &SealChain, cx: &mut Cx<'_, Self>) {
+        let SealChain { epoch } = *message;
         let Some(journal) = self.journal else { return };
         if epoch < self.sealed || self.serves() == Some(epoch) {
             return self.report(director, cx);

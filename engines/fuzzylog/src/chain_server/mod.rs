@@ -17,7 +17,7 @@ mod stuck;
 pub use crate::messages::chain_server::*;
 pub use record::{ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves};
 
-use crate::family::FuzzyLog;
+use crate::FuzzyLog;
 use crate::parameters::FuzzyParameters;
 use crate::partition::PartitionState;
 use crate::partition::command::RowEntry;
@@ -224,10 +224,10 @@ impl Role for ChainServer {
             ChainServerIn::Server(FromServer::StableThrough(message)) => {
                 self.on_stable_through(from, &message, cx);
             }
-            ChainServerIn::Server(FromServer::Pull(message)) => self.on_pull(from, &message, cx),
+            ChainServerIn::Server(FromServer::PullRow(message)) => self.on_pull(from, &message, cx),
             ChainServerIn::Server(FromServer::Pulled(message)) => self.on_pulled(from, message, cx),
             ChainServerIn::Director(FromDirector::Ping(Ping {})) => self.report(from, cx),
-            ChainServerIn::Director(FromDirector::Seal(message)) => self.on_seal(from, &message, cx),
+            ChainServerIn::Director(FromDirector::SealChain(message)) => self.on_seal(from, &message, cx),
             ChainServerIn::Director(FromDirector::Project(message)) => self.on_project(message, cx),
         }
     }

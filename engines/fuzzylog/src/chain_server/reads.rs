@@ -49,7 +49,7 @@ impl ChainServer {
         let is_raise = |command: &Command| match command {
             Command::Raise(raise) => raise.seen.clock >= seen.clock,
             Command::Append(_)
-            | Command::Propose(_)
+            | Command::ProposeTime(_)
             | Command::Fix(_)
             | Command::TakeOver(_)
             | Command::CleanUp(_)

@@ -30,7 +30,7 @@ const ENTRY_HEAD_BYTES: usize = 96;
 pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
     let content = match &entry.command {
         Command::Append(command) => Some(&command.content),
-        Command::Propose(command) => Some(&command.content),
+        Command::ProposeTime(command) => Some(&command.content),
         Command::TakeOver(command) => Some(&command.content),
         Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => None,
     };
@@ -78,7 +78,7 @@ impl ChainServer {
     fn is_sound(&self, command: &Command) -> bool {
         let (id, content): (&AppendId, _) = match command {
             Command::Append(command) => (&command.id, &command.content),
-            Command::Propose(command) => (&command.id, &command.content),
+            Command::ProposeTime(command) => (&command.id, &command.content),
             Command::TakeOver(command) => (&command.id, &command.content),
             Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => return true,
         };
@@ -91,7 +91,7 @@ impl ChainServer {
         let pending_max = self.parameters.pending_max;
         let (client, several_max) = match command {
             Command::Append(command) => (Some(command.id.client), usize::MAX),
-            Command::Propose(command) => {
+            Command::ProposeTime(command) => {
                 // An append's first partition admits it. Two that are full for each other's appends would wait for each other.
                 let first = command.content.colours.iter().map(|&it| self.placement.partition_of(it)).min();
                 let most = if first == Some(self.partition) { pending_max } else { ELSEWHERE * pending_max };

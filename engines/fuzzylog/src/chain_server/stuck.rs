@@ -1,7 +1,7 @@
 //! How a head notices that an append to several partitions is not going on: its client may have died.
 
 use super::ChainServer;
-use crate::messages::client::Stuck;
+use crate::messages::client::StuckAppend;
 use crate::partition::SeveralStage;
 use crate::terms::{AppendId, Owner};
 use kernel::{Cx, Instant, NodeId};
@@ -45,7 +45,7 @@ impl ChainServer {
             };
             if patience.is_some_and(|patience| now.since(at) >= patience) && reports.len() < REPORTS_MAX {
                 at = now;
-                reports.push(Stuck { id: it.id, owner: it.owner, content: it.content.clone() });
+                reports.push(StuckAppend { id: it.id, owner: it.owner, content: it.content.clone() });
             }
             since.insert(it.id, (it.owner, it.stage, at));
         }

@@ -1,6 +1,6 @@
 //! The client role (the paper's library): appends, plays, takes snapshots, trims, and finishes what other clients have left unfinished.
 //!
-//! `calls` is what local applications ask, `reads` are syncs and plays, `several` appends to several partitions and how they are taken
+//! `requests` is what local applications ask, `calls` how that begins, `reads` are syncs and plays, `several` appends to several partitions and how they are taken
 //! over.
 //!
 //! A user is named by a number of its own, the client, and numbers its appends and snapshots. It may ask again by any client role, under the same
@@ -8,15 +8,16 @@
 
 mod calls;
 mod reads;
+mod requests;
 mod several;
 
 pub use crate::messages::client::*;
-pub use calls::{
+pub use requests::{
     AppendCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall,
     TrimCall,
 };
 
-use crate::family::FuzzyLog;
+use crate::FuzzyLog;
 use crate::messages::chain_server::Submit;
 use crate::messages::director::WantProjection;
 use crate::parameters::FuzzyParameters;
@@ -300,7 +301,7 @@ impl Role for FuzzyClient {
             FuzzyClientIn::NotThere(message) => {
                 self.next_source(message.call);
             }
-            FuzzyClientIn::Stuck(message) => self.on_stuck(message, cx),
+            FuzzyClientIn::StuckAppend(message) => self.on_stuck(message, cx),
             FuzzyClientIn::ProjectionDecided(message) => self.on_decided(message.projection, cx),
         }
     }

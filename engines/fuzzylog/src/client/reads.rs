@@ -1,6 +1,6 @@
 //! Syncs and plays.
 
-use super::calls::{FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall};
+use super::requests::{FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall};
 use super::{EpochInForce, FuzzyClient, NodesPage, Synced, Task};
 use crate::messages::chain_server::{Play, Sync};
 use crate::partition::command::Placed;

@@ -14,8 +14,9 @@
 //! Who takes over asks the append's first partition to replace the owner that is known there (test and set). One of several who try
 //! wins; it replaces the owners at the others, whatever they know of the append, and has all proposals then. Its phase 2 is the origin's.
 
-use super::{FuzzyClient, Operation, Stuck, Task, delivered, response_of};
-use crate::partition::command::{CleanUp, Command, Delivered, Fix, Outcome, Placed, Propose, TakeOver};
+use super::requests::{FuzzyRefusal, FuzzyResponse};
+use super::{FuzzyClient, Operation, StuckAppend, Task, delivered, response_of};
+use crate::partition::command::{CleanUp, Command, Delivered, Fix, Outcome, Placed, ProposeTime, TakeOver};
 use crate::terms::{AppendId, AppendTime, Content, Owner, PartitionId};
 use kernel::{Cx, Instant, planted};
 use std::collections::BTreeMap;
@@ -136,7 +137,7 @@ impl SeveralTask {
     fn command(&self) -> Option<Command> {
         let (id, owner, content) = (self.id, self.owner, self.content.clone());
         Some(match self.phase {
-            Phase::Propose => Propose { id, below: self.below, seen: self.seen, owner, content }.into(),
+            Phase::Propose => ProposeTime { id, below: self.below, seen: self.seen, owner, content }.into(),
             Phase::BackOff { .. } => return None,
             Phase::Test { from } => TakeOver { id, expected: Some(from), owner, content }.into(),
             Phase::TakeOver => TakeOver { id, expected: None, owner, content }.into(),
@@ -341,8 +342,8 @@ impl FuzzyClient {
         }
     }
 
-    pub(super) fn on_stuck(&mut self, message: Stuck, cx: &mut Cx<'_, Self>) {
-        let Stuck { id, owner, content } = message;
+    pub(super) fn on_stuck(&mut self, message: StuckAppend, cx: &mut Cx<'_, Self>) {
+        let StuckAppend { id, owner, content } = message;
         let is_own = |operation: &Operation| matches!(&operation.task, Task::Several(task) if task.id == id);
         if self.operations.values().any(is_own) || self.recovering.len() >= self.parameters.recoveries_max {
             return;
@@ -361,5 +362,3 @@ impl FuzzyClient {
         self.recovering.insert(id, call);
     }
 }
-
-use super::calls::{FuzzyRefusal, FuzzyResponse};

@@ -1,7 +1,7 @@
 //! A change of one partition's chain.
 
 use super::{Director, DirectorLog, Pong, SealAck, Watch};
-use crate::messages::chain_server::Seal;
+use crate::messages::chain_server::SealChain;
 use crate::parameters::FuzzyParameters;
 use crate::projection::{ChainMember, ChainProjection};
 use crate::terms::RowIndex;
@@ -50,7 +50,7 @@ impl Watch {
         let epoch = self.projection.epoch.next();
         if changing.proposed.is_none() {
             let silent = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
-            cx.multicast(silent.copied(), Seal { epoch });
+            cx.multicast(silent.copied(), SealChain { epoch });
             let waited = now.since(changing.begun_at) >= parameters.seal_for;
             changing.proposed = self.next(&changing, waited, parameters);
             changing.proposed_at = Instant(0);

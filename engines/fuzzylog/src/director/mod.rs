@@ -5,7 +5,7 @@
 //!   | Ping                   |                       |
 //!   |----------------------->|                       |
 //!   |<------------------ Pong|                       |
-//!   | Seal                   |                       |
+//!   | SealChain              |                       |
 //!   |----------------------->| (fsync)               |
 //!   |<--------------- SealAck|                       |
 //!   | the next projection                            | (fsync, chosen)
@@ -29,12 +29,12 @@ pub use crate::messages::director::*;
 use change::Changing;
 pub use machine::DirectorMachine;
 
-use crate::family::{FuzzyLog, FuzzyMessage};
 use crate::messages::chain_server::{Ping, Project};
 use crate::messages::client::ProjectionDecided;
 use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainJournal, PartitionId};
+use crate::{FuzzyLog, FuzzyMessage};
 use kernel::{Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use parts::Ballot;
 use paxos::multipaxos::batcher::BatcherIn;
@@ -235,7 +235,7 @@ impl Director {
             paxos::Message::Client(LogAnswer::Notice(message)) if from == self.log.replica => {
                 match DirectorIn::decoded(&message.bytes) {
                     Ok(DirectorIn::ChangeDecided(message)) => self.on_decided(message.projections, cx),
-                    Ok(_) | Err(_) => cx.reject("notice that is none of the log's"),
+                    Ok(_) | Err(_) => cx.reject("notice that is not the log's"),
                 }
             }
             paxos::Message::Client(_)
@@ -333,7 +333,7 @@ impl Role for Director {
         }
     }
 
-    fn on_request(&mut self, _id: RequestId, _request: crate::client::FuzzyRequest, cx: &mut Cx<'_, Self>) {
+    fn on_request(&mut self, _id: RequestId, _request: crate::FuzzyRequest, cx: &mut Cx<'_, Self>) {
         cx.reject("request to a role that serves none");
     }
 }

@@ -1,6 +1,6 @@
 //! What a chain server can be sent.
 
-use crate::family::FuzzyMessage;
+use crate::FuzzyMessage;
 use crate::partition::command::{Command, RowEntry};
 use crate::projection::ChainProjection;
 use crate::terms::{AppendTime, ChainEpoch, ChainJournal, Colour, NodePosition, RowIndex};
@@ -90,7 +90,7 @@ kernel::messages! {
             through: RowIndex,
         },
         /// From a joining server: the row from here on.
-        14 => Pull {
+        14 => PullRow {
             /// The copy's name.
             session: u64,
             /// The epoch to which the copy belongs.
@@ -122,7 +122,7 @@ kernel::messages! {
         /// Are you there?
         20 => Ping {},
         /// Serve no epoch below this one any more, and say how far your row goes.
-        21 => Seal {
+        21 => SealChain {
             /// The epoch.
             epoch: ChainEpoch,
         },

@@ -1,6 +1,6 @@
 //! What a client can be sent.
 
-use crate::family::FuzzyMessage;
+use crate::FuzzyMessage;
 use crate::partition::ColourNode;
 use crate::partition::command::Outcome;
 use crate::projection::ChainProjection;
@@ -78,7 +78,7 @@ kernel::messages! {
             from: NodePosition,
         },
         /// From a head: an append to several partitions is not going on. To the client beside it, and to those whose appends wait.
-        8 => Stuck {
+        8 => StuckAppend {
             /// The append.
             id: AppendId,
             /// Who works on it.

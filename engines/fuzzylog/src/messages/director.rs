@@ -1,6 +1,6 @@
 //! What a director can be sent.
 
-use crate::family::FuzzyMessage;
+use crate::FuzzyMessage;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainEpoch, ChainJournal, PartitionId, RowIndex};
 

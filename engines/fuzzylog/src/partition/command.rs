@@ -18,7 +18,7 @@ kernel::messages! {
             content: Content,
         },
         /// Propose a time for an append to several partitions (the paper's phase 1).
-        2 => Propose {
+        2 => ProposeTime {
             /// Its name.
             id: AppendId,
             /// Its client has the answers to all numbers below.

@@ -215,7 +215,7 @@ impl PartitionState {
         let bytes = parts::digest(&entry.encoded());
         match &entry.command {
             Command::Append(command) => self.append(command, asker),
-            Command::Propose(command) => self.propose(command, asker),
+            Command::ProposeTime(command) => self.propose(command, asker),
             Command::Fix(command) => self.fix(command, asker),
             Command::TakeOver(command) => self.take_over(command, asker),
             Command::CleanUp(command) => self.clean_up(command),

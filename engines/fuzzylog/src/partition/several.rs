@@ -1,11 +1,11 @@
 //! Appends to several partitions, as one of them knows them.
 //!
-//! Invariant: a partition proposes one time for an append, whoever asks and however often; so whoever has all proposals comes to the
-//! same time. Owners decide who goes on: nothing that a replaced one asks for is done, late clean-ups above all.
+//! Invariant: a partition proposes one time for an append, no matter who asks and however often; so everybody who has all proposals comes to
+//! the same time. Owners decide who goes on: nothing that a replaced one asks for is done, late clean-ups above all.
 
 use super::command::{
-    Asker, CleanUp, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, Propose, Proposed, TakeOver,
-    Unknown,
+    Asker, CleanUp, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, ProposeTime, Proposed,
+    TakeOver, Unknown,
 };
 use super::{PartitionState, Queued, names};
 use crate::terms::{AppendId, AppendTime, Content, Owner};
@@ -65,8 +65,8 @@ impl PartitionState {
         partitions.len() > 1 && partitions.contains(&self.partition) && names(id, content)
     }
 
-    pub(super) fn propose(&mut self, command: &Propose, asker: Asker) {
-        let Propose { id, below, seen, owner, ref content } = *command;
+    pub(super) fn propose(&mut self, command: &ProposeTime, asker: Asker) {
+        let ProposeTime { id, below, seen, owner, ref content } = *command;
         self.clients.acknowledge(id.client, below);
         if !self.concerns(id, content) {
             return self.answer(asker, Conflict {});

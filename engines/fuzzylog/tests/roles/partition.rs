@@ -1,7 +1,8 @@
 //! The state of a partition, command by command.
 
 use fuzzylog::partition::command::{
-    Answered, Append, CleanUp, Command, Delivered, Fix, Outcome, Placed, Propose, RowEntry, TakeOver, Trim,
+    Answered, Append, CleanUp, Command, Delivered, Fix, Outcome, Placed, ProposeTime, RowEntry, TakeOver,
+    Trim,
 };
 use fuzzylog::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, PartitionState,
@@ -60,12 +61,12 @@ impl Cast {
         Append { id: id(client, number, &content), below: 0, seen, content }
     }
 
-    fn both(&self, client: u64, number: u64) -> Propose {
+    fn both(&self, client: u64, number: u64) -> ProposeTime {
         let mut colours = vec![self.here[0], self.elsewhere];
         colours.sort_unstable();
         let content = content(&colours);
         let id = id(client, number, &content);
-        Propose { id, below: 0, seen: AppendTime::ZERO, owner: ORIGIN, content }
+        ProposeTime { id, below: 0, seen: AppendTime::ZERO, owner: ORIGIN, content }
     }
 }
 
@@ -139,7 +140,7 @@ fn appends_to_several_partitions_are_delivered_by_their_final_times() {
     let outcomes = cast.outcomes(Fix { id: one.id, owner: ORIGIN, at: at(7, 1, 0) });
     let delivered: Vec<AppendTime> = outcomes.iter().map(|(_, it)| time_of(it)).collect();
     assert_eq!(delivered, [times[1], at(7, 1, 0)]);
-    // A time that is none of the proposals', or before this partition's, is a stranger's.
+    // A time that nobody has proposed, or before this partition's, is a stranger's.
     let three = cast.both(3, 0);
     let proposed = time_of(&cast.outcome(three.clone()));
     for wrong in [at(proposed.clock - 1, 0, 0), at(99, 7, 0), at(99, 1, 3)] {

@@ -1,7 +1,8 @@
 //! A chain server, message by message.
 
 use fuzzylog::chain_server::{
-    ChainServerIn, DurableThrough, Forward, FromServer, Project, Pulled, Seal, StableThrough, Submit, Sync,
+    ChainServerIn, DurableThrough, Forward, FromServer, Project, Pulled, SealChain, StableThrough, Submit,
+    Sync,
 };
 use fuzzylog::messages::client::FuzzyClientIn;
 use fuzzylog::messages::director::DirectorIn;
@@ -46,7 +47,7 @@ fn submit(number: u64, epoch: ChainEpoch) -> Submit {
 /// The server of host 1 serves epoch 2 with that of host 2, first or last.
 fn serving(first: bool) -> Table<ChainServer> {
     let mut table = Table::new(server(), node(1));
-    table.burst(node(3), Seal { epoch: ChainEpoch(2) });
+    table.burst(node(3), SealChain { epoch: ChainEpoch(2) });
     let projection = projection(&table, ChainEpoch(2), first);
     table.burst(node(3), Project { projection, copies: false });
     assert_eq!(table.role.serves(), Some(ChainEpoch(2)));
@@ -124,7 +125,7 @@ fn strangers_and_old_epochs_are_refused() {
 #[test]
 fn a_sealed_server_changes_nothing() {
     let mut table = serving(false);
-    let did = table.burst(node(3), Seal { epoch: ChainEpoch(3) });
+    let did = table.burst(node(3), SealChain { epoch: ChainEpoch(3) });
     let acked = sent(&did).into_iter().any(|(_, message, waits)| match message {
         FuzzyMessage::Director(DirectorIn::SealAck(ack)) => {
             waits && ack.epoch == ChainEpoch(3) && ack.length == RowIndex(0)
@@ -156,7 +157,7 @@ fn a_restarted_server_waits_for_another_epoch() {
     };
     again.burst(node(3), Project { projection: projection(ChainEpoch(2)), copies: false });
     assert_eq!((again.role.serves(), again.role.length()), (None, RowIndex(1)));
-    again.burst(node(3), Seal { epoch: ChainEpoch(3) });
+    again.burst(node(3), SealChain { epoch: ChainEpoch(3) });
     again.burst(node(3), Project { projection: projection(ChainEpoch(3)), copies: false });
     assert_eq!(again.role.serves(), Some(ChainEpoch(3)));
     assert_eq!(again.role.state().applied(), RowIndex(1), "alone, it has what its chain has");
@@ -175,13 +176,13 @@ fn a_server_that_was_left_out_drops_what_it_has_not_applied() {
     let did = table.burst(node(3), Project { projection, copies: true });
     assert_eq!((table.role.serves(), table.role.length()), (None, RowIndex(1)));
     let pull = sent(&did).into_iter().find_map(|(to, message, _)| match message {
-        FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::Pull(pull))) => Some((to, pull)),
+        FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::PullRow(pull))) => Some((to, pull)),
         _ => None,
     });
     let (source, pull) = pull.expect("it copies");
     assert_eq!((source, pull.journal, pull.from), (node(2), OTHER_JOURNAL, RowIndex(1)));
     // Sealed for what follows, it takes nothing more.
-    table.burst(node(3), Seal { epoch: ChainEpoch(4) });
+    table.burst(node(3), SealChain { epoch: ChainEpoch(4) });
     let (session, first, entries) = (pull.session, RowIndex(1), vec![entry(3)]);
     let pulled = Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2) };
     table.burst(node(2), pulled);
