@@ -16,6 +16,7 @@ mod disk_full;
 mod earlier;
 mod ensemble;
 mod failover;
+mod fuzzylog;
 mod grants;
 mod grants_tls;
 mod health;
