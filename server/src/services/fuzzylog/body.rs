@@ -1,7 +1,7 @@
 //! Colours' names, what a node holds, and the bodies of HTTP calls.
 //!
 //! The engine knows a colour by the first 64 bits of the SHA-256 of its name. A node holds the names of its colours, so that two names that have one digest
-//! are told apart when they are read.
+//! are distinguished when they are read.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
