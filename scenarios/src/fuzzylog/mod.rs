@@ -42,12 +42,15 @@ const USERS_PER_CLIENT: usize = 2;
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
+    "chain.asked_for_a_snapshot",
     "chain.began_to_copy",
     "chain.dropped_what_its_chain_may_not_have",
     "chain.forwarded_again",
+    "chain.installed_a_snapshot",
     "chain.joining_server_serves",
     "chain.raised_its_clock_for_a_sync",
     "chain.reported_what_is_stuck",
+    "chain.wrote_a_snapshot",
     "client.begins_to_recover",
     "client.found_itself_replaced",
     "client.lost_the_test_and_set",
@@ -102,6 +105,8 @@ impl FuzzyScenario {
             append_bytes_max: 4 << 10,
             page_bytes: 256 << rng.below(5),
             window_bytes: 2_000 << rng.below(5),
+            snapshot_every_bytes: if rng.chance(0.7) { 500 << rng.below(6) } else { usize::MAX },
+            piece_bytes: 128 << rng.below(5),
             pending_max: rng.between(2, 100) as usize,
             syncs_max: rng.between(2, 100) as usize,
             ..FuzzyParameters::default()

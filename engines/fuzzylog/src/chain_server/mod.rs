@@ -1,7 +1,8 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
 //! `row` is how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
-//! serves, `copy` how one that joins gets the row, `stuck` how a head notices what is not going on.
+//! serves, `copy` how one that joins gets the row, `snapshot` what
+//! replaces the beginning of the row, `stuck` how a head notices what is not going on.
 //!
 //! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
 //! last; while it is sealed for an epoch that it does not serve its row stays as it is; in an epoch each server's row begins with the
@@ -12,10 +13,12 @@ mod epochs;
 mod reads;
 mod record;
 mod row;
+mod snapshot;
+mod stored;
 mod stuck;
 
 pub use crate::messages::chain_server::*;
-pub use record::{ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves};
+pub use record::{ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPiece};
 
 use crate::FuzzyLog;
 use crate::parameters::FuzzyParameters;
@@ -26,7 +29,9 @@ use crate::terms::{ChainEpoch, ChainJournal, ColourPlacement, PartitionId, RowIn
 use copy::Copy;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use reads::WaitingSync;
+use snapshot::Snapshots;
 use std::collections::VecDeque;
+use stored::StoredRow;
 use stuck::Watched;
 
 kernel::timers! {
@@ -79,7 +84,8 @@ pub struct ChainServer {
     serving: bool,
     /// The last projection that this run was notified of.
     projection: Option<ChainProjection>,
-    row: VecDeque<RowEntry>,
+    row: StoredRow,
+    snapshots: Snapshots,
     state: PartitionState,
     links: Links,
     syncs: VecDeque<WaitingSync>,
@@ -107,7 +113,8 @@ impl ChainServer {
             opened: ChainEpoch(0),
             serving: false,
             projection: None,
-            row: VecDeque::new(),
+            row: StoredRow::default(),
+            snapshots: Snapshots::default(),
             state: PartitionState::new(partition, placement),
             links: Links::default(),
             syncs: VecDeque::new(),
@@ -144,12 +151,12 @@ impl ChainServer {
 
     /// The length of its row.
     pub fn length(&self) -> RowIndex {
-        RowIndex(self.row.len() as u64)
+        self.row.length()
     }
 
-    /// A command of its row.
+    /// A command of its row, if no snapshot has replaced it.
     pub fn entry(&self, index: RowIndex) -> Option<&RowEntry> {
-        self.row.get(usize::try_from(index.0).ok()?)
+        self.row.get(index)
     }
 
     /// True while it copies a chain that it is not in.
@@ -175,6 +182,7 @@ impl ChainServer {
         self.look_after_row(cx);
         self.look_after_copy(cx);
         self.look_after_stuck(cx);
+        self.write_snapshot(cx);
     }
 }
 
@@ -184,12 +192,12 @@ impl Role for ChainServer {
     type Timer = ChainTimer;
     type Record = ChainRecord;
 
-    fn restore(&mut self, _position: Position, record: ChainRecord) {
+    fn restore(&mut self, position: Position, record: ChainRecord) {
         match record {
             ChainRecord::Ordered(record) => {
                 // A record of an index that the row has is of a row that was cut back, or the same again.
-                self.row.truncate(record.index.0 as usize);
-                self.row.push_back(record.entry);
+                self.snapshots.has_grown(row::entry_bytes(&record.entry));
+                self.row.restore(position, record.index, record.entry);
             }
             ChainRecord::SealedFor(record) => self.sealed = self.sealed.max(record.epoch),
             ChainRecord::Serves(record) => {
@@ -197,7 +205,8 @@ impl Role for ChainServer {
                 self.sealed = self.sealed.max(record.epoch);
             }
             ChainRecord::JournalName(record) => self.journal = Some(record.journal),
-            ChainRecord::CutBack(record) => self.row.truncate(record.length.0 as usize),
+            ChainRecord::CutBack(record) => self.row.truncate(record.length),
+            ChainRecord::SnapshotPiece(record) => self.restore_piece(record),
         }
     }
 
@@ -207,7 +216,7 @@ impl Role for ChainServer {
             self.journal = Some(journal);
             cx.append(&JournalName { journal }.into());
         }
-        self.window = self.row.iter().map(row::entry_bytes).sum();
+        self.window = self.row.from(self.state.applied()).map(row::entry_bytes).sum();
         cx.set_timer(ChainTimer::Tick, self.parameters.tick);
     }
 
@@ -226,6 +235,12 @@ impl Role for ChainServer {
             }
             ChainServerIn::Server(FromServer::PullRow(message)) => self.on_pull(from, &message, cx),
             ChainServerIn::Server(FromServer::Pulled(message)) => self.on_pulled(from, message, cx),
+            ChainServerIn::Server(FromServer::PullSnapshot(message)) => {
+                self.on_pull_snapshot(from, &message, cx);
+            }
+            ChainServerIn::Server(FromServer::PulledSnapshot(message)) => {
+                self.on_pulled_snapshot(from, message, cx);
+            }
             ChainServerIn::Director(FromDirector::Ping(Ping {})) => self.report(from, cx),
             ChainServerIn::Director(FromDirector::SealChain(message)) => self.on_seal(from, &message, cx),
             ChainServerIn::Director(FromDirector::Project(message)) => self.on_project(message, cx),

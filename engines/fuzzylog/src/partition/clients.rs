@@ -16,16 +16,11 @@ kernel::record! {
     }
 }
 
-kernel::record! {
-    /// What is remembered of a client.
-    pub struct ClientState {
-        /// The client.
-        client: u64,
-        /// It has the answers to all numbers below.
-        below: u64,
-        /// Its appends that are delivered.
-        done: Vec<DoneAppend>,
-    }
+/// What is remembered of a client.
+pub(super) struct ClientState {
+    pub(super) client: u64,
+    pub(super) below: u64,
+    pub(super) done: Vec<DoneAppend>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -91,10 +86,5 @@ impl Clients {
             below: row.below,
             done: row.done.values().cloned().collect(),
         })
-    }
-
-    pub(super) fn install(&mut self, state: ClientState) {
-        let done = state.done.into_iter().map(|done| (key(done.id), done)).collect();
-        self.rows.insert(state.client, ClientRow { below: state.below, done });
     }
 }
