@@ -38,6 +38,9 @@ spaces = 4
 [txn]                            # transactions: they rest on the clock
 shards = 4
 
+# [fuzzylog]                     # the partially ordered log: no host joins a running cluster that has it
+# partitions = 3
+
 [clock]                          # ordinate clock measures the sources of this machine
 source = "auto"                  # or clockbound, chrony, kernel; "fixed" believes epsilon
 # epsilon = "10ms"
@@ -135,6 +138,9 @@ brokers = "{}"
 
 [txn]
 shards = 2
+
+[fuzzylog]
+partitions = 2
 
 [clock]                          # hosts on one machine have one clock
 source  = "fixed"

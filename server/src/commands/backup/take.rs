@@ -206,7 +206,11 @@ impl Source<'_> {
                     .with_transactions(|client| async move { save_keys(&client, endpoint, writer).await })?,
             );
         }
-        let left_out = [("sequence", is_on("sequence")), ("log", is_on("log") && manifest.logs.is_none())];
+        let left_out = [
+            ("sequence", is_on("sequence")),
+            ("fuzzylog", is_on("fuzzylog")),
+            ("log", is_on("log") && manifest.logs.is_none()),
+        ];
         manifest.left_out = left_out.into_iter().filter(|it| it.1).map(|it| it.0.to_owned()).collect();
         self.lease.check()?;
         let id = super::wait(manifest.write(store))?;

@@ -1,6 +1,7 @@
 //! Colours as a graph: an edge for each node and the one behind it in a colour.
 
 use super::client::{Hosts, Named, number, page_path};
+use crate::commands::kv::Output;
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,7 +12,7 @@ const NODES_MAX: usize = 10_000;
 const SHOWN: usize = 24;
 
 /// Prints it. All colours are cut at one point of their order.
-pub(super) fn print(hosts: &Hosts, colours: &[String]) -> Result<(), Failure> {
+pub(super) fn print(hosts: &Hosts, colours: &[String], output: Output) -> Result<(), Failure> {
     let cut = hosts.write("/v1/fuzzylog/snapshot", &Named::drawn().next(json!({ "colours": colours })))?;
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
     let mut edges = Vec::new();
@@ -43,6 +44,14 @@ pub(super) fn print(hosts: &Hosts, colours: &[String]) -> Result<(), Failure> {
                 ));
             }
         }
+    }
+    if output == Output::Json {
+        let edges: Vec<Value> = edges
+            .iter()
+            .map(|(before, after, colour)| json!({ "before": before, "after": after, "colour": colour }))
+            .collect();
+        println!("{}", json!({ "nodes": labels, "edges": edges }));
+        return Ok(());
     }
     println!("digraph fuzzylog {{");
     for (name, label) in &labels {

@@ -100,6 +100,9 @@ pub enum Fuzzylog {
         /// The colours, separated by commas
         #[arg(value_name = "COLOUR,...")]
         colours: Colours,
+        /// Output: the table is the graph in Graphviz' language
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
         #[command(flatten)]
         hosts: Hosts,
     },
@@ -165,7 +168,7 @@ impl Fuzzylog {
                 }
                 Ok(())
             }
-            Self::Graph { colours, hosts } => graph::print(&hosts, &colours.0),
+            Self::Graph { colours, output, hosts } => graph::print(&hosts, &colours.0, output),
         }
     }
 }
