@@ -128,6 +128,16 @@ pub(super) const OF_THE_CLUSTER: &[Key] = &[
     ),
 ];
 
+/// True if traces can be sent there.
+fn is_collector(text: &str) -> bool {
+    let Some(address) = text.strip_prefix("http://") else { return false };
+    let authority = address.split('/').next().unwrap_or_default();
+    !address.contains(char::is_whitespace)
+        && authority
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 /// Those that all services share.
 pub(super) const SHARED: &[Key] = &[
     key(
@@ -143,6 +153,20 @@ pub(super) const SHARED: &[Key] = &[
         "text",
         "how a host writes its log to standard error: lines for people, or an object a line, with time, level, host and target",
         "a program that reads the log must know which; the lines of the start are text always",
+    ),
+    key(
+        "trace.endpoint",
+        KeyKind::Checked(is_collector, "the URL of a collector, like http://127.0.0.1:4318"),
+        "",
+        "where traces of requests are sent: a collector of OpenTelemetry that takes OTLP over HTTP; without it none are made",
+        "spans that the collector does not take are dropped and counted; no request waits for it",
+    ),
+    key(
+        "trace.one_in",
+        KeyKind::Number(1, 1_000_000_000),
+        "1000",
+        "one request in so many is followed, over all roles and hosts that it crosses",
+        "equal on all hosts, or traces have holes; a small number costs time with each request",
     ),
     key(
         "durability.ack",
