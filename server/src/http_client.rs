@@ -33,7 +33,7 @@ impl HttpClient {
     ) -> std::io::Result<Response<Vec<u8>>> {
         let (head, body) = self.begin(request)?.into_parts();
         let read = body.into_with_config().limit(answer_bytes_max).read_to_vec();
-        Ok(Response::from_parts(head, read.map_err(ureq::Error::into_io)?))
+        Ok(Response::from_parts(head, read.map_err(io_of)?))
     }
 
     /// Sends a request; the answer's body is still to be read.
@@ -43,7 +43,14 @@ impl HttpClient {
             [] => self.0.run(Request::from_parts(head, ())),
             body => self.0.run(Request::from_parts(head, body)),
         };
-        answer.map_err(ureq::Error::into_io)
+        answer.map_err(io_of)
+    }
+}
+
+fn io_of(error: ureq::Error) -> std::io::Error {
+    match error {
+        ureq::Error::Protocol(_) => std::io::Error::other("what answers there does not speak HTTP"),
+        other => other.into_io(),
     }
 }
 

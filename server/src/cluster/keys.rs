@@ -359,20 +359,10 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 /// `30ms`, `2s`, `1m`, `500us`.
 pub fn parse_duration(text: &str) -> Option<std::time::Duration> {
-    let (number, unit) = split_unit(text)?;
-    let nanos = match unit {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
-        _ => return None,
-    };
-    number.checked_mul(nanos).map(std::time::Duration::from_nanos)
+    humantime::parse_duration(text).ok()
 }
 
-/// `100`, `64KiB`, `1MiB`, `2GiB`.
+/// `100`, `64KiB`, `1MiB`, `2GiB`. Libraries take `64kb` as well, for 64,000 bytes, which nobody means who writes it.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text)?;
     let factor = match unit {
@@ -399,6 +389,14 @@ mod tests {
     fn units_are_read() {
         assert_eq!(parse_duration("30ms"), Some(std::time::Duration::from_millis(30)));
         assert_eq!(parse_duration("30"), None);
+        let units =
+            [("5us", 5_000), ("2 s", 2_000_000_000), ("3m", 180_000_000_000), ("1h", 3_600_000_000_000)];
+        for (text, nanos) in
+            [&units[..], &[("7d", 604_800_000_000_000), ("1h30m", 5_400_000_000_000)]].concat()
+        {
+            assert_eq!(parse_duration(text), Some(std::time::Duration::from_nanos(nanos)), "{text}");
+        }
+        assert_eq!(parse_duration("99999999999999999999s"), None);
         assert_eq!(parse_size("64KiB"), Some(65_536));
         assert_eq!(parse_size("1 MiB"), Some(1 << 20));
         assert_eq!(parse_size("64kb"), None);

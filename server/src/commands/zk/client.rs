@@ -2,7 +2,7 @@
 
 use coordination::wire::{JuteInput, JuteOutput as _, Malformed, frame, op};
 use ordinate_client::Tls;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
@@ -55,6 +55,9 @@ pub enum ZkError {
     /// Something listens there, and does not answer as ZooKeeper does.
     #[error("{0} did not answer as ZooKeeper's port does, and closed the connection; nothing was changed")]
     NotGreeted(String),
+    /// A server listens there, and opens no session.
+    #[error("{0} takes connections, and opened no session within {PATIENCE:?}; nothing was changed")]
+    NoSession(String),
     /// The server said what this client does not understand.
     #[error("the server's reply is not ZooKeeper's protocol")]
     Strange,
@@ -145,6 +148,9 @@ impl ZkClient {
         });
         let greeted = client.stream.write_all(&hello).map_err(ZkError::from).and_then(|()| client.receive());
         let answer = greeted.map_err(|error| match error {
+            ZkError::Broken(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                ZkError::NoSession(server.to_owned())
+            }
             ZkError::Broken(_) | ZkError::Strange => ZkError::NotGreeted(server.to_owned()),
             other => other,
         })?;

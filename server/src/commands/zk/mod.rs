@@ -275,6 +275,15 @@ fn explain(error: &ZkError, servers: &str) -> Failure {
                 "ordinate demo, or give --servers HOST:PORT",
             )
         },
+        ZkError::NoSession(_) => Failure {
+            exit: Exit::Unreachable,
+            ..Failure::input(
+                "O4102",
+                "the ZooKeeper server opens no session",
+                error.to_string(),
+                "ordinate status --admin ADDRESS  (it says whether a majority is heard)",
+            )
+        },
         ZkError::NotGreeted(_) => Failure {
             exit: Exit::Unreachable,
             ..Failure::input(
