@@ -111,6 +111,10 @@ impl OpenSpans {
             is_open: true,
         };
         self.open.insert((node, trace), span);
+        // One that stays open holds those behind it.
+        if self.order.len() >= 2 * OPEN_MAX {
+            self.order.retain(|(_, node, trace)| self.open.contains_key(&(*node, *trace)));
+        }
         self.order.push_back((Instant::now(), node, trace));
         if let Some(slot) = slot {
             self.by_slot.entry((node, slot)).or_default().push(trace);
@@ -236,7 +240,7 @@ mod tests {
             spans.end(at(4), opening(1 << 32 | request, 4, None).trace);
         }
         assert!(
-            spans.ended.len() <= ENDED_MAX && spans.order.len() <= OPEN_MAX + 1,
+            spans.ended.len() <= ENDED_MAX && spans.order.len() <= 2 * OPEN_MAX,
             "what has ended is forgotten"
         );
     }

@@ -330,7 +330,9 @@ fn print(logs: &[LogStat], output: Output) {
                 let sealed = if *sealed { "   sealed" } else { "" };
                 let stored = match retain_ms {
                     0 => String::new(),
-                    ms => format!("   retained for {:?}", Duration::from_millis(*ms)),
+                    ms => {
+                        format!("   retained for {}", humantime::format_duration(Duration::from_millis(*ms)))
+                    }
                 };
                 let limit = if *retain_bytes > 0 { format!(" of {retain_bytes}") } else { String::new() };
                 println!("{name}   first {first}   tail {next}   {bytes}{limit} bytes{stored}{sealed}");
