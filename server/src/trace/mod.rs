@@ -9,6 +9,7 @@ mod export;
 mod observer;
 mod request;
 mod spans;
+mod transactions;
 
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::ClusterFile;

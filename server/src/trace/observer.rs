@@ -17,7 +17,7 @@ use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::client::{ClientIn, Row};
 use paxos::multipaxos::leader::LeaderIn;
 use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
-use paxos::multipaxos::replica::ReplicaIn;
+use paxos::multipaxos::replica::{ReadBatch, ReplicaIn};
 use paxos::multipaxos::unbatcher::UnbatcherIn;
 use paxos::{Batch, Commands, Message, Value};
 use runtime::Observer;
@@ -29,7 +29,7 @@ const LOOKED_INTO_MAX: usize = 4;
 /// Follows one request in so many through the nodes of a host.
 pub struct RequestObserver {
     host: HostId,
-    one_in: u64,
+    pub(super) one_in: u64,
     spans: OpenSpans,
     /// Encoded values, with the sampled requests that are in them.
     looked_into: VecDeque<(Bytes, Vec<RequestTrace>)>,
@@ -41,7 +41,7 @@ impl RequestObserver {
         Self { host, one_in, spans, looked_into: VecDeque::new() }
     }
 
-    fn open(
+    pub(super) fn open(
         &mut self,
         traces: &[RequestTrace],
         node: NodeId,
@@ -55,7 +55,7 @@ impl RequestObserver {
         }
     }
 
-    fn end(&mut self, traces: &[RequestTrace], node: NodeId) {
+    pub(super) fn end(&mut self, traces: &[RequestTrace], node: NodeId) {
         traces.iter().for_each(|trace| self.spans.end(node, *trace));
     }
 
@@ -63,6 +63,10 @@ impl RequestObserver {
     fn of_commands(&self, session: SessionId, commands: &Commands) -> Vec<RequestTrace> {
         let traces = commands.iter().map(|command| RequestTrace::of_command(session, command.sequence));
         traces.filter(|trace| trace.is_sampled(self.one_in)).collect()
+    }
+
+    fn of_reads(&self, batch: &ReadBatch) -> Vec<RequestTrace> {
+        batch.reads.iter().flat_map(|group| self.of_commands(group.session, &group.queries)).collect()
     }
 
     fn of_answers(&self, session: SessionId, answers: &Row) -> Vec<RequestTrace> {
@@ -122,6 +126,14 @@ impl RequestObserver {
                 let traces = self.of_commands(submit.session, &submit.commands);
                 self.open(&traces, from, None, "request", None);
             }
+            Message::Batcher(BatcherIn::Query(query)) if from.host() == self.host => {
+                let traces = self.of_commands(query.session, &query.queries);
+                self.open(&traces, from, None, "request", None);
+            }
+            Message::Replica(ReplicaIn::ReadBatch(batch)) => {
+                let traces = self.of_reads(batch);
+                self.end(&traces, from);
+            }
             Message::Leader(LeaderIn::Propose(propose)) => {
                 let traces = self.of_value(&propose.value, to);
                 self.end(&traces, from);
@@ -153,6 +165,14 @@ impl RequestObserver {
             Message::Batcher(BatcherIn::Submit(submit)) => {
                 let traces = self.of_commands(submit.session, &submit.commands);
                 self.open(&traces, to, Some(from), "gateway", None);
+            }
+            Message::Batcher(BatcherIn::Query(query)) => {
+                let traces = self.of_commands(query.session, &query.queries);
+                self.open(&traces, to, Some(from), "gateway", None);
+            }
+            Message::Replica(ReplicaIn::ReadBatch(batch)) => {
+                let traces = self.of_reads(batch);
+                self.open(&traces, to, Some(from), "replica", None);
             }
             Message::Leader(LeaderIn::Propose(propose)) => {
                 let traces = self.of_value(&propose.value, to);
@@ -307,11 +327,9 @@ impl Observer<OrdinateMessage> for RequestObserver {
         match message {
             OrdinateMessage::Kv(message) => self.on_command_sent(from, to, message),
             OrdinateMessage::Mason(message) => self.on_operation_sent(from, to, message),
-            // CORFU' and transactions are not followed; a user's bytes are what a gateway makes of them.
-            OrdinateMessage::Corfu(_)
-            | OrdinateMessage::Spanner(_)
-            | OrdinateMessage::User(_)
-            | OrdinateMessage::Connection(_) => {}
+            OrdinateMessage::Spanner(message) => self.on_txn_sent(from, message),
+            // CORFU' is not followed; a user's bytes are what a gateway makes of them.
+            OrdinateMessage::Corfu(_) | OrdinateMessage::User(_) | OrdinateMessage::Connection(_) => {}
         }
     }
 
@@ -319,10 +337,8 @@ impl Observer<OrdinateMessage> for RequestObserver {
         match message {
             OrdinateMessage::Kv(message) => self.on_command_received(from, to, message),
             OrdinateMessage::Mason(message) => self.on_operation_received(from, to, message),
-            OrdinateMessage::Corfu(_)
-            | OrdinateMessage::Spanner(_)
-            | OrdinateMessage::User(_)
-            | OrdinateMessage::Connection(_) => {}
+            OrdinateMessage::Spanner(message) => self.on_txn_received(from, to, message),
+            OrdinateMessage::Corfu(_) | OrdinateMessage::User(_) | OrdinateMessage::Connection(_) => {}
         }
     }
 }

@@ -23,6 +23,11 @@ impl RequestTrace {
         Self::of(&[2, u64::from(group.0), origin.as_u64(), incarnation, tag])
     }
 
+    /// Of an attempt of a transaction.
+    pub fn of_txn(gateway: NodeId, incarnation: u64, number: u64) -> Self {
+        Self::of(&[3, gateway.as_u64(), incarnation, number])
+    }
+
     /// Of what names the request, as numbers of which the first says what the others are.
     fn of(words: &[u64]) -> Self {
         let half = |seed: u64| words.iter().fold(seed, |hash, word| scattered(hash ^ scattered(*word)));

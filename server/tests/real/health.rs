@@ -222,7 +222,7 @@ fn every_signal_is_true_when_hosts_are_killed_and_paused() {
 // `ORDINATE_SUBSETS=all` looks at every class of subsets of three and of five.
 #[test]
 fn every_signal_is_true_of_five_hosts() {
-    alone(async {
+    side_by_side(async {
         let sweeps = std::env::var("ORDINATE_SUBSETS").is_ok_and(|which| which == "all");
         let of = |hosts, has_leader, faults: &[Fault]| Class { hosts, has_leader, faults: faults.to_vec() };
         if !sweeps {

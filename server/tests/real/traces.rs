@@ -1,7 +1,7 @@
 //! Traces of requests over three hosts, as a collector of OpenTelemetry receives them.
 
 use crate::support::cluster::{Cluster, PATIENCE};
-use crate::support::http;
+use crate::support::{http, side_by_side};
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -146,11 +146,11 @@ fn counted(cluster: &Cluster, host: usize, sample: &str) -> f64 {
 // A trace that ends at the border of a host, or whose parts do not find each other, shows nothing of what took the time.
 #[test]
 fn one_write_is_followed_over_three_hosts() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("the system has threads").block_on(async {
+    side_by_side(async {
         let (collector, endpoint) = Collector::start().await;
         let settings = format!(
-            "[trace]\nendpoint = \"{endpoint}\"\none_in = 1\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 1\n"
+            "[trace]\nendpoint = \"{endpoint}\"\none_in = 1\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 1\n\
+             [txn]\nshards = 1\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n"
         );
         let (cluster, zookeepers) = Cluster::serving("ZOOKEEPER", 3, &settings).await;
         for host in 0..3 {
@@ -159,7 +159,9 @@ fn one_write_is_followed_over_three_hosts() {
             let (key, znode) = (format!("k{host}"), format!("/z{host}"));
             for call in [
                 &["kv", "put", &key, "v", "--endpoints", &native][..],
+                &["kv", "get", &key, "--endpoints", &native],
                 &["zk", "--servers", &zookeeper, "create", &znode, "x"],
+                &["txn", "put", &key, "v", "--endpoints", &native],
             ] {
                 let done = cluster.ordinate(call).await;
                 assert!(done.status.success(), "{call:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -177,6 +179,10 @@ fn one_write_is_followed_over_three_hosts() {
             let roles: Vec<(&str, usize)> = roles.iter().map(|(role, hosts)| (&**role, *hosts)).collect();
             until_followed(&cluster, &collector, first, &roles).await;
         }
+        let read = [("kv gateway", 1), ("kv replica", 1)];
+        until_followed(&cluster, &collector, "kv request", &read).await;
+        // A shard's role that does not lead hands the transaction on to the one that does.
+        until_followed(&cluster, &collector, "txn gateway", &[("txn shard", 2)]).await;
         // A gateway whose group another host leads: its proxy hands the operation on.
         until_followed(&cluster, &collector, "coordination gateway", &[("coordination proxy", 2)]).await;
         assert!(counted(&cluster, 0, "ordinate_trace_spans_total") > 0.0);
