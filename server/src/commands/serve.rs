@@ -61,14 +61,7 @@ impl Serve {
         if let Some(CannotJoin { what, fact, remedy }) = refused.filter(|_| self.join) {
             return Err(Failure::input("O2005", what, fact, remedy));
         }
-        let ports = file.services().iter().flat_map(|service| service.ports());
-        let sockets = Sockets {
-            peer: bind(&line.address, "[hosts]")?,
-            native: bind(&file.listen.native, "listen.native")?,
-            users: ports
-                .map(|port| Ok((port.key, bind(&port.address, port.key)?)))
-                .collect::<Result<_, _>>()?,
-        };
+        let sockets = sockets(&file, &line.address)?;
         let admin = bind(&file.listen.admin, "listen.admin")?;
         let bind_if = |address: &Option<String>, key| address.as_ref().map(|at| bind(at, key)).transpose();
         let http = bind_if(&file.listen.http, "listen.http")?;
@@ -197,6 +190,17 @@ impl Serve {
         }
         eprintln!("  listening after {:.2} s", started.elapsed().as_secs_f64());
     }
+}
+
+/// Listens where hosts and users connect.
+fn sockets(file: &ClusterFile, peer: &str) -> Result<Sockets, Failure> {
+    let ports = file.services().iter().flat_map(|service| service.ports());
+    let users = ports.map(|port| Ok((port.key, bind(&port.address, port.key)?)));
+    Ok(Sockets {
+        peer: bind(peer, "[hosts]")?,
+        native: bind(&file.listen.native, "listen.native")?,
+        users: users.collect::<Result<_, _>>()?,
+    })
 }
 
 fn watch_health(

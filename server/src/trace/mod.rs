@@ -100,11 +100,8 @@ impl Traces {
     /// Adds what became of spans.
     pub fn metrics(&self, page: &mut MetricsPage) {
         let Some(counts) = &self.0 else { return };
-        page.counter(
-            "trace_spans",
-            "Spans of followed requests that a collector took",
-            counts.sent.load(Relaxed),
-        );
+        let help = "Spans of followed requests that a collector took";
+        page.counter("trace_spans", help, counts.sent.load(Relaxed));
         let dropped = counts.dropped.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for reason in DROP_REASONS {
             let help = "Spans that were not sent, by what had no room for them or did not take them";

@@ -71,7 +71,7 @@ mod tests {
 
     // Requests follow one another by their numbers: a hash that does not scatter them samples all of a client or none.
     #[test]
-    fn one_of_so_many_is_sampled_whoever_asks() {
+    fn one_of_so_many_is_sampled_in_every_session() {
         for session in [0, 1, 0xfeed_0000_0000] {
             let of = |sequence| RequestTrace::of_command(SessionId(session), Sequence(sequence));
             let sampled = (0..100_000).filter(|sequence| of(*sequence).is_sampled(1_000)).count();
