@@ -27,6 +27,7 @@ pub enum Log {
     /// Make a log
     Create {
         /// Its name: letters, digits, '.', '_' and '-'
+        #[arg(value_parser = log_name)]
         name: String,
         /// What it may hold, at least 1MiB; beyond it the oldest entries go. No limit but the hosts' disk budget unless given
         #[arg(long, value_name = "SIZE", value_parser = size)]
