@@ -1,7 +1,7 @@
 //! Asking over HTTP without TLS, and waiting for the answer: hosts' admin ports, and a collector of traces.
 
 use axum::http::{Request, Response};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 use ureq::config::ConfigBuilder;
 use ureq::typestate::AgentScope;
@@ -48,8 +48,11 @@ impl HttpClient {
 }
 
 fn io_of(error: ureq::Error) -> std::io::Error {
+    let no_http =
+        || std::io::Error::other("what listens there does not speak HTTP, or closes the connection");
     match error {
-        ureq::Error::Protocol(_) => std::io::Error::other("what answers there does not speak HTTP"),
+        ureq::Error::Protocol(_) => no_http(),
+        ureq::Error::Io(error) if error.kind() == ErrorKind::UnexpectedEof => no_http(),
         other => other.into_io(),
     }
 }
