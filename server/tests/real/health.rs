@@ -242,7 +242,7 @@ fn every_signal_is_true_of_five_hosts() {
             network.take_in(&mut cluster);
             cluster.launch_all();
             cluster.until_ready().await;
-            let faults = [&alone[..], &[mixed.clone()]].concat();
+            let faults: Vec<Vec<Fault>> = alone.iter().chain([&mixed]).cloned().collect();
             look_at(&mut cluster, Some(&network), &classes_of(hosts, &faults)).await;
         }
     });

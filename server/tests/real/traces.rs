@@ -153,9 +153,9 @@ fn one_write_is_followed_over_three_hosts() {
              [txn]\nshards = 1\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n"
         );
         let (cluster, zookeepers) = Cluster::serving("ZOOKEEPER", 3, &settings).await;
-        for host in 0..3 {
+        for (host, zookeeper) in zookeepers.iter().enumerate() {
             let native = cluster.hosts[host].native.to_string();
-            let zookeeper = zookeepers[host].to_string();
+            let zookeeper = zookeeper.to_string();
             let (key, znode) = (format!("k{host}"), format!("/z{host}"));
             for call in [
                 &["kv", "put", &key, "v", "--endpoints", &native][..],
