@@ -54,6 +54,10 @@ source = "auto"                  # or clockbound, chrony, kernel; "fixed" believ
 # [access]                       # made by: ordinate access init --file access.toml
 # file = "access.toml"
 
+# [trace]                        # one request in so many, to a collector of OpenTelemetry
+# endpoint = "http://127.0.0.1:4318"
+# one_in   = 1000
+
 # [backup]                       # ordinate config explain backup.to
 # to    = "s3://bucket/backups"
 # every = "24h"

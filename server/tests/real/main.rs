@@ -42,6 +42,7 @@ mod sequence;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod traces;
 mod txn;
 mod web;
 mod zk_verbs;

@@ -250,8 +250,13 @@ async fn ask(admin: &Admin, query: &Query<'_>, level: Level) -> Result<Answer, R
 }
 
 async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
+    let unknown = match &call {
+        Call::Read { .. } => "no answer in time; nothing was executed",
+        Call::Write(_) | Call::Reconfigure(_) => {
+            "no answer in time; a write may have been executed: read before you send it again"
+        }
+    };
     let asked = admin.handle.request(GATEWAY, family::LocalRequest::Kv(call));
-    let unknown = "no answer in time; a write may have been executed: read before you send it again";
     let outcome = match tokio::time::timeout(ANSWER_WITHIN, asked).await {
         Err(_) => return Err(error(StatusCode::GATEWAY_TIMEOUT, unknown)),
         Ok(Err(_)) => return Err(error(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping")),
