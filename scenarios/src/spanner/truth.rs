@@ -1,7 +1,7 @@
 //! What was committed, as the replicas' states show it, and what must hold of those states.
 
 use super::Node;
-use crate::audit::spanner::machine_of;
+use crate::audit::spanner::{Committed, machine_of};
 use ::spanner::shard::BoundedUse;
 use ::spanner::{Directory, ShardId, ShardMachine, SpannerParameters};
 use kernel::{Bytes, HostId, NodeId, invariant};
@@ -158,6 +158,18 @@ impl Truth {
             Some(shard) => Err(format!("nobody leads shard {shard}")),
             None => Ok(()),
         }
+    }
+}
+
+impl Committed for Truth {
+    fn versions(&self, key: &[u8], at: Timestamp) -> Vec<Timestamp> {
+        let versions = self.versions.get(key).into_iter().flat_map(|versions| versions.range(..=at).rev());
+        versions.map(|(&at, _)| at).collect()
+    }
+
+    fn keys(&self, shard: ShardId, range: &KeyRange) -> Vec<Bytes> {
+        let keys = self.versions.keys().filter(|key| range.contains(key));
+        keys.filter(|key| self.directory.shard_of(key) == shard).cloned().collect()
     }
 }
 

@@ -177,14 +177,32 @@ impl ShardMachine {
         }
     }
 
+    /// How transactions ended, as far as gateways may ask for it.
+    pub fn ends(&self) -> impl Iterator<Item = (TxnId, Fate)> + '_ {
+        self.state.owners.iter().flat_map(|(&gateway, owner)| {
+            let incarnation = owner.incarnation;
+            owner.ended.iter().map(move |(&number, &fate)| (TxnId { gateway, incarnation, number }, fate))
+        })
+    }
+
     /// Decisions that not all participants have in their logs.
     pub fn open_decisions(&self) -> usize {
         self.state.decisions.len()
     }
 
-    /// The leader in force, counted.
-    pub fn epoch(&self) -> u64 {
-        self.state.epoch
+    /// Those decisions, with the participants that have not reported them as logged.
+    pub fn decisions(&self) -> impl Iterator<Item = (&TxnId, Fate, &BTreeSet<ShardId>)> {
+        self.state.decisions.iter().map(|(txn, open)| (txn, open.fate, &open.waits_for))
+    }
+
+    /// The leader in force, counted, and the last of its steps that was applied.
+    pub fn position(&self) -> (u64, u64) {
+        (self.state.epoch, self.state.index)
+    }
+
+    /// No later change has a timestamp at or below.
+    pub fn closed(&self) -> Timestamp {
+        self.state.closed
     }
 
     /// Readers may have been promised timestamps up to this.

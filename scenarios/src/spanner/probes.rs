@@ -1,0 +1,74 @@
+//! After the heal every host serves reads of replicas, whether it has a replica or not.
+
+use super::workload;
+use super::{Node, SpannerScenario};
+use kernel::{HostId, RequestId};
+use sim::Control;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::txn::{TxnLevel, TxnReply};
+
+/// The alarm by which who has not been served asks again.
+pub(super) const ASK_AGAIN: u64 = 4;
+const ASK_EVERY: Duration = Duration::from_millis(500);
+/// The sessions of probes follow all others.
+const CLIENTS_FROM: u16 = 30_000;
+/// What a replica answers: its session has seen nothing, or it wants what is at most so old, in microseconds.
+const LEVELS: [TxnLevel; 2] = [TxnLevel::ProcessOrdered, TxnLevel::Stale(1_000_000)];
+
+/// Hosts that are to serve.
+#[derive(Default)]
+pub(super) struct Probes {
+    /// Those that have not, and their reads in progress.
+    missing: Vec<(HostId, TxnLevel)>,
+    asked: BTreeMap<RequestId, (HostId, TxnLevel)>,
+    count: u16,
+}
+
+impl Probes {
+    /// Who has not been served.
+    pub(super) fn missing(&self) -> Option<String> {
+        let (host, level) = self.missing.first()?;
+        Some(format!("{host:?} has not served a read at {level:?}"))
+    }
+
+    pub(super) fn lost(&mut self, id: RequestId) {
+        self.asked.remove(&id);
+    }
+
+    pub(super) fn on_answer(&mut self, id: RequestId, reply: &TxnReply) {
+        if let Some(asked) = self.asked.remove(&id)
+            && matches!(reply, TxnReply::ReadRows(_))
+        {
+            self.missing.retain(|missing| *missing != asked);
+        }
+    }
+}
+
+impl SpannerScenario {
+    pub(super) fn begin_probes(&mut self, core: &[HostId], control: &mut Control<'_, Node>) {
+        let all = core.iter().flat_map(|&host| LEVELS.map(|level| (host, level)));
+        self.probes.missing = all.collect();
+        self.probe(control);
+    }
+
+    pub(super) fn probe(&mut self, control: &mut Control<'_, Node>) {
+        if self.probes.missing.is_empty() {
+            return;
+        }
+        control.alarm(ASK_EVERY, ASK_AGAIN);
+        for (host, level) in self.probes.missing.clone() {
+            let is_asked = self.probes.asked.values().any(|asked| *asked == (host, level));
+            if is_asked || !control.cluster.is_up(host) {
+                continue;
+            }
+            let client = CLIENTS_FROM + self.probes.count;
+            self.probes.count += 1;
+            let planned = workload::read_of_all(u64::from(client) << 32, level);
+            let node = self.deployment.gateway_of(host);
+            let id = self.ask(node, &planned.call, control);
+            self.history.asked(id, (client, 0), node, &planned, control.cluster.now());
+            self.probes.asked.insert(id, (host, level));
+        }
+    }
+}
