@@ -145,7 +145,17 @@ impl History {
                     invariant!(CW, passed < now, "{at} is answered before it has passed");
                 }
             }
-            TxnReply::Fenced(fenced) => self.fences.push((now, fenced.token)),
+            TxnReply::Fenced(fenced) => {
+                let until = fenced.token.plus(parameters.fence_bound.as_micros() as u64);
+                let is_misled = lies.is_some_and(|lies| lies.may_have_misled((asked.at, now)));
+                invariant!(
+                    FENCE,
+                    is_misled || fenced.token == Timestamp(0) || true_time(until) < now,
+                    "a fence of {} is over before {until} has passed",
+                    fenced.token
+                );
+                self.fences.push((now, fenced.token));
+            }
             TxnReply::Failed(failed) => {
                 if failed.why == TxnFailure::Unknown {
                     session.incarnation += 1;
@@ -309,6 +319,13 @@ impl History {
     fn check_read(&self, asked: &Asked, reply: &ReadRows, truth: &Truth, lies: Option<&Lies>) {
         check_rows(&reply.rows, reply.at, asked, truth);
         let TxnCall::ReadOnly(call) = &asked.call else { return };
+        let wanted = if let TxnLevel::At(at) = call.level { Some(at) } else { None };
+        invariant!(
+            SNAP,
+            wanted.is_none_or(|wanted| wanted == reply.at),
+            "{wanted:?} was to be read, and {} is answered",
+            reply.at
+        );
         check_scans(&call.scans, &reply.scans, reply.at, asked, truth);
         let is_misled = lies.is_some_and(|lies| asked.is_misled_by(lies));
         if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) && !is_misled {

@@ -23,8 +23,8 @@ use lies::Lies;
 use plots::Plots;
 use probes::Probes;
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
-    Scenario, StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, Hindrance, HostSpec, Incarnation, IsClaim, Loss,
+    OperationId, Scenario, StrikeKind, Tuning,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -104,6 +104,7 @@ const MARKS: &[&str] = &[
     "shard.executed_a_call_once",
     "shard.gave_up_collecting",
     "shard.asked_for_the_leadership",
+    "shard.began_again_behind_a_snapshot",
     "shard.handed_a_read_to_another_replica",
     "shard.handed_over_before_it_leaves",
     "shard.handed_over_to_who_is_to_lead",
@@ -127,7 +128,7 @@ const MARKS: &[&str] = &[
     "shard.wounded",
 ];
 
-const STRIKES: [StrikeKind; 8] = [
+const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "kill a shard's leader", class: Class::Strike },
     StrikeKind { name: "pause a shard's leader", class: Class::Strike },
     StrikeKind { name: "kill all leaders", class: Class::Strike },
@@ -136,6 +137,7 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "a clock lies", class: Class::Strike },
     StrikeKind { name: "replace a host", class: Class::Membership },
     StrikeKind { name: "grow or shrink", class: Class::Membership },
+    StrikeKind { name: "a leader's replica hears nobody", class: Class::Strike },
 ];
 
 /// In some seeds there is little room for anything: bounds that are never met hold by themselves.
@@ -283,6 +285,20 @@ impl SpannerScenario {
         let node = self.deployment.gateway_of(host);
         let id = self.ask(node, &planned.call, control);
         self.history.asked(id, (client, 0), node, &planned, control.cluster.now());
+    }
+
+    /// The replica beside a shard's leader hears no other host: its leader goes on, and it may have to take a snapshot of another one.
+    fn deafen_a_replica(&self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let leads = control.cluster.nodes().filter_map(|(id, node)| match node {
+            Node::Shard(role) if role.is_leading() => Some((id.host(), role.shard())),
+            Node::Shard(_) | Node::Gateway(_) | Node::Log(_) => None,
+        });
+        let leads: Vec<_> = leads.collect();
+        let Some(&(host, shard)) = rng.pick(&leads) else { return false };
+        let replica = self.deployment.log_of(shard).node(host, paxos::LogRole::Replica);
+        let second = Duration::from_secs(1);
+        control.hinder(replica, Hindrance::Lost, rng.duration(second / 2, 4 * second));
+        true
     }
 
     fn ask(&mut self, node: NodeId, call: &TxnCall, control: &mut Control<'_, Node>) -> RequestId {
@@ -457,6 +473,9 @@ impl Scenario for SpannerScenario {
             return self.change_hosts(which == 7, rng, control);
         }
         let second = Duration::from_secs(1);
+        if which == 8 {
+            return self.deafen_a_replica(rng, control);
+        }
         let leaders = Self::leaders(&control.cluster);
         let down = rng.duration(second / 20, 2 * second);
         let one = rng.pick(&leaders).copied();

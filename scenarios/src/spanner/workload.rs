@@ -89,7 +89,17 @@ pub(super) fn reads_and_writes(id: u64, value: &str) -> Planned {
 
 /// A write of the same key.
 pub(super) fn writes_alone(id: u64, value: &str) -> Planned {
-    let writes = vec![KeyWrite { key: key(0), value: Some(Bytes::from(value.to_owned())) }];
+    writes(id, 0..1, value)
+}
+
+/// A write of keys that begin with different parts.
+pub(super) fn writes_some(id: u64, value: &str) -> Planned {
+    writes(id, 0..3, value)
+}
+
+fn writes(id: u64, keys: std::ops::Range<u64>, value: &str) -> Planned {
+    let write = |number| KeyWrite { key: key(number), value: Some(Bytes::from(value.to_owned())) };
+    let writes = keys.map(write).collect();
     let (token, none) = (Timestamp(0), Vec::new());
     let key = Some(CallKey { session: id, number: 1 });
     let (conditions, reads, otherwise) = (Vec::new(), none.clone(), none);

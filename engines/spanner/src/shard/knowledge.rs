@@ -40,7 +40,7 @@ impl LeaderKnowledge<'_> {
         self.lead.assigns_above()
     }
 
-    /// True if it holds a prepared transaction for prepared, with all its locks.
+    /// True if it holds a prepared transaction for prepared, with its locks and no others for its reads.
     pub fn holds_prepared(&self, prepared: &PreparedTxn) -> bool {
         let stage = self.lead.txns.get(&prepared.txn).map(|active| active.stage);
         let is_prepared = match stage {
@@ -49,12 +49,11 @@ impl LeaderKnowledge<'_> {
             Some(Stage::Open | Stage::Preparing | Stage::Collecting | Stage::Passing { .. }) | None => false,
         };
         let Some(held) = self.lead.locks.held(&prepared.txn) else {
-            return is_prepared
-                && prepared.reads.is_empty()
-                && prepared.ranges.is_empty()
-                && prepared.writes.is_empty();
+            let PreparedTxn { reads, ranges, writes, .. } = prepared;
+            return is_prepared && reads.is_empty() && ranges.is_empty() && writes.is_empty();
         };
         is_prepared
+            && (prepared.reads.len(), prepared.ranges.len()) == (held.reads.len(), held.ranges.len())
             && prepared.reads.iter().all(|key| held.reads.contains(key))
             && prepared.ranges.iter().all(|range| held.ranges.contains(range))
             && prepared.writes.iter().all(|write| self.writer(&write.key) == Some(prepared.txn))

@@ -230,6 +230,9 @@ impl SpannerShard {
             }
             ShardIn::Installed(message) => {
                 self.replica.note(message.safe, message.collected);
+                if self.lead.as_ref().is_some_and(Lead::serves) {
+                    cx.mark("shard.began_again_behind_a_snapshot");
+                }
                 // Steps of this leader may be in there that it was not notified of.
                 self.begin(cx);
                 self.serve_replica_reads(cx);
