@@ -49,6 +49,8 @@ pub struct SpannerScenario {
     core: Vec<HostId>,
     /// In seeds where hosts are as far apart as continents.
     distances: Vec<Duration>,
+    /// In some seeds clocks are coarse, and timestamps of several hosts are equal.
+    clock_grain: Duration,
     /// In seeds where clocks lie.
     lies: Option<Lies>,
     plots: Option<Plots>,
@@ -224,6 +226,7 @@ impl SpannerScenario {
             parameters,
             core: Vec::new(),
             distances,
+            clock_grain: ms(if lies.is_none() && rng.chance(0.3) { 1 << rng.below(4) } else { 0 }),
             plots: (lies.is_none() && rng.chance(0.35)).then(|| Plots::draw(rng)),
             early,
             lies,
@@ -340,6 +343,7 @@ impl Scenario for SpannerScenario {
             // Where clocks are much worse than links, an earliest end has passed when its commit has.
             clock_error: (ms(1), ms(if self.early.is_some() { 10 } else { 200 })),
             clock_error_max: Some(ms(500)),
+            clock_grain: self.clock_grain,
             distances: self.distances.clone(),
             bounds: limits::BOUNDS,
             ..Tuning::default()

@@ -14,7 +14,7 @@ const ASK_EVERY: Duration = Duration::from_millis(500);
 /// The sessions of probes follow all others.
 const CLIENTS_FROM: u16 = 30_000;
 
-/// What is asked: a read at a level, or a write of some keys.
+/// What is asked: a read at a level, or a write of keys of its own.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Probe {
     Read(TxnLevel),
@@ -81,7 +81,10 @@ impl SpannerScenario {
             let id = u64::from(client) << 32;
             let planned = match probe {
                 Probe::Read(level) => workload::read_of_all(id, level),
-                Probe::Write => workload::writes_some(id, &format!("{client}.probes")),
+                Probe::Write => {
+                    let nth = control.cluster.hosts().position(|it| it == host).unwrap_or(0);
+                    workload::writes_own(id, nth, &format!("{client}.probes"))
+                }
             };
             let node = self.deployment.gateway_of(host);
             let id = self.ask(node, &planned.call, control);

@@ -92,9 +92,10 @@ pub(super) fn writes_alone(id: u64, value: &str) -> Planned {
     writes(id, 0..1, value)
 }
 
-/// A write of keys that begin with different parts.
-pub(super) fn writes_some(id: u64, value: &str) -> Planned {
-    writes(id, 0..3, value)
+/// A write of keys of the `nth` user's own, which begin with different parts.
+pub(super) fn writes_own(id: u64, nth: usize, value: &str) -> Planned {
+    let first = KEYS + 3 * nth as u64;
+    writes(id, first..first + 3, value)
 }
 
 fn writes(id: u64, keys: std::ops::Range<u64>, value: &str) -> Planned {

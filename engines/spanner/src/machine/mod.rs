@@ -241,7 +241,8 @@ impl ShardMachine {
         if (ballot, attempt) < (state.ballot, state.attempt) {
             return;
         }
-        if (ballot, attempt) > (state.ballot, state.attempt) {
+        let known = if planted!(begins_again_under_its_old_name) { attempt } else { state.attempt };
+        if (ballot, attempt) > (state.ballot, known) {
             (state.ballot, state.attempt) = (ballot, attempt);
             (state.epoch, state.index) = (state.epoch + 1, 0);
             state.assigns_above = state.horizon;
@@ -313,7 +314,7 @@ impl ShardMachine {
                 for txn in change.txns {
                     let Some(decision) = self.state.decisions.get_mut(&txn) else { continue };
                     decision.waits_for.remove(&change.by);
-                    if decision.waits_for.is_empty() {
+                    if decision.waits_for.is_empty() || planted!(settled_by_the_first_participant) {
                         self.state.decisions.remove(&txn);
                     }
                 }
