@@ -177,14 +177,32 @@ impl ShardMachine {
         }
     }
 
+    /// How transactions ended, as far as gateways may ask for it.
+    pub fn ends(&self) -> impl Iterator<Item = (TxnId, Fate)> + '_ {
+        self.state.owners.iter().flat_map(|(&gateway, owner)| {
+            let incarnation = owner.incarnation;
+            owner.ended.iter().map(move |(&number, &fate)| (TxnId { gateway, incarnation, number }, fate))
+        })
+    }
+
     /// Decisions that not all participants have in their logs.
     pub fn open_decisions(&self) -> usize {
         self.state.decisions.len()
     }
 
-    /// The leader in force, counted.
-    pub fn epoch(&self) -> u64 {
-        self.state.epoch
+    /// Those decisions, with the participants that have not reported them as logged.
+    pub fn decisions(&self) -> impl Iterator<Item = (&TxnId, Fate, &BTreeSet<ShardId>)> {
+        self.state.decisions.iter().map(|(txn, open)| (txn, open.fate, &open.waits_for))
+    }
+
+    /// The leader in force, counted, and the last of its steps that was applied.
+    pub fn position(&self) -> (u64, u64) {
+        (self.state.epoch, self.state.index)
+    }
+
+    /// No later change has a timestamp at or below.
+    pub fn closed(&self) -> Timestamp {
+        self.state.closed
     }
 
     /// Readers may have been promised timestamps up to this.
@@ -223,7 +241,8 @@ impl ShardMachine {
         if (ballot, attempt) < (state.ballot, state.attempt) {
             return;
         }
-        if (ballot, attempt) > (state.ballot, state.attempt) {
+        let known = if planted!(begins_again_under_its_old_name) { attempt } else { state.attempt };
+        if (ballot, attempt) > (state.ballot, known) {
             (state.ballot, state.attempt) = (ballot, attempt);
             (state.epoch, state.index) = (state.epoch + 1, 0);
             state.assigns_above = state.horizon;
@@ -295,7 +314,7 @@ impl ShardMachine {
                 for txn in change.txns {
                     let Some(decision) = self.state.decisions.get_mut(&txn) else { continue };
                     decision.waits_for.remove(&change.by);
-                    if decision.waits_for.is_empty() {
+                    if decision.waits_for.is_empty() || planted!(settled_by_the_first_participant) {
                         self.state.decisions.remove(&txn);
                     }
                 }
@@ -447,6 +466,59 @@ impl ShardMachine {
         }
     }
 
+    /// Every field of the state, and what is derived from it: what a snapshot leaves out is missed when it is read back.
+    fn fields(&self) -> Vec<u8> {
+        let State {
+            ballot,
+            attempt,
+            epoch,
+            index,
+            horizon,
+            assigns_above,
+            closed,
+            last_commit,
+            collected,
+            prepared,
+            decisions,
+            owners,
+            calls,
+            members,
+        } = &self.state;
+        let mut out = Vec::with_capacity(512);
+        ballot.encode(&mut out);
+        for number in [attempt, epoch, index] {
+            number.encode(&mut out);
+        }
+        for at in [horizon, assigns_above, closed, last_commit, collected] {
+            at.encode(&mut out);
+        }
+        prepared.values().for_each(|prepared| prepared.encode(&mut out));
+        for (txn, Decision { fate, waits_for }) in decisions {
+            txn.encode(&mut out);
+            fate.encode(&mut out);
+            waits_for.iter().for_each(|shard| shard.encode(&mut out));
+        }
+        for (gateway, Owner { incarnation, below, ended }) in owners {
+            (*gateway, *incarnation).encode(&mut out);
+            below.encode(&mut out);
+            ended.iter().for_each(|(number, fate)| {
+                number.encode(&mut out);
+                fate.encode(&mut out);
+            });
+        }
+        calls.save().encode(&mut out);
+        members.encode(&mut out);
+        for (key, txn) in &self.writers {
+            key.encode(&mut out);
+            txn.encode(&mut out);
+        }
+        for (t_p, txn) in &self.prepared_at {
+            t_p.encode(&mut out);
+            txn.encode(&mut out);
+        }
+        out
+    }
+
     fn keep_for_snapshot(&mut self, key: &[u8]) {
         if let Some(writing) = &mut self.writing {
             writing.keep(&self.versions, key);
@@ -538,6 +610,6 @@ impl StateMachine for ShardMachine {
     }
 
     fn digest(&self) -> u64 {
-        parts::digest(&snapshot::encode_state(self)) ^ self.versions.digest()
+        parts::digest(&self.fields()) ^ self.versions.digest()
     }
 }
