@@ -6,8 +6,8 @@ mod users;
 
 use crate::limits;
 use ::fuzzylog::{
-    ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzyResponse,
-    PartitionId,
+    AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyParameters,
+    FuzzyRequest, FuzzyResponse, NodePosition, PartitionId, SyncCall,
 };
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
@@ -35,10 +35,20 @@ pub struct FuzzyScenario {
     projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
     /// How many clients are still to be struck in the middle of an append.
     plots: u32,
+    /// A host that other servers do not hear, nor it them.
+    apart: Option<HostId>,
+    /// How often others looked for what was appended meanwhile.
+    probes: u16,
 }
 
 const CLIENTS: usize = 3;
 const USERS_PER_CLIENT: usize = 2;
+/// Looks of that kind in one run.
+const PROBES_MAX: u16 = 60;
+/// Who looks is a user of its own each time.
+const PROBERS_FROM: u16 = 10_000;
+/// The alarm by which a host and the others hear each other again.
+const TOGETHER: u64 = 1;
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
@@ -67,12 +77,13 @@ const MARKS: &[&str] = &[
     "partition.single_went_ahead",
     "partition.taken_over_before_phase_1",
     "scenario.asked_again_elsewhere",
+    "scenario.set_a_tail_apart",
     "scenario.struck_an_origin_in_phase_1",
     "scenario.struck_an_origin_in_phase_2",
     "scenario.struck_who_took_over",
 ];
 
-const STRIKES: [StrikeKind; 8] = [
+const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "kill a chain's head", class: Class::Strike },
     StrikeKind { name: "pause a chain's head", class: Class::Strike },
     StrikeKind { name: "kill a chain's tail", class: Class::Strike },
@@ -81,6 +92,7 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "kill who acts as director", class: Class::Strike },
     StrikeKind { name: "kill a client that appends", class: Class::Strike },
     StrikeKind { name: "pause a client that appends", class: Class::Strike },
+    StrikeKind { name: "a chain's tail hears clients alone", class: Class::Strike },
 ];
 
 impl FuzzyScenario {
@@ -133,6 +145,8 @@ impl FuzzyScenario {
             deployment,
             projections: BTreeMap::new(),
             plots: if rng.chance(0.5) { 12 } else { 0 },
+            apart: None,
+            probes: 0,
         }
     }
 
@@ -169,6 +183,38 @@ impl FuzzyScenario {
         let mut last = Vec::new();
         last.extend(cluster.called_nodes_of(host).map(|(id, _)| id).filter(|&id| is_last(id)));
         self.truth.look(host, |id| last.contains(&id), cluster);
+    }
+
+    /// Other servers do not hear the host, nor it them; clients and it hear each other.
+    fn set_apart(&mut self, host: HostId, lasts: Duration, control: &mut Control<'_, Node>) -> bool {
+        if self.apart.is_some() {
+            return false;
+        }
+        self.apart = Some(host);
+        for &other in self.servers.iter().filter(|&&it| it != host) {
+            control.sever(other, host);
+            control.sever(host, other);
+        }
+        control.mark("scenario.set_a_tail_apart");
+        control.alarm(lasts, TOGETHER);
+        true
+    }
+
+    /// While a tail is set apart, clients of other hosts look at once for what was appended: they may not know yet who serves.
+    fn probe(&mut self, node: NodeId, response: &FuzzyResponse, control: &mut Control<'_, Node>) {
+        let FuzzyResponse::Appended { placed, .. } = response else { return };
+        if self.apart.is_none() || self.probes >= PROBES_MAX {
+            return;
+        }
+        for host in self.clients.iter().filter(|host| **host != node.host()) {
+            let colour = placed[self.probes as usize % placed.len()].colour;
+            let call = SyncCall { colour, from: NodePosition(0), seen: AppendTime::ZERO };
+            let (node, request) = (self.deployment.client_of(*host), FuzzyRequest::Sync(call));
+            let id = control.request(node, request.clone());
+            self.probes += 1;
+            let who = (PROBERS_FROM + self.probes, 0);
+            self.history.asked(id, who, node, request, None, control.cluster.now());
+        }
     }
 
     fn server<'a>(id: NodeId, cluster: &Cluster<'a, Node>) -> Option<&'a ChainServer> {
@@ -320,7 +366,7 @@ impl Scenario for FuzzyScenario {
 
     fn on_response(
         &mut self,
-        _node: NodeId,
+        node: NodeId,
         id: RequestId,
         response: FuzzyResponse,
         control: &mut Control<'_, Node>,
@@ -328,11 +374,23 @@ impl Scenario for FuzzyScenario {
         if let Some((user, request)) = self.history.answered(id, &response, control.cluster.now()) {
             self.users.answered(user, &request, &response);
         }
+        self.probe(node, &response, control);
     }
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
         if let Some((user, request)) = self.history.user_of(id) {
             self.users.lost(user, id, request);
+        }
+    }
+
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == TOGETHER
+            && let Some(host) = self.apart.take()
+        {
+            for &other in self.servers.iter().filter(|&&it| it != host) {
+                control.mend(other, host);
+                control.mend(host, other);
+            }
         }
     }
 
@@ -383,6 +441,7 @@ impl Scenario for FuzzyScenario {
             1 => control.pause(head.host(), down),
             2 => control.crash(tail.host(), Loss::All, down, rng),
             3 => control.pause(tail.host(), down),
+            8 => return self.set_apart(tail.host(), down + second, control),
             4 => control.crash_all(self.servers.iter().copied(), Loss::All, rng),
             5 => {
                 let acts = control
