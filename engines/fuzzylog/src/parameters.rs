@@ -43,6 +43,8 @@ pub struct FuzzyParameters {
     pub pending_max: usize,
     /// Users' clients that a partition remembers.
     pub clients_max: usize,
+    /// A client that was silent for so long may be forgotten when there is little room: what it sends again later is executed anew.
+    pub forget_after: Duration,
     /// Syncs that wait at a tail.
     pub syncs_max: usize,
 }
@@ -70,6 +72,7 @@ impl Default for FuzzyParameters {
             window_bytes: 8 << 20,
             pending_max: 16_384,
             clients_max: 65_536,
+            forget_after: Duration::from_secs(600),
             syncs_max: 65_536,
         }
     }

@@ -12,8 +12,8 @@ use fuzzylog::client::{
 use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
 use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{
-    Append, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, Placed,
-    ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
+    Append, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients, Forgotten, Held,
+    Outcome, Placed, ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
 };
 use fuzzylog::partition::snapshot::{
     ClientDone, ClientHead, ColourHead, NextNode, SeveralState, SnapshotItem, StateHead, WaitingSingle,
@@ -65,6 +65,7 @@ fn commands() -> Vec<Command> {
         TakeOver { id, expected: Some(OWNER), owner, content }.into(),
         CleanUp { id, owner }.into(),
         Trim { colour: COLOUR, before: FIRST }.into(),
+        ForgetClients { used_below: INDEX }.into(),
         Raise { seen }.into(),
     ]
 }
@@ -161,7 +162,7 @@ fn items() -> Vec<SnapshotItem> {
     let stored = ColourNode { id, at: AT, colours: content.colours.clone(), body: bytes("body") };
     vec![
         StateHead { clock: 9, last: AT, applied: INDEX, digest: 5 }.into(),
-        ClientHead { client: 3, below: 11 }.into(),
+        ClientHead { client: 3, below: 11, used: RowIndex(4) }.into(),
         ClientDone { done }.into(),
         SeveralState {
             id,

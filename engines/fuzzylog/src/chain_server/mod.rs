@@ -10,6 +10,7 @@
 
 mod copy;
 mod epochs;
+mod idle_clients;
 mod reads;
 mod record;
 mod row;
@@ -27,6 +28,7 @@ use crate::partition::command::RowEntry;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainEpoch, ChainJournal, ColourPlacement, PartitionId, RowIndex};
 use copy::Copy;
+use idle_clients::PassedRow;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use reads::WaitingSync;
 use snapshot::Snapshots;
@@ -91,6 +93,7 @@ pub struct ChainServer {
     syncs: VecDeque<WaitingSync>,
     copy: Option<Copy>,
     watched: Watched,
+    passed: PassedRow,
     /// Bytes of commands that are not applied.
     window: usize,
 }
@@ -120,6 +123,7 @@ impl ChainServer {
             syncs: VecDeque::new(),
             copy: None,
             watched: Watched::default(),
+            passed: PassedRow::default(),
             window: 0,
         }
     }
@@ -182,6 +186,7 @@ impl ChainServer {
         self.look_after_row(cx);
         self.look_after_copy(cx);
         self.look_after_stuck(cx);
+        self.look_after_clients(cx);
         self.write_snapshot(cx);
     }
 }

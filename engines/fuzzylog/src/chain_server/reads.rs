@@ -53,7 +53,8 @@ impl ChainServer {
             | Command::Fix(_)
             | Command::TakeOver(_)
             | Command::CleanUp(_)
-            | Command::Trim(_) => false,
+            | Command::Trim(_)
+            | Command::ForgetClients(_) => false,
         };
         self.state.applied() < self.length() && self.row.last().is_some_and(|last| is_raise(&last.command))
     }

@@ -32,7 +32,11 @@ pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
         Command::Append(command) => Some(&command.content),
         Command::ProposeTime(command) => Some(&command.content),
         Command::TakeOver(command) => Some(&command.content),
-        Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => None,
+        Command::Fix(_)
+        | Command::CleanUp(_)
+        | Command::Trim(_)
+        | Command::Raise(_)
+        | Command::ForgetClients(_) => None,
     };
     ENTRY_HEAD_BYTES + content.map_or(0, |it| it.bytes() + size_of::<u64>() * it.colours.len())
 }
@@ -81,6 +85,8 @@ impl ChainServer {
             Command::ProposeTime(command) => (&command.id, &command.content),
             Command::TakeOver(command) => (&command.id, &command.content),
             Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => return true,
+            // Heads order that by themselves.
+            Command::ForgetClients(_) => return false,
         };
         let FuzzyBounds { colours, bytes } = FuzzyBounds::of(self);
         content.flaw(colours, bytes).is_none() && id.content == content.digest()
@@ -100,7 +106,7 @@ impl ChainServer {
             Command::TakeOver(_) | Command::Fix(_) | Command::CleanUp(_) | Command::Raise(_) => {
                 return self.window >= FINISHING * self.parameters.window_bytes;
             }
-            Command::Trim(_) => (None, usize::MAX),
+            Command::Trim(_) | Command::ForgetClients(_) => (None, usize::MAX),
         };
         let full = self.state.clients() >= self.parameters.clients_max;
         self.window >= self.parameters.window_bytes

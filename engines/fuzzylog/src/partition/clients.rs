@@ -1,7 +1,7 @@
 //! Which appends of users' clients are delivered: each is executed once.
 
 use super::command::{Delivered, Placed};
-use crate::terms::{AppendId, AppendTime};
+use crate::terms::{AppendId, AppendTime, RowIndex};
 use std::collections::BTreeMap;
 
 kernel::record! {
@@ -20,12 +20,15 @@ kernel::record! {
 pub(super) struct ClientState {
     pub(super) client: u64,
     pub(super) below: u64,
+    pub(super) used: RowIndex,
     pub(super) done: Vec<DoneAppend>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct ClientRow {
     below: u64,
+    /// Its last command.
+    used: RowIndex,
     /// By number, and by what was appended.
     done: BTreeMap<(u64, u64), DoneAppend>,
 }
@@ -49,9 +52,20 @@ impl Clients {
         self.rows.contains_key(&client)
     }
 
-    /// The client has the answers to everything below.
-    pub(super) fn acknowledge(&mut self, client: u64, below: u64) {
+    /// True if a client has had no command from an index on.
+    pub(super) fn has_idle(&self, used_below: RowIndex) -> bool {
+        self.rows.values().any(|row| row.used < used_below)
+    }
+
+    /// Forgets the clients that have had no command from an index on, unless something of theirs is under way.
+    pub(super) fn forget(&mut self, used_below: RowIndex, is_busy: impl Fn(u64) -> bool) {
+        self.rows.retain(|&client, row| row.used >= used_below || is_busy(client));
+    }
+
+    /// By its command at this index, the client has the answers to everything below.
+    pub(super) fn acknowledge(&mut self, client: u64, below: u64, at: RowIndex) {
         let row = self.rows.entry(client).or_default();
+        row.used = row.used.max(at);
         if below > row.below {
             row.below = below;
             row.done = row.done.split_off(&(below, 0));
@@ -84,6 +98,7 @@ impl Clients {
         self.rows.iter().map(|(&client, row)| ClientState {
             client,
             below: row.below,
+            used: row.used,
             done: row.done.values().cloned().collect(),
         })
     }

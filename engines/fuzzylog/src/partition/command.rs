@@ -69,6 +69,11 @@ kernel::messages! {
             /// The time.
             seen: AppendTime,
         },
+        /// From the head: forget users' clients of which no command from here on was.
+        8 => ForgetClients {
+            /// The index.
+            used_below: RowIndex,
+        },
     }
 }
 

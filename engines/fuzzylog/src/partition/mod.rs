@@ -25,13 +25,13 @@ pub use clients::DoneAppend;
 pub use colours::ColourNode;
 use colours::Colours;
 use command::{
-    Answered, Append, Asker, BeyondTail, Command, Conflict, Delivered, Forgotten, Outcome, Placed, Raise,
-    RowEntry, Trim, TrimmedTo,
+    Answered, Append, Asker, BeyondTail, Command, Conflict, Delivered, ForgetClients, Forgotten, Outcome,
+    Placed, Raise, RowEntry, Trim, TrimmedTo,
 };
 use kernel::planted;
 use several::Several;
 pub use several::SeveralStage;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An append to this partition alone that waits for its turn.
 #[derive(Clone, Debug)]
@@ -165,6 +165,11 @@ impl PartitionState {
         self.clients.len()
     }
 
+    /// True if a client has had no command from an index on.
+    pub fn has_idle_clients(&self, used_below: RowIndex) -> bool {
+        self.clients.has_idle(used_below)
+    }
+
     /// True if something is remembered of the client.
     pub fn knows_client(&self, client: u64) -> bool {
         self.clients.knows(client)
@@ -223,6 +228,7 @@ impl PartitionState {
             Command::CleanUp(command) => self.clean_up(command),
             Command::Trim(command) => self.trim(command, asker),
             Command::Raise(Raise { seen }) => self.clock = self.clock.max(seen.clock),
+            Command::ForgetClients(ForgetClients { used_below }) => self.forget_clients(*used_below),
         }
         self.applied = self.applied.next();
         let last = self.last;
@@ -237,6 +243,12 @@ impl PartitionState {
                 .map(u64::to_le_bytes)
                 .concat(),
         );
+    }
+
+    fn forget_clients(&mut self, used_below: RowIndex) {
+        let unfinished = self.several.keys().chain(self.waiting.keys());
+        let busy: BTreeSet<u64> = unfinished.map(|id| id.client).collect();
+        self.clients.forget(used_below, |client| busy.contains(&client));
     }
 
     fn answer(&mut self, asker: Asker, outcome: impl Into<Outcome>) {
@@ -257,7 +269,7 @@ impl PartitionState {
 
     fn append(&mut self, command: &Append, asker: Asker) {
         let Append { id, below, seen, ref content } = *command;
-        self.clients.acknowledge(id.client, below);
+        self.clients.acknowledge(id.client, below, self.applied);
         let is_sound = content.colours.iter().all(|&colour| self.is_here(colour)) && names(id, content);
         if !is_sound || self.clients.has_other(id) {
             return self.answer(asker, Conflict {});

@@ -67,7 +67,7 @@ impl PartitionState {
 
     pub(super) fn propose(&mut self, command: &ProposeTime, asker: Asker) {
         let ProposeTime { id, below, seen, owner, ref content } = *command;
-        self.clients.acknowledge(id.client, below);
+        self.clients.acknowledge(id.client, below, self.applied);
         if !self.concerns(id, content) {
             return self.answer(asker, Conflict {});
         }

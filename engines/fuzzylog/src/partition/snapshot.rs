@@ -29,6 +29,8 @@ kernel::messages! {
             client: u64,
             /// It has the answers to all numbers below.
             below: u64,
+            /// Its last command.
+            used: RowIndex,
         },
         /// An append that is delivered, and that its client may ask for again.
         3 => ClientDone {
@@ -110,7 +112,7 @@ impl PartitionState {
         let (clock, last) = (self.clock, self.last);
         pieces.push(StateHead { clock, last, applied: self.applied, digest: self.digest });
         for client in self.clients.states() {
-            pieces.push(ClientHead { client: client.client, below: client.below });
+            pieces.push(ClientHead { client: client.client, below: client.below, used: client.used });
             client.done.into_iter().for_each(|done| pieces.push(ClientDone { done }));
         }
         for (&id, several) in &self.several {
@@ -158,7 +160,7 @@ impl PartitionState {
                 let clock = if planted!(clock_starts_from_delivered) { last.clock } else { clock };
                 (self.clock, self.last, self.applied, self.digest) = (clock, last, applied, digest);
             }
-            SnapshotItem::ClientHead(head) => self.clients.acknowledge(head.client, head.below),
+            SnapshotItem::ClientHead(head) => self.clients.acknowledge(head.client, head.below, head.used),
             SnapshotItem::ClientDone(ClientDone { done }) => {
                 let DoneAppend { id, at, placed } = done;
                 self.clients.finish(id, &Delivered { at, placed });

@@ -1,8 +1,8 @@
 //! A chain server, message by message.
 
 use fuzzylog::chain_server::{
-    ChainServerIn, DurableThrough, Forward, FromServer, Project, Pulled, SealChain, StableThrough, Submit,
-    Sync,
+    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, Pulled, SealChain,
+    StableThrough, Submit, Sync,
 };
 use fuzzylog::messages::client::FuzzyClientIn;
 use fuzzylog::messages::director::DirectorIn;
@@ -12,6 +12,7 @@ use fuzzylog::{
     ColourPlacement, Content, FuzzyLog, FuzzyMessage, FuzzyParameters, PartitionId, RowIndex,
 };
 use kernel::{Bytes, HostId, HostSlot, NodeId};
+use std::time::Duration;
 use table::{Did, Table, restored, sent};
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -21,7 +22,7 @@ fn node(host: u32) -> NodeId {
     NodeId::new(HostId(host), HostSlot(16))
 }
 
-fn client() -> NodeId {
+fn client_role() -> NodeId {
     NodeId::new(HostId(9), HostSlot(1))
 }
 
@@ -37,7 +38,7 @@ fn append(number: u64) -> Append {
 }
 
 fn entry(number: u64) -> RowEntry {
-    RowEntry { origin: client(), call: number, command: append(number).into() }
+    RowEntry { origin: client_role(), call: number, command: append(number).into() }
 }
 
 fn submit(number: u64, epoch: ChainEpoch) -> Submit {
@@ -46,7 +47,11 @@ fn submit(number: u64, epoch: ChainEpoch) -> Submit {
 
 /// The server of host 1 serves epoch 2 with that of host 2, first or last.
 fn serving(first: bool) -> Table<ChainServer> {
-    let mut table = Table::new(server(), node(1));
+    serving_as(server(), first)
+}
+
+fn serving_as(server: ChainServer, first: bool) -> Table<ChainServer> {
+    let mut table = Table::new(server, node(1));
     table.burst(node(3), SealChain { epoch: ChainEpoch(2) });
     let projection = projection(&table, ChainEpoch(2), first);
     table.burst(node(3), Project { projection, copies: false });
@@ -74,7 +79,7 @@ fn answers(did: &Did<FuzzyLog>) -> Vec<(bool, FuzzyClientIn)> {
 #[test]
 fn a_head_orders_and_leaves_the_answer_to_the_tail() {
     let mut table = serving(true);
-    let did = table.burst(client(), submit(0, ChainEpoch(2)));
+    let did = table.burst(client_role(), submit(0, ChainEpoch(2)));
     assert!(answers(&did).is_empty());
     assert_eq!((table.role.length(), table.role.state().applied()), (RowIndex(1), RowIndex(0)));
     table.burst(node(2), StableThrough { epoch: ChainEpoch(2), through: RowIndex(1) });
@@ -95,7 +100,7 @@ fn a_tail_answers_when_all_disks_have_it() {
     );
     // A sync waits for what the tail had when it was asked.
     let sync = Sync { call: 5, epoch: ChainEpoch(2), colour: Colour(0), seen: AppendTime::ZERO };
-    assert!(answers(&table.burst(client(), sync)).is_empty());
+    assert!(answers(&table.burst(client_role(), sync)).is_empty());
     let did = table.burst(node(2), DurableThrough { epoch: ChainEpoch(2), through: RowIndex(2) });
     let synced = answers(&did).into_iter().find_map(|(waits, message)| match message {
         FuzzyClientIn::Synced(synced) => Some((waits, synced.tail.0)),
@@ -111,9 +116,9 @@ fn strangers_and_old_epochs_are_refused() {
     let forward = |epoch| Forward { epoch, first: RowIndex(0), entries: vec![entry(0)] };
     table.burst(node(3), forward(ChainEpoch(2)));
     table.burst(node(2), forward(ChainEpoch(1)));
-    table.burst(client(), submit(0, ChainEpoch(2)));
+    table.burst(client_role(), submit(0, ChainEpoch(2)));
     assert_eq!(table.role.length(), RowIndex(0));
-    let did = table.burst(client(), submit(0, ChainEpoch(1)));
+    let did = table.burst(client_role(), submit(0, ChainEpoch(1)));
     assert!(matches!(&answers(&did)[..], [(true, FuzzyClientIn::ServerSealed(_))]));
     // A gap is not filled with what comes behind it.
     let gap = Forward { epoch: ChainEpoch(2), first: RowIndex(3), entries: vec![entry(0)] };
@@ -146,7 +151,7 @@ fn a_sealed_server_changes_nothing() {
 #[test]
 fn a_restarted_server_waits_for_another_epoch() {
     let mut table = serving(true);
-    table.burst(client(), submit(0, ChainEpoch(2)));
+    table.burst(client_role(), submit(0, ChainEpoch(2)));
     let own = ChainMember { node: node(1), journal: table.role.journal() };
     let mut again = Table::new(restored(server(), &table.journal()), node(1));
     let projection = |epoch| ChainProjection {
@@ -188,4 +193,48 @@ fn a_server_that_was_left_out_drops_what_it_has_not_applied() {
         Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2), base: RowIndex(0) };
     table.burst(node(2), pulled);
     assert_eq!(table.role.length(), RowIndex(1));
+}
+
+// A client that is forgotten too early has its append executed twice; one that is never forgotten keeps everybody new away.
+#[test]
+fn silent_clients_are_forgotten_when_there_is_little_room() {
+    let forget_after = Duration::from_secs(60);
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    let parameters = FuzzyParameters { clients_max: 4, forget_after, ..FuzzyParameters::default() };
+    let mut table =
+        serving_as(ChainServer::new(PARTITION, ColourPlacement::over(1), parameters, beside), true);
+    let named = |client: u64, number: u64| {
+        let append = append(number);
+        Submit {
+            call: number,
+            epoch: ChainEpoch(2),
+            command: Append { id: AppendId { client, ..append.id }, ..append }.into(),
+        }
+    };
+    let stable = |table: &mut Table<ChainServer>| {
+        let through = table.role.length();
+        table.burst(node(2), StableThrough { epoch: ChainEpoch(2), through });
+    };
+    for client in 1..=4 {
+        table.burst(client_role(), named(client, 0));
+    }
+    stable(&mut table);
+    let is_busy =
+        |did: &Did<FuzzyLog>| answers(did).iter().any(|(_, it)| matches!(it, FuzzyClientIn::HeadBusy(_)));
+    assert!(is_busy(&table.burst(client_role(), named(5, 0))), "the table is full");
+    for _ in 0..4 {
+        // The first one goes on; nobody is silent for long enough yet.
+        table.pass(forget_after / 5);
+        table.timer(ChainTimer::Tick);
+        let number = table.role.length().0;
+        table.burst(client_role(), named(1, number));
+        stable(&mut table);
+    }
+    assert_eq!(table.role.state().clients(), 4);
+    table.pass(forget_after);
+    table.timer(ChainTimer::Tick);
+    stable(&mut table);
+    assert_eq!(table.role.state().clients(), 1, "all but the one that went on");
+    assert!(table.role.state().knows_client(1));
+    assert!(!is_busy(&table.burst(client_role(), named(5, 0))));
 }
