@@ -18,6 +18,7 @@ use crate::family::OrdinateMessage;
 use export::Exporter;
 use kernel::HostId;
 use observer::RequestObserver;
+use request::Sampling;
 use runtime::ObservedBy;
 use spans::OpenSpans;
 use std::collections::BTreeMap;
@@ -93,7 +94,7 @@ impl Traces {
         let exporter = Exporter::new(&keys.endpoint, &file.cluster, host, Arc::clone(&counts), log.clone())?;
         std::thread::Builder::new().name("traces".to_owned()).spawn(move || exporter.run(&spans))?;
         let open = OpenSpans::new(queue, Arc::clone(&counts));
-        let observer = RequestObserver::new(HostId::named(host), keys.one_in, open);
+        let observer = RequestObserver::new(HostId::named(host), Sampling { one_in: keys.one_in }, open);
         Ok((Self(Some(counts)), Some(Box::new(observer))))
     }
 

@@ -1,6 +1,6 @@
 //! What messages say of requests: where one comes to a node, and where it leaves it.
 
-use super::request::{RequestTrace, trace_of};
+use super::request::{RequestTrace, Sampling};
 use super::spans::{OpenSpans, Opening};
 use crate::family::OrdinateMessage;
 use crate::services::{Listed, SERVICES};
@@ -10,7 +10,7 @@ use mason::proxy::delivery::Run;
 use mason::proxy::entry::Entry;
 use mason::proxy::{FromGateway, ProxyIn, SubmitOperations};
 use mason::shard::ShardIn;
-use mason::{Group, MasonMessage, Part, Post, SLOTS_PER_DEPLOYMENT};
+use mason::{Group, MasonMessage, Operation, Part, Post, SLOTS_PER_DEPLOYMENT};
 use parts::{SessionId, Slot};
 use paxos::multipaxos::acceptor::AcceptorIn;
 use paxos::multipaxos::batcher::BatcherIn;
@@ -29,7 +29,7 @@ const LOOKED_INTO_MAX: usize = 4;
 /// Follows one request in so many through the nodes of a host.
 pub struct RequestObserver {
     host: HostId,
-    pub(super) one_in: u64,
+    pub(super) sampling: Sampling,
     spans: OpenSpans,
     /// Encoded values, with the sampled requests that are in them.
     looked_into: VecDeque<(Bytes, Vec<RequestTrace>)>,
@@ -37,8 +37,8 @@ pub struct RequestObserver {
 
 impl RequestObserver {
     /// Of the host.
-    pub fn new(host: HostId, one_in: u64, spans: OpenSpans) -> Self {
-        Self { host, one_in, spans, looked_into: VecDeque::new() }
+    pub fn new(host: HostId, sampling: Sampling, spans: OpenSpans) -> Self {
+        Self { host, sampling, spans, looked_into: VecDeque::new() }
     }
 
     pub(super) fn open(
@@ -61,8 +61,7 @@ impl RequestObserver {
 
     /// The sampled ones of a row of commands.
     fn of_commands(&self, session: SessionId, commands: &Commands) -> Vec<RequestTrace> {
-        let traces = commands.iter().map(|command| RequestTrace::of_command(session, command.sequence));
-        traces.filter(|trace| trace.is_sampled(self.one_in)).collect()
+        commands.iter().filter_map(|it| self.sampling.of_command(session, it.sequence)).collect()
     }
 
     fn of_reads(&self, batch: &ReadBatch) -> Vec<RequestTrace> {
@@ -70,8 +69,7 @@ impl RequestObserver {
     }
 
     fn of_answers(&self, session: SessionId, answers: &Row) -> Vec<RequestTrace> {
-        let traces = answers.views().map(|answer| RequestTrace::of_command(session, answer.sequence));
-        traces.filter(|trace| trace.is_sampled(self.one_in)).collect()
+        answers.views().filter_map(|it| self.sampling.of_command(session, it.sequence)).collect()
     }
 
     /// The sampled ones of what a slot holds, in a log whose role is at `node`.
@@ -108,16 +106,14 @@ impl RequestObserver {
         let (Some(group), Ok(Entry::Batch(batch))) = (group_at(node), Entry::decoded(bytes)) else {
             return Vec::new();
         };
-        let traces = batch.items.iter().filter(|item| item.follow_up.is_none());
-        let traces = traces.map(|item| trace_of(group, &item.operation));
-        traces.filter(|trace| trace.is_sampled(self.one_in)).collect()
+        let items = batch.items.iter().filter(|item| item.follow_up.is_none());
+        items.filter_map(|item| self.sampling.of_operation(group, &item.operation)).collect()
     }
 
     fn of_operations(&self, submitted: &SubmitOperations, proxy: NodeId) -> Vec<(NodeId, RequestTrace)> {
         let Some(group) = group_at(proxy) else { return Vec::new() };
-        let traces =
-            submitted.operations.iter().map(|operation| (operation.origin, trace_of(group, operation)));
-        traces.filter(|(_, trace)| trace.is_sampled(self.one_in)).collect()
+        let of = |it: &Operation| Some((it.origin, self.sampling.of_operation(group, it)?));
+        submitted.operations.iter().filter_map(of).collect()
     }
 
     fn on_command_sent(&mut self, from: NodeId, to: NodeId, message: &Message) {
@@ -282,7 +278,8 @@ impl RequestObserver {
             // It is submitted again, to another group, and is another request there.
             GatewayIn::Elsewhere(elsewhere) => {
                 let Elsewhere { group, incarnation, tag, .. } = *elsewhere;
-                self.spans.end(gateway, RequestTrace::of_operation(group, gateway, incarnation, tag));
+                let trace = self.sampling.of_tagged(group, gateway, incarnation, tag);
+                trace.into_iter().for_each(|trace| self.spans.end(gateway, trace));
             }
             GatewayIn::GatewayNotice(_)
             | GatewayIn::Progress(_)
@@ -306,19 +303,17 @@ impl RequestObserver {
         let ShardIn::Deliver(deliver) = message else { return };
         for row in deliver.runs.iter().flat_map(Run::iter) {
             let Ok((_, delivered)) = row else { return };
-            let Some(operation) = delivered.work.operation() else { continue };
-            let trace = trace_of(deliver.group, operation);
-            if operation.origin.host() == self.host && trace.is_sampled(self.one_in) {
+            let ours = delivered.work.operation().filter(|it| it.origin.host() == self.host);
+            if let Some(trace) = ours.and_then(|it| self.sampling.of_operation(deliver.group, it)) {
                 self.open(&[trace], shard, Some(from), "shard", None);
             }
         }
     }
 
     fn of_operation_answers(&self, gateway: NodeId, answers: &Answers) -> Vec<RequestTrace> {
-        let of = |answer: &OperationAnswer| {
-            RequestTrace::of_operation(answers.group, gateway, answer.incarnation, answer.tag)
-        };
-        answers.answers.iter().map(of).filter(|trace| trace.is_sampled(self.one_in)).collect()
+        let of =
+            |it: &OperationAnswer| self.sampling.of_tagged(answers.group, gateway, it.incarnation, it.tag);
+        answers.answers.iter().filter_map(of).collect()
     }
 }
 

@@ -13,32 +13,6 @@ pub struct RequestTrace(pub u128);
 pub struct SpanNumber(pub u64);
 
 impl RequestTrace {
-    /// Of a command of a session of the key-value service.
-    pub fn of_command(session: SessionId, sequence: Sequence) -> Self {
-        Self::of(&[1, session.0, sequence.0])
-    }
-
-    /// Of an operation that a gateway has submitted to a group.
-    pub fn of_operation(group: Group, origin: NodeId, incarnation: u64, tag: u64) -> Self {
-        Self::of(&[2, u64::from(group.0), origin.as_u64(), incarnation, tag])
-    }
-
-    /// Of an attempt of a transaction.
-    pub fn of_txn(gateway: NodeId, incarnation: u64, number: u64) -> Self {
-        Self::of(&[3, gateway.as_u64(), incarnation, number])
-    }
-
-    /// Of what names the request, as numbers of which the first says what the others are.
-    fn of(words: &[u64]) -> Self {
-        let half = |seed: u64| words.iter().fold(seed, |hash, word| scattered(hash ^ scattered(*word)));
-        Self((u128::from(half(FIRST)) << 64 | u128::from(half(SECOND))).max(1))
-    }
-
-    /// True if it is one of those that are followed: about one of so many, the same ones on every host.
-    pub fn is_sampled(self, one_in: u64) -> bool {
-        (self.0 as u64).is_multiple_of(one_in.max(1))
-    }
-
     /// What a node does for it.
     pub fn span_at(self, node: NodeId) -> SpanNumber {
         let hash = scattered(self.0 as u64 ^ scattered(node.as_u64()));
@@ -46,9 +20,42 @@ impl RequestTrace {
     }
 }
 
-/// Of an operation, by the group that takes it.
-pub fn trace_of(group: Group, operation: &Operation) -> RequestTrace {
-    RequestTrace::of_operation(group, operation.origin, operation.incarnation, operation.tag)
+/// Which requests are followed: about one in so many, the same ones on every host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sampling {
+    /// At least 1: all.
+    pub one_in: u64,
+}
+
+impl Sampling {
+    /// A command of a session of the key-value service.
+    pub fn of_command(self, session: SessionId, sequence: Sequence) -> Option<RequestTrace> {
+        self.of(&[1, session.0, sequence.0])
+    }
+
+    /// An operation that a gateway has submitted to a group.
+    pub fn of_tagged(self, group: Group, origin: NodeId, incarnation: u64, tag: u64) -> Option<RequestTrace> {
+        self.of(&[2, u64::from(group.0), origin.as_u64(), incarnation, tag])
+    }
+
+    /// The same, of the operation itself.
+    pub fn of_operation(self, group: Group, operation: &Operation) -> Option<RequestTrace> {
+        self.of_tagged(group, operation.origin, operation.incarnation, operation.tag)
+    }
+
+    /// An attempt of a transaction.
+    pub fn of_txn(self, gateway: NodeId, incarnation: u64, number: u64) -> Option<RequestTrace> {
+        self.of(&[3, gateway.as_u64(), incarnation, number])
+    }
+
+    /// By what names the request, as numbers of which the first says what the others are. Most requests are not followed, and cost one
+    /// of the two hashes.
+    fn of(self, words: &[u64]) -> Option<RequestTrace> {
+        let half = |seed: u64| words.iter().fold(seed, |hash, word| scattered(hash ^ word));
+        let low = half(SECOND);
+        let trace = || RequestTrace((u128::from(half(FIRST)) << 64 | u128::from(low)).max(1));
+        low.is_multiple_of(self.one_in.max(1)).then(trace)
+    }
 }
 
 // Digits of pi: any two numbers that differ.
@@ -69,14 +76,18 @@ mod tests {
     use kernel::{HostId, HostSlot};
     use std::collections::BTreeSet;
 
+    const ALL: Sampling = Sampling { one_in: 1 };
+
     // Requests follow one another by their numbers: a hash that does not scatter them samples all of a client or none.
     #[test]
     fn one_of_so_many_is_sampled_in_every_session() {
+        let few = Sampling { one_in: 1_000 };
         for session in [0, 1, 0xfeed_0000_0000] {
-            let of = |sequence| RequestTrace::of_command(SessionId(session), Sequence(sequence));
-            let sampled = (0..100_000).filter(|sequence| of(*sequence).is_sampled(1_000)).count();
-            assert!((60..=140).contains(&sampled), "{sampled} of 100,000 of session {session}");
-            assert!((0..100).all(|sequence| of(sequence).is_sampled(1)), "one in one is all");
+            let of = |sampling: Sampling, number| sampling.of_command(SessionId(session), Sequence(number));
+            let sampled: Vec<u64> = (0..100_000).filter(|number| of(few, *number).is_some()).collect();
+            assert!((60..=140).contains(&sampled.len()), "{} of 100,000 of {session}", sampled.len());
+            assert!((0..100).all(|number| of(ALL, number).is_some()), "one in one is all");
+            assert!(sampled.iter().all(|number| of(few, *number) == of(ALL, *number)), "it has one trace");
         }
     }
 
@@ -86,15 +97,16 @@ mod tests {
         let mut traces = BTreeSet::new();
         for session in 0..100 {
             for sequence in 0..100 {
-                traces.insert(RequestTrace::of_command(SessionId(session), Sequence(sequence)));
+                traces.insert(ALL.of_command(SessionId(session), Sequence(sequence)));
                 let gateway = NodeId::new(HostId(7), HostSlot(session as u32));
-                traces.insert(RequestTrace::of_operation(Group(0), gateway, 1, sequence));
-                traces.insert(RequestTrace::of_operation(Group(1), gateway, 1, sequence));
+                traces.insert(ALL.of_tagged(Group(0), gateway, 1, sequence));
+                traces.insert(ALL.of_tagged(Group(1), gateway, 1, sequence));
+                traces.insert(ALL.of_txn(gateway, 1, sequence));
             }
         }
-        assert_eq!(traces.len(), 30_000);
+        assert_eq!(traces.len(), 40_000);
         let nodes = (0..1_000).map(|slot| NodeId::new(HostId(7), HostSlot(slot)));
-        let trace = RequestTrace::of_command(SessionId(1), Sequence(1));
+        let trace = ALL.of_command(SessionId(1), Sequence(1)).expect("all are sampled");
         assert_eq!(nodes.map(|node| trace.span_at(node)).collect::<BTreeSet<_>>().len(), 1_000);
     }
 }

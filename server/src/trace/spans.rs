@@ -189,6 +189,7 @@ impl OpenSpans {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::request::Sampling;
     use kernel::{HostId, HostSlot};
     use parts::{Sequence, SessionId};
     use std::sync::mpsc::sync_channel;
@@ -198,7 +199,7 @@ mod tests {
     }
 
     fn opening(request: u64, node: u32, slot: Option<u64>) -> Opening {
-        let trace = RequestTrace::of_command(SessionId(1), Sequence(request));
+        let trace = Sampling { one_in: 1 }.of_command(SessionId(1), Sequence(request)).expect("all are");
         Opening { trace, node: at(node), from: None, service: "kv", role: "acceptor", slot: slot.map(Slot) }
     }
 

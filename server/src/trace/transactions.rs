@@ -55,7 +55,6 @@ impl RequestObserver {
 
     /// Its trace, if it is sampled.
     fn of_txn(&self, txn: &TxnId) -> Vec<RequestTrace> {
-        let trace = RequestTrace::of_txn(txn.gateway, txn.incarnation, txn.number);
-        Some(trace).filter(|trace| trace.is_sampled(self.one_in)).into_iter().collect()
+        self.sampling.of_txn(txn.gateway, txn.incarnation, txn.number).into_iter().collect()
     }
 }
