@@ -2,9 +2,9 @@
 
 use crate::generate::SUPER_DIGEST;
 use crate::peers::{self, ZooKeeper};
-use crate::support::alone;
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::support::raw::{Pass, Raw};
+use crate::support::side_by_side;
 use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, Stat, op, write_acls};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -214,7 +214,7 @@ fn write_after_snapshots(raw: &mut Raw, data: &Path) {
 // A node that is lost, changed or protected otherwise on its way is found out when its owner needs it.
 #[test]
 fn files_of_a_real_zookeeper_are_imported() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("java") else { return };
         for method in ["", "gz"] {
             let compression = format!("-Dzookeeper.snapshot.compression.method={method}");
@@ -273,7 +273,7 @@ fn files_of_a_real_zookeeper_are_imported() {
 // A change that is made while others are copied, and is not followed, is lost at the cutover.
 #[test]
 fn a_living_zookeeper_is_followed_until_the_cutover() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("java") else { return };
         let zookeeper = ZooKeeper::start(&folder, SUPER_DIGEST);
         let mut session = raw(zookeeper.address);
@@ -328,7 +328,7 @@ fn a_living_zookeeper_is_followed_until_the_cutover() {
 // Who moved and cannot go back moves never: what was written since must come back into a ZooKeeper.
 #[test]
 fn what_was_written_comes_back_into_a_zookeeper() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("java") else { return };
         let (_cluster, address) = cluster().await;
         let mut session = raw(address);

@@ -7,7 +7,7 @@
 use crate::generate::{Ask, FOLDER, Generator, Leaves, SUPER_DIGEST};
 use crate::peers;
 use crate::support::raw::{Pass, Raw, Reply};
-use crate::support::{alone, number};
+use crate::support::{number, side_by_side};
 use crate::tokens::{Matching, Token, of_body};
 use coordination::wire::{JuteInput, JuteOutput, op};
 use kernel::Rng;
@@ -372,12 +372,12 @@ fn judge(coordination: &str, operations: u64, seed: u64) {
 #[test]
 fn answers_mean_what_zookeepers_mean_with_shards() {
     let (operations, seed) = (number("ORDINATE_OPERATIONS", 50_000), number("ORDINATE_SEED", 1));
-    alone(async { judge("[coordination]\nengine = \"mason\"\nshards = 4", operations, seed) });
+    side_by_side(async { judge("[coordination]\nengine = \"mason\"\nshards = 4", operations, seed) });
 }
 
 // ... or not.
 #[test]
 fn answers_mean_what_zookeepers_mean_without_shards() {
     let (operations, seed) = (number("ORDINATE_OPERATIONS", 50_000) / 5, number("ORDINATE_SEED", 2));
-    alone(async { judge("[coordination]\nengine = \"paxos\"", operations, seed) });
+    side_by_side(async { judge("[coordination]\nengine = \"paxos\"", operations, seed) });
 }

@@ -2,7 +2,7 @@
 
 use crate::peers;
 use crate::support::cluster::{Cluster, PATIENCE, free_address};
-use crate::support::{alone, number};
+use crate::support::{number, side_by_side};
 use kafka::{Broker, Brokers, node_of};
 use kernel::HostId;
 use std::io::{BufRead as _, BufReader};
@@ -116,7 +116,7 @@ async fn read_by_a_group(cluster: &mut Cluster, addresses: &[SocketAddr], client
 // A record that a client was assured is durable and that nobody can read, or reads with another key, header or time.
 #[test]
 fn librdkafkas_records_survive_a_killed_host() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("kafka") else { return };
         goes_in_and_comes_out(|| python(&folder), "plain", "zstd").await;
     });
@@ -125,7 +125,7 @@ fn librdkafkas_records_survive_a_killed_host() {
 // The same with the client of most programs on the JVM.
 #[test]
 fn the_java_clients_records_survive_a_killed_host() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("kafka") else { return };
         goes_in_and_comes_out(|| java(&folder), "plain", "snappy").await;
     });
@@ -134,7 +134,7 @@ fn the_java_clients_records_survive_a_killed_host() {
 // A record that is there twice because the host died between append and answer: what idempotent producers are for.
 #[test]
 fn idempotent_producers_records_are_there_once() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("kafka") else { return };
         goes_in_and_comes_out(|| python(&folder), "idempotent", "lz4").await;
         goes_in_and_comes_out(|| java(&folder), "idempotent", "gzip").await;
@@ -144,7 +144,7 @@ fn idempotent_producers_records_are_there_once() {
 // A client that cannot log in as it does everywhere, or retries for ever what it was not granted.
 #[test]
 fn librdkafka_logs_in_by_scram_and_is_refused_by_kafkas_errors() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("kafka") else { return };
         let mut cluster = Cluster::planned(1, "[log]\nspaces = 1", "");
         let keys = server::access::secrets::ScramKeys::of("pencil").expect("the system is random");
@@ -170,7 +170,7 @@ fn librdkafka_logs_in_by_scram_and_is_refused_by_kafkas_errors() {
 // A program that waits for its time-out, again and again, for what will never be there.
 #[test]
 fn transactions_are_refused_at_once() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("kafka") else { return };
         let (cluster, addresses) = start().await;
         let program = "import sys, time\n\
@@ -192,7 +192,7 @@ fn transactions_are_refused_at_once() {
 // A line that is lost or there twice when the shell's client feeds a file in while a host dies.
 #[test]
 fn a_file_goes_through_kcat_while_a_host_dies() {
-    alone(async {
+    side_by_side(async {
         if Command::new("kcat").arg("-V").output().is_err() {
             println!("SKIPPED: there is no kcat (Debian has it)");
             return;
@@ -242,7 +242,7 @@ const DEFAULT_TOPIC_BYTES: usize = 40_000_000;
 // Records of a topic that nobody limited go before anybody has read them.
 #[test]
 fn all_that_goes_into_a_default_topic_comes_out_again() {
-    alone(async {
+    side_by_side(async {
         if Command::new("kcat").arg("-V").output().is_err() {
             println!("SKIPPED: there is no kcat (Debian has it)");
             return;

@@ -1,8 +1,8 @@
 //! The Python client of this repository, against hosts that live, die, and speak TLS.
 
 use crate::peers;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
@@ -35,7 +35,7 @@ fn passes(mut command: Command, cluster: &Cluster) {
 // A client that was written after the specification and is never held against it, or against a host.
 #[test]
 fn the_python_clients_own_tests_pass() {
-    alone(async {
+    side_by_side(async {
         let Some(command) = python(&["-m", "unittest", "discover", "tests"]) else { return };
         let cluster = Cluster::start(3, SETTINGS, "").await;
         passes(command, &cluster);
@@ -45,7 +45,7 @@ fn the_python_clients_own_tests_pass() {
 // A client that does not check whom it talks to, or cannot say who it is.
 #[test]
 fn the_python_client_speaks_tls() {
-    alone(async {
+    side_by_side(async {
         let Some(mut command) = python(&["tests/test_cluster.py"]) else { return };
         let mut cluster = Cluster::planned(3, SETTINGS, "");
         let folder = cluster.use_tls(&[]);
@@ -59,7 +59,7 @@ fn the_python_client_speaks_tls() {
 // An acknowledged write that is gone, or one that was sent again and executed twice.
 #[test]
 fn what_the_python_client_was_reported_survives_killed_hosts() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(3, SETTINGS, "");
         let endpoints = cluster.endpoints_from(0).join(",");
         let Some(mut command) = python(&["tests/failover.py", &endpoints]) else { return };

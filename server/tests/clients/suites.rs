@@ -1,8 +1,8 @@
 //! Other people's tests.
 
 use crate::peers;
-use crate::support::alone;
-use crate::support::cluster::{Cluster, ORDINATE, free_address};
+use crate::support::cluster::{Cluster, ORDINATE, free_addresses};
+use crate::support::side_by_side;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -11,11 +11,13 @@ use std::process::Command;
 const KAZOO_BOUNDED: &str =
     "test_(barrier|cache|counter|election|lease|lock|party|queue|sasl|watchers|client|partitioner)\\.py";
 
+/// More than its hosts listen at, from the first one up.
+const KAZOO_PORTS: u16 = 16;
+
 fn kazoo(engine: &str) {
     let Some(_) = peers::installed("python") else { return };
     let only = std::env::var("ORDINATE_KAZOO_ONLY").unwrap_or_else(|_| KAZOO_BOUNDED.to_owned());
-    // The block of ports that this process has claimed is longer than the twelve that follow.
-    let port = free_address().port() + 100;
+    let port = free_addresses(KAZOO_PORTS).port();
     let output = Command::new(peers::root().join("scripts/kazoo-suite.sh"))
         .arg(engine)
         .env("ORDINATE_BINARY", ORDINATE)
@@ -33,19 +35,19 @@ fn kazoo(engine: &str) {
 // A client library that its own authors have tested against ZooKeeper behaves differently here: with shards ...
 #[test]
 fn kazoos_own_suite_passes_over_mason() {
-    alone(async { kazoo("mason") });
+    side_by_side(async { kazoo("mason") });
 }
 
 // ... or without.
 #[test]
 fn kazoos_own_suite_passes_over_paxos() {
-    alone(async { kazoo("paxos") });
+    side_by_side(async { kazoo("paxos") });
 }
 
 // The client of most programs in Go closes the connection upon what it does not expect.
 #[test]
 fn the_go_client_works() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("go") else { return };
         for coordination in
             ["[coordination]\nengine = \"mason\"\nshards = 4", "[coordination]\nengine = \"paxos\""]
@@ -67,7 +69,7 @@ fn the_go_client_works() {
 // The official client refuses what it does not know: a code, an order of answers, a global sequence number that goes back.
 #[test]
 fn the_java_client_and_curators_recipes_work() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("java") else { return };
         for coordination in
             ["[coordination]\nengine = \"mason\"\nshards = 4", "[coordination]\nengine = \"paxos\""]
@@ -101,7 +103,7 @@ fn curator_comes_to_know(folder: &Path, servers: &[SocketAddr], wanted: &[String
 // Curator reads the members at every connect: a line that Java refuses is an error that nobody handles, which ends programs.
 #[test]
 fn curator_learns_the_members_without_an_unhandled_error() {
-    alone(async {
+    side_by_side(async {
         let Some(folder) = peers::installed("java") else { return };
         let coordination = "[coordination]\nengine = \"mason\"\nshards = 2";
         let (_cluster, addresses) = peers::ordinate(coordination).await;

@@ -1,7 +1,7 @@
 //! Who may write over HTTP: programs, and no page that happens to be open in a browser on the same machine.
 
 use crate::support::cluster::{Cluster, PATIENCE, free_address};
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -47,7 +47,7 @@ const WRITES: &[(&str, &str)] = &[
 // A page of another origin writes by a form or by `fetch` without being asked; one whose name is made to point here reads as well.
 #[test]
 fn pages_of_other_origins_and_rebound_names_change_nothing() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(1, ALL, "").await;
         let admin = cluster.hosts[0].admin;
         let own = admin.to_string();
@@ -93,7 +93,7 @@ fn pages_of_other_origins_and_rebound_names_change_nothing() {
 // What an operator calls must not be reached where applications are, and applications' data not where it was moved from.
 #[test]
 fn applications_have_a_port_of_their_own() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(1, ALL, "");
         let (http, admin) = (cluster.listen(0, "HTTP"), cluster.hosts[0].admin);
         cluster.launch_all();
@@ -120,7 +120,7 @@ fn applications_have_a_port_of_their_own() {
 // A port that is said to speak TLS and does not, or takes anybody's certificate, protects nothing.
 #[test]
 fn applications_are_served_with_tls() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(1, "", "");
         let folder = cluster.use_tls(&["--san", "127.0.0.1"]);
         let secure = cluster.listen(0, "HTTP_SECURE");
@@ -178,7 +178,7 @@ fn serve_page(page: String) -> SocketAddr {
 // Only a browser knows what browsers send.
 #[test]
 fn a_browser_writes_nothing_for_a_page_of_another_origin() {
-    alone(async {
+    side_by_side(async {
         let Some(chromium) = chromium() else {
             return println!("SKIPPED: there is no Chromium (scripts/test-tools.sh)");
         };

@@ -4,7 +4,7 @@ use crate::disk_full::{fill, start_on_small_disks};
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::kafka::Client;
 use crate::support::prometheus::{Expected, Scrapes, deployed, firing, judge, run};
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -35,7 +35,7 @@ fn assert_fires(cluster: &Cluster, scrapes: &[Scrapes], alerts: &[(&str, u32)], 
 // An alert that fires in peace is switched off; one that does not fire when the quorum is gone is found in the morning.
 #[test]
 fn lost_hosts_fire_their_alerts() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, FIXED_CLOCK, "").await;
         let all_see = |cluster: &Cluster| {
             (0..3).all(|host| {
@@ -83,7 +83,7 @@ fn lost_hosts_fire_their_alerts() {
 // The disk that fills is the one whose alert must be right.
 #[test]
 fn full_disks_fire_their_alert() {
-    alone(async {
+    side_by_side(async {
         let Some((cluster, mounted)) = start_on_small_disks(FIXED_CLOCK).await else { return };
         fill(&cluster.data_of(0));
         let admin = cluster.hosts[0].admin;
@@ -115,7 +115,7 @@ fn full_disks_fire_their_alert() {
 // A certificate that ends unnoticed stops all hosts at once.
 #[test]
 fn certificates_near_their_end_fire_their_alert() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(1, FIXED_CLOCK, "");
         cluster.use_tls(&["--days", "7"]);
         cluster.launch_all();
@@ -157,7 +157,7 @@ const QUIET: [&str; 2] = ["rate(ordinate_rejects_total", "rate(ordinate_client_c
 // A panel that asks for what is not there is empty, and nobody knows whether that is peace.
 #[test]
 fn every_query_of_the_board_has_an_answer() {
-    alone(async {
+    side_by_side(async {
         let services =
             "[coordination]\nengine = \"mason\"\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1\n";
         let mut cluster = Cluster::planned(2, &format!("{services}{FIXED_CLOCK}"), "");

@@ -1,7 +1,7 @@
 //! Trimmed segments go to an archive before they go: while hosts die, and while it is away.
 
 use crate::support::cluster::{Cluster, PATIENCE};
-use crate::support::{alone, http, number};
+use crate::support::{http, number, side_by_side};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -153,7 +153,7 @@ async fn read_without_hosts(cluster: &mut Cluster, archive: &Archive, out: &str)
 // A segment that goes with the host that was to archive it, or that each host believes another has archived.
 #[test]
 fn what_is_trimmed_while_hosts_die_is_read_from_the_archive() {
-    alone(async {
+    side_by_side(async {
         let archive = Archive::new("archive-kill");
         let mut cluster = Cluster::start(3, &settings(&archive, ""), "").await;
         let record = Arc::new(Record::default());
@@ -239,7 +239,7 @@ async fn trim_into_a_folder_that_may_only_be_read(cluster: &mut Cluster, archive
 // An archive that is away must stop neither hosts nor, below the bound, writers; beyond it nothing may be lost or taken silently.
 #[test]
 fn an_archive_that_is_away_makes_appends_wait_at_their_callers() {
-    alone(async {
+    side_by_side(async {
         let archive = Archive::new("archive-away");
         let away = archive.0.with_extension("away");
         let bound = "archive_backlog_bytes = \"3MiB\"\n";

@@ -2,8 +2,8 @@
 //! number of shards.
 
 use crate::ensemble::{check, start, stop, until_acknowledged, write_everywhere};
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ async fn change_of(cluster: &Cluster, host: usize, what: &str, wanted: &str) -> 
 // that only one process knew is lost with it.
 #[test]
 fn proxies_come_and_go_while_writers_write_and_hosts_die() {
-    alone(async {
+    side_by_side(async {
         let (mut cluster, addresses) = start(4).await;
         let (shared, writers) = write_everywhere(&addresses);
         until_acknowledged(&shared, 300).await;
@@ -89,7 +89,7 @@ fn proxies_come_and_go_while_writers_write_and_hosts_die() {
 // children's names or its session's lock.
 #[test]
 fn shards_come_and_go_while_writers_write_and_hosts_die() {
-    alone(async {
+    side_by_side(async {
         let (mut cluster, addresses) = start(2).await;
         let (shared, writers) = write_everywhere(&addresses);
         until_acknowledged(&shared, 300).await;
@@ -144,7 +144,7 @@ fn shards_come_and_go_while_writers_write_and_hosts_die() {
 // A rule of placement that holds for four shards only.
 #[test]
 fn any_number_of_shards_survives_a_kill() {
-    alone(async {
+    side_by_side(async {
         for shards in [1, 2, 8] {
             let (mut cluster, addresses) = start(shards).await;
             let (shared, writers) = write_everywhere(&addresses);

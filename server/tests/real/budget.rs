@@ -2,7 +2,7 @@
 
 use crate::support::cluster::Cluster;
 use crate::support::kafka::Client;
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use ordinate_client::{Cleanup, Log, LogError, LogOptions, Rows};
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn trim_makes_room(cluster: &Cluster, log: &Log, count: u64) {
 // An entry that goes without a word, a log that is refused for ever, or one that drops what its maker wanted to keep.
 #[test]
 fn a_full_budget_refuses_appends_and_drops_nothing_but_where_it_may() {
-    alone(async {
+    side_by_side(async {
         let settings = "[log]\nspaces = 2\ndisk_bytes = \"8MiB\"";
         let (cluster, addresses) = Cluster::serving("KAFKA", 3, settings).await;
         let log = Log::connect(cluster.endpoints_from(0)).with_timeout(Duration::from_secs(30));

@@ -2,11 +2,11 @@
 
 use crate::failover::clients;
 use crate::load::Load;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http::{self, Answer};
 use crate::support::kafka;
 use crate::support::raw::Raw;
+use crate::support::side_by_side;
 use crate::support::zookeeper::{create_body, read_body, session, set_body};
 use coordination::wire::op;
 use std::net::SocketAddr;
@@ -67,7 +67,7 @@ pub fn fill(folder: &Path) -> PathBuf {
 // A host that acknowledges what it could not write, stops for good, or loses what it had when the disk is full.
 #[test]
 fn full_disks_make_clients_wait_and_nothing_else() {
-    alone(async {
+    side_by_side(async {
         let Some((mut cluster, mounted)) = start_on_small_disks("").await else { return };
         let load = Load::start("full", clients(&cluster, 3));
         load.until_acknowledged(50, PATIENCE).await;
@@ -158,7 +158,7 @@ fn until_all_writes_are_back(admins: &[SocketAddr], cluster: &Cluster) -> Durati
 // Clients that wait ten seconds for each write, or cannot read what is there, are no better off than without a cluster.
 #[test]
 fn full_disks_refuse_writes_at_once_and_answer_reads() {
-    alone(async {
+    side_by_side(async {
         let services = "[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1\nspace_bytes = \"60MiB\"\n";
         let Some((cluster, mounted)) = start_on_small_disks(services).await else { return };
         let admins: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
@@ -260,7 +260,7 @@ impl Clients {
 // Clients of other people's protocols that time out, and do not know whether their writes were made, or that cannot even read.
 #[test]
 fn full_disks_refuse_zookeepers_and_kafkas_writes_at_once() {
-    alone(async {
+    side_by_side(async {
         let services = "[coordination]\nengine = \"mason\"\nshards = 2\nproxies = 1\n\
                         [log]\nspaces = 1\nproxies = 1\nspace_bytes = \"60MiB\"\n";
         let mut cluster = Cluster::planned(3, services, "");

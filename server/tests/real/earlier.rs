@@ -3,10 +3,10 @@
 //! `data_7ae3f12.tar.gz` was written by commit 7ae3f12, by the test below with `ORDINATE_WRITE_DATA=1`, and `ORDINATE_BINARY` naming that program:
 //! snapshots, segments on disk, an archive, open sessions, and records after the last snapshot.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::kafka::Client as KafkaClient;
 use crate::support::raw::Raw;
+use crate::support::side_by_side;
 use crate::support::zookeeper::{create_body, read_body, session, set_version_body};
 use coordination::wire::{JuteInput, op};
 use ordinate_client::{Client, Level, Log, Rows, Sequence};
@@ -268,7 +268,7 @@ fn tar(arguments: &[&str], folder: &Path) {
 
 /// Writes the file that the test reads: with ORDINATE_BINARY, of the version whose formats shall stay readable.
 fn write_a_data_directory() {
-    alone(async {
+    side_by_side(async {
         let into = Path::new(env!("CARGO_TARGET_TMPDIR")).join("data_of_an_earlier_version");
         for arrangement in [SHARDED, REPLICATED, BASELINE] {
             let mut served = arrangement.plan();
@@ -299,7 +299,7 @@ fn a_data_directory_of_7ae3f12_serves() {
     if std::env::var_os("ORDINATE_WRITE_DATA").is_some() {
         write_a_data_directory();
     }
-    alone(async {
+    side_by_side(async {
         for arrangement in [SHARDED, REPLICATED, BASELINE] {
             let mut served = arrangement.plan();
             let folder = &served.cluster.folder;

@@ -1,10 +1,10 @@
 //! The coordination service while hosts die and hang: writers of ZooKeeper's protocol on every host, each with a session of its
 //! own and an ephemeral node, move to another host when theirs is gone.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::raw::{Pass, Raw, Reply};
 use crate::support::zookeeper::{create_body, read_body, set_body};
+use crate::support::{alone, side_by_side};
 use coordination::wire::{JuteInput, op};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -205,7 +205,7 @@ fn hosts_of_the_coordination_service_die_and_hang() {
 // A joining host that is listed and neither votes nor has what the dead one had: the next death stops the service or loses writes.
 #[test]
 fn a_dead_host_is_replaced_and_another_may_die() {
-    alone(async {
+    side_by_side(async {
         let (mut cluster, mut addresses) = start(4).await;
         let d = cluster.plan_host(true);
         addresses.push(cluster.listen(d, "ZOOKEEPER"));

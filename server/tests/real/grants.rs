@@ -3,7 +3,7 @@
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::support::raw::{Raw, word};
 use crate::support::zookeeper::{create_body, read_body, session, set_body};
-use crate::support::{alone, http, kafka as kafka_client};
+use crate::support::{http, kafka as kafka_client, side_by_side};
 use coordination::wire::{JuteOutput as _, op};
 use ordinate_client::{AccessToken, CallError, Client, Credentials, Level, Log, LogError, Rows};
 use serde_json::json;
@@ -255,7 +255,7 @@ fn of_call<T: std::fmt::Debug>(outcome: Result<T, CallError>) -> Outcome {
 // An identity that gets at another's data at one port of five, or an error that its client does not know.
 #[test]
 fn each_identity_does_what_it_was_granted_at_each_port_and_nothing_else() {
-    alone(async {
+    side_by_side(async {
         let stage = start().await;
         for (who, (name, _)) in IDENTITIES.iter().enumerate().skip(1) {
             let mut child = Command::new(ORDINATE);
@@ -316,7 +316,7 @@ fn each_identity_does_what_it_was_granted_at_each_port_and_nothing_else() {
 // A token that is taken away opens doors where it is in use; or a wrong one waits for ever.
 #[test]
 fn tokens_are_rotated_and_revoked_without_a_restart() {
-    alone(async {
+    side_by_side(async {
         let stage = start().await;
         let old = stage.tokens[2].clone().expect("the writer has one");
         let client = |token: &String| {

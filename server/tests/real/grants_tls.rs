@@ -1,9 +1,9 @@
 //! Identities by certificates, at each port with TLS; and passwords that TLS hides.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::support::kafka::{Client as KafkaClient, record};
 use crate::support::raw::Raw;
+use crate::support::side_by_side;
 use crate::support::tls;
 use crate::support::zookeeper::{create_body, read_body};
 use coordination::wire::{JuteOutput as _, op};
@@ -135,7 +135,7 @@ impl Stage {
 // A certificate that opens everything, or opens at one port what it does not at another.
 #[test]
 fn a_certificate_is_an_identity_at_each_port() {
-    alone(async {
+    side_by_side(async {
         let stage = start().await;
         assert_eq!(stage.may_write("billing", "billing").await, [true; 4]);
         assert_eq!(stage.may_write("billing", "orders").await, [false; 4]);
@@ -149,7 +149,7 @@ fn a_certificate_is_an_identity_at_each_port() {
 // A password in the clear can be read on the way; and one that is wrong must not be let in because a certificate is right.
 #[test]
 fn plain_passwords_are_taken_where_tls_hides_them() {
-    alone(async {
+    side_by_side(async {
         let stage = start().await;
         let entry = [record(b"x".to_vec())];
         for secret in [PASSWORD, &stage.token] {

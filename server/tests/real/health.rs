@@ -2,7 +2,7 @@
 
 use crate::network::{Network, Partition as Way};
 use crate::support::cluster::{Cluster, PATIENCE};
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -185,7 +185,7 @@ async fn look_at(cluster: &mut Cluster, network: Option<&Network>, faults: &[Fau
 // A host that says that it serves while nobody does has its users sent to it, and nobody is called.
 #[test]
 fn every_signal_is_true_when_hosts_are_killed_and_paused() {
-    alone(async {
+    side_by_side(async {
         let (mut cluster, _) = Cluster::serving("ZOOKEEPER", 3, ALL).await;
         look_at(&mut cluster, None, &[Fault::Kill, Fault::Pause]).await;
     });
@@ -194,7 +194,7 @@ fn every_signal_is_true_when_hosts_are_killed_and_paused() {
 // A host that is partitioned has its connections, and hears nobody.
 #[test]
 fn every_signal_is_true_when_hosts_are_partitioned() {
-    alone(async {
+    side_by_side(async {
         let Some(network) = Network::or_skipped(3) else { return };
         let mut cluster = Cluster::planned(3, ALL, "");
         network.take_in(&mut cluster);
@@ -207,7 +207,7 @@ fn every_signal_is_true_when_hosts_are_partitioned() {
 // A host that is alone, joins, or is refused by another cluster listens, and serves nobody.
 #[test]
 fn a_host_says_that_it_serves_when_it_does() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(3, "", "");
         cluster.launch(0);
         let says = |cluster: &Cluster, host: usize, what: &str| {

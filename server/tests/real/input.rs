@@ -2,9 +2,9 @@
 
 use crate::failover::clients;
 use crate::load::Load;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE, Refused, free_address};
 use crate::support::number;
+use crate::support::{alone, side_by_side};
 use kernel::{FrameWriter, Rng};
 use ordinate_client::protocol;
 use parts::{Ballot, Sequence, SessionId, Slot};
@@ -61,7 +61,7 @@ fn set_journal_format(segment: &Path, format: u32) {
 // does not say what to do.
 #[test]
 fn bad_files_ports_and_folders_are_refused_in_so_many_words() {
-    alone(async {
+    side_by_side(async {
         let file = |settings: &str, placement: &str| Cluster::planned(1, settings, placement).refusal(0);
         let typo = file("\n[durability]\nakc = \"memory\"", "");
         assert_refused(
@@ -111,7 +111,7 @@ fn bad_files_ports_and_folders_are_refused_in_so_many_words() {
 // so on its own data.
 #[test]
 fn hosts_that_are_set_up_otherwise_take_no_part() {
-    alone(async {
+    side_by_side(async {
         let key = "ORDINATE_COORDINATION__SPREAD_LEVELS";
         let mut cluster = Cluster::planned(3, "\n[coordination]\nengine = \"mason\"\n", "");
         for host in 0..3 {
@@ -202,7 +202,7 @@ fn malformed(kind: u64, rng: &mut Rng) -> (Vec<u8>, bool) {
 // disturbs those who do nothing wrong.
 #[test]
 fn malformed_frames_close_their_connection_and_nothing_else() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(1, "", "").await;
         let load = Load::start("beside", clients(&cluster, 2));
         load.until_acknowledged(50, PATIENCE).await;
@@ -254,7 +254,7 @@ fn malformed_frames_close_their_connection_and_nothing_else() {
 // Requests larger than the limits: refused with a reason, not waited for, not executed.
 #[test]
 fn oversized_requests_are_refused() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(1, "", "").await;
         let client = &clients(&cluster, 1)[0];
         let large = client.put("large", vec![b'x'; 300 << 10]).await;
@@ -276,7 +276,7 @@ fn gauge(page: &str, name: &str) -> u64 {
 // Clients that ask for much and never read: what is written for them must be bounded, and others must go on.
 #[test]
 fn clients_that_never_read_cost_bounded_memory() {
-    alone(async {
+    side_by_side(async {
         let limits = "\n[limits]\nclient_backlog_bytes_max = \"1MiB\"\nbacklog_bytes_max = \"32MiB\"";
         let mut cluster = Cluster::start(1, limits, "").await;
         raise_descriptors();

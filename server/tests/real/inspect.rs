@@ -1,7 +1,7 @@
 //! `ordinate inspect` on the directory of a host that serves, that has stopped, and on a copy with a flipped bit.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ fn files_of(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 // Damage that is not seen, or not said where, leaves an operator guessing; a look that changes a byte destroys evidence.
 #[test]
 fn a_stopped_hosts_directory_is_read_and_a_flipped_bit_is_found() {
-    alone(async {
+    side_by_side(async {
         // Every kind of role that writes something.
         let services = "[coordination]\nengine = \"mason\"\nshards = 2\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1\n";
         let mut cluster = Cluster::start(1, services, "").await;
@@ -79,7 +79,7 @@ fn every_record_of_a_host_of_each_engine_is_read() {
         ("paxos", ["log group 0 leader ", "log group 0 acceptor ", "log gateway "]),
         ("corfu", ["log storage 0 ", "log auxiliary ", "log sequencer "]),
     ] {
-        alone(async {
+        side_by_side(async {
             let shard_map = "[coordination]\nengine = \"paxos\"\n";
             let settings = format!("{shard_map}[log]\nengine = \"{engine}\"\nspaces = 1\n");
             let mut cluster = Cluster::start(1, &settings, "").await;
@@ -140,7 +140,7 @@ fn copy_of(from: &Path, to: &Path) {
 // A host that votes without what it has acknowledged makes acknowledged writes read as "not found".
 #[test]
 fn a_host_without_its_newest_segment_or_of_an_old_copy_is_refused() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let put = |cluster: &Cluster, key: String| {
             let answer =

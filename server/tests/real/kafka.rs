@@ -2,7 +2,7 @@
 
 use crate::support::cluster::Cluster;
 use crate::support::kafka::{Client, batch};
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use kafka::Record;
 use ordinate_client::{Log, Rows};
 use std::io::{Read as _, Write as _};
@@ -24,7 +24,7 @@ fn closes(admin: SocketAddr, reason: &str) -> u64 {
 // One stranger must not end anybody else's connection, nor take memory by naming a length.
 #[test]
 fn strangers_at_kafkas_port_lose_their_own_connection_only() {
-    alone(async {
+    side_by_side(async {
         let (cluster, address) = start().await;
         let mut bystander = Client::connect(address);
         assert!(bystander.speaks());
@@ -56,7 +56,7 @@ fn strangers_at_kafkas_port_lose_their_own_connection_only() {
 // Two kinds of clients that cannot read each other's entries share nothing but a name.
 #[test]
 fn native_and_kafka_clients_read_each_others_entries() {
-    alone(async {
+    side_by_side(async {
         let (cluster, address) = start().await;
         let mut client = Client::connect(address);
         let mut metadata = client.metadata("shared").expect("it answers");

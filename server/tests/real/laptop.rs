@@ -1,8 +1,8 @@
 //! `ordinate config example --laptop 3`: the files run side by side as they are, and every verb can be asked for JSON over them.
 
-use crate::support::alone;
 use crate::support::cluster::{ORDINATE, PATIENCE, free_address};
 use crate::support::http;
+use crate::support::side_by_side;
 use serde_json::Value;
 use std::io::Write as _;
 use std::net::SocketAddr;
@@ -197,7 +197,7 @@ fn composite(line: &str) -> Option<Value> {
 // A verb that prints a table where JSON was asked for breaks the script that asked.
 #[test]
 fn the_example_runs_and_every_verb_prints_json() {
-    alone(async {
+    side_by_side(async {
         let mut laptop = Laptop::start();
         let profiles = laptop.folder.join("ordinate");
         std::fs::create_dir_all(&profiles).expect("writable");

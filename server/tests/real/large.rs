@@ -1,8 +1,8 @@
 //! Large values, many at once: what is refused was not executed, what is acknowledged is there, and nobody stops.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http;
+use crate::support::side_by_side;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -74,7 +74,7 @@ fn nobody_exited(cluster: &mut Cluster) {
 // Batches that grow beyond what the journal takes while others are in flight stop a majority of the hosts.
 #[test]
 fn a_hundred_large_writes_at_once_stop_nobody() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let (admin, fates) = (cluster.hosts[0].admin, Mutex::new(Fates::default()));
         std::thread::scope(|scope| {
@@ -101,7 +101,7 @@ fn a_hundred_large_writes_at_once_stop_nobody() {
 // What piles up while no majority answers must not come out as one batch when it does.
 #[test]
 fn large_writes_while_a_majority_is_paused_stop_nobody() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let (admin, fates) = (cluster.hosts[0].admin, Arc::new(Mutex::new(Fates::default())));
         let stop = Arc::new(AtomicBool::new(false));

@@ -1,7 +1,7 @@
 //! The shared log while hosts die, and a file that goes in and comes out.
 
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
-use crate::support::{alone, http, number};
+use crate::support::{http, number, side_by_side};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -102,7 +102,7 @@ fn acknowledged_entries_stay_with_one_state_machine() {
 }
 
 fn entries_stay_while_hosts_die(engine: &'static str) {
-    alone(async move {
+    side_by_side(async move {
         let mut cluster = start_with(engine).await;
         let record = Arc::new(Record::default());
         let log = Log::connect(cluster.endpoints_from(0)).with_timeout(Duration::from_secs(30));
@@ -172,7 +172,7 @@ async fn ordinate_with(cluster: &Cluster, arguments: &[&str], input: Stdio, outp
 // A line lost, doubled or out of order in a file that went through the log. `ORDINATE_LINES` sets how many.
 #[test]
 fn a_file_goes_in_and_comes_out_identical() {
-    alone(async {
+    side_by_side(async {
         let cluster = start().await;
         let (lines, folder) = (number("ORDINATE_LINES", 50_000), cluster.data_of(0));
         let (into, out) = (folder.join("in.txt"), folder.join("out.txt"));
@@ -280,7 +280,7 @@ async fn rot_and_fetch(cluster: &mut Cluster, next: u64) {
 // another's bytes, loses entries. `ORDINATE_LOG_MIB` sets how much is appended.
 #[test]
 fn a_log_that_nobody_reads_is_on_the_disk_and_reads_back_after_all_hosts_died() {
-    alone(async {
+    side_by_side(async {
         let settings = "[log]\nspaces = 1\nproxies = 1\nspace_bytes = \"2GiB\"\nmemory_bytes = \"32MiB\"\n\
                         [paxos]\nsnapshot_every_bytes = \"8MiB\"";
         let mut cluster = Cluster::start(3, settings, "").await;
@@ -333,7 +333,7 @@ fn a_log_that_nobody_reads_is_on_the_disk_and_reads_back_after_all_hosts_died() 
 // A dump that lacks something, or a load that appends half of a damaged file, is found out when the log is needed again.
 #[test]
 fn a_log_is_dumped_and_loaded() {
-    alone(async {
+    side_by_side(async {
         let cluster = start().await;
         let file = cluster.data_of(0).join("orders.dump");
         let path = file.display().to_string();
@@ -377,7 +377,7 @@ fn a_log_is_dumped_and_loaded() {
 // A call that cannot be served must say so, and how to go on.
 #[test]
 fn the_log_says_what_is_wrong_and_where_to_resume() {
-    alone(async {
+    side_by_side(async {
         let cluster = start().await;
         let admin = cluster.hosts[1].admin;
         let ask = |method: &str, path: &str, body: &str| {
@@ -418,7 +418,7 @@ fn the_log_says_what_is_wrong_and_where_to_resume() {
 // A benchmark that counts what was never appended, or runs for ever, or leaves its cluster behind.
 #[test]
 fn the_benchmark_counts_what_is_there() {
-    alone(async {
+    side_by_side(async {
         let cluster = start().await;
         let endpoints = cluster.endpoints_from(0).join(",");
         let mut counted = Vec::new();
@@ -470,7 +470,7 @@ fn events(admin: SocketAddr, path: &str, last_event_id: Option<&str>, until: &st
 // A browser that comes back and misses an entry, or sees one twice; one that never learns that there is no more.
 #[test]
 fn a_log_is_followed_over_http() {
-    alone(async {
+    side_by_side(async {
         let cluster = start().await;
         let admin = cluster.hosts[0].admin;
         let ask = |method: &str, path: &str, body: &str| {

@@ -2,7 +2,7 @@
 
 use crate::disk_full::{fill, start_on_small_disks};
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ fn one(entry: &[u8]) -> Rows {
 // A writer that does not learn which line was too much sends it again and again, or believes that it is there.
 #[test]
 fn what_the_log_cannot_take_is_reported_and_nothing_is_lost() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(3, SETTINGS, "").await;
         let log = Log::connect(cluster.endpoints_from(0));
         log.create("jobs", 8 << 20, None).await.expect("it is made");
@@ -78,7 +78,7 @@ fn what_the_log_cannot_take_is_reported_and_nothing_is_lost() {
 // An append that is acknowledged though no disk has it, or a log that never goes on.
 #[test]
 fn full_disks_hold_appends_up_and_lose_none() {
-    alone(async {
+    side_by_side(async {
         let Some((cluster, mounted)) = start_on_small_disks(SETTINGS).await else { return };
         let log = Log::connect(cluster.endpoints_from(0)).with_timeout(Duration::from_secs(2));
         log.create("jobs", 64 << 20, None).await.expect("it is made");

@@ -1,7 +1,7 @@
 //! The log over CORFU', the baseline, while hosts die and come back, and what it says of that which it does not do.
 
 use crate::support::cluster::{Cluster, PATIENCE};
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,7 +153,7 @@ async fn until_left_out(cluster: &Cluster, host: usize) {
 // restarts.
 #[test]
 fn acknowledged_entries_stay_over_corfu_and_its_chains_heal_while_hosts_die() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, SETTINGS, "").await;
         until_whole(&cluster).await;
         let load = Load::start(&cluster);
@@ -181,7 +181,7 @@ fn acknowledged_entries_stay_over_corfu_and_its_chains_heal_while_hosts_die() {
 // leaves the chains short for good.
 #[test]
 fn a_host_that_lost_its_disk_joins_again_over_corfu() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, SETTINGS, "").await;
         let load = Load::start(&cluster);
         load.goes_on(&cluster).await;
@@ -211,7 +211,7 @@ fn a_host_that_lost_its_disk_joins_again_over_corfu() {
 // A call that the baseline does not serve must say so, and not hang or be half done; what it serves is as over the other engines.
 #[test]
 fn the_log_over_corfu_says_what_it_does_not_do() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(3, SETTINGS, "").await;
         let admin = cluster.hosts[1].admin;
         let ask = |method: &str, path: &str, body: &str| {

@@ -2,9 +2,9 @@
 
 use crate::failover::clients;
 use crate::load::Load;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http;
+use crate::support::side_by_side;
 use ordinate_client::{CallError, Client};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn votes(cluster: &Cluster, host: usize) -> bool {
 // apart from each other.
 #[test]
 fn hosts_come_and_go_under_load() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, "", "").await;
         // In the end these know only hosts that left: what they ask then must not be waited for long.
         let founders =
@@ -92,7 +92,7 @@ fn hosts_come_and_go_under_load() {
 // founders only must be able to join under a leader that came later.
 #[test]
 fn joining_hosts_remember_it_and_are_handed_on() {
-    alone(async {
+    side_by_side(async {
         // Replacing a by d puts d among those who may lead.
         let placement = "[[place]]\nrole = \"paxos.leader\"\non = [\"a\", \"b\"]\n";
         let mut cluster = Cluster::start(3, "", placement).await;
@@ -143,7 +143,7 @@ fn joining_hosts_remember_it_and_are_handed_on() {
 // those who promised.
 #[test]
 fn a_wiped_host_does_not_vote_and_says_why() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let load = Load::start("wiped", clients(&cluster, 3));
         load.until_acknowledged(60, PATIENCE).await;
@@ -181,7 +181,7 @@ fn a_wiped_host_does_not_vote_and_says_why() {
 // fault in the network; a host that left is dialled for ever.
 #[test]
 fn hosts_that_serve_no_clients_say_who_does() {
-    alone(async {
+    side_by_side(async {
         let placement = "[[place]]\nrole = \"paxos.batcher\"\non = [\"a\", \"b\"]\n";
         let cluster = Cluster::start(3, "", placement).await;
         let native = |host: usize| cluster.hosts[host].native.to_string();

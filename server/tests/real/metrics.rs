@@ -2,7 +2,7 @@
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::kafka::Client;
-use crate::support::{alone, http};
+use crate::support::{http, side_by_side};
 use kafka::Record;
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -95,7 +95,7 @@ async fn use_every_service(cluster: &Cluster, zookeeper: SocketAddr, kafka: Sock
 // A page that Prometheus cannot read, or that its linter objects to, is found when an alert was due.
 #[test]
 fn metrics_are_as_prometheus_wants_them() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(1, ALL, "");
         let [zookeeper, kafka] = ["ZOOKEEPER", "KAFKA"].map(|port| cluster.listen(0, port));
         cluster.launch_all();
@@ -166,7 +166,7 @@ fn names_in(text: &str) -> BTreeSet<String> {
 // An alert or a panel that asks for what no host has never fires, and looks like peace.
 #[test]
 fn alerts_and_panels_ask_for_what_hosts_have() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(2, ALL, "");
         cluster.use_tls(&[]);
         let file = cluster.folder.join("access.toml");

@@ -3,6 +3,7 @@
 use crate::support::cluster::Cluster;
 use std::net::SocketAddr;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How a host is partitioned from the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,13 +24,18 @@ fn ip(arguments: &str) -> bool {
 /// One namespace a host, all on one bridge; the test itself is on it, too. Dropping it removes everything.
 pub struct Network {
     id: String,
+    subnet: u32,
     hosts: usize,
 }
 
 impl Network {
     /// None if this user or machine cannot make one.
     fn new(hosts: usize) -> Option<Self> {
-        let network = Self { id: format!("o{}", std::process::id() % 100_000), hosts };
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        let id = format!("o{}{}", process % 10_000, char::from(b'a' + (number % 26) as u8));
+        // Networks of one process, and of processes that were started together, have subnets of their own.
+        let network = Self { id, subnet: (process % 25 * 10 + number) % 250, hosts };
         let id = &network.id;
         let mut made = ip(&format!("link add {id}br type bridge"))
             && ip(&format!("addr add {}/24 dev {id}br", network.address(254)))
@@ -78,7 +84,7 @@ impl Network {
     }
 
     fn address(&self, last: usize) -> String {
-        format!("10.213.{}.{last}", std::process::id() % 250)
+        format!("10.213.{}.{last}", self.subnet)
     }
 
     /// What `from` sends to `to` is lost without a word from now on: it goes to a station that is not there.

@@ -1,9 +1,9 @@
 //! `docs/openapi.json` says what a host answers: every route of the source is in it, and every call in it is made here, as its examples
 //! say, and answered as it says.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http::{Answer, ask};
+use crate::support::side_by_side;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
@@ -276,7 +276,7 @@ fn first_event(address: SocketAddr, path: &str) -> Answer {
 // A reference that is wrong in a field or a code is believed until a program breaks on it.
 #[test]
 fn every_call_of_the_page_answers_as_it_says() {
-    alone(async {
+    side_by_side(async {
         let page = Page::read();
         let operations = page.operations();
         let called: BTreeSet<&str> = CALLS.into_iter().collect();

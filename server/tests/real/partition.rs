@@ -4,15 +4,15 @@ use crate::ensemble;
 use crate::failover::clients;
 use crate::load::Load;
 use crate::network::{Network, Partition};
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 // A leader that is heard but does not hear, or hears but is not heard, keeps others from leading without being able to lead.
 #[test]
 fn one_way_partitions_and_hangs_of_the_leader_are_survived() {
-    alone(async {
+    side_by_side(async {
         let Some(network) = Network::or_skipped(3) else { return };
         let mut cluster = Cluster::planned(3, "", "");
         network.take_in(&mut cluster);
@@ -59,7 +59,7 @@ fn one_way_partitions_and_hangs_of_the_leader_are_survived() {
 // Links that lose packets stall for TCP's timers, and with them every write that needs the host behind.
 #[test]
 fn lossy_links_delay_writes_and_lose_none() {
-    alone(async {
+    side_by_side(async {
         let Some(network) = Network::or_skipped(3) else { return };
         if !network.lose(0) {
             return println!("SKIPPED: packet loss needs nftables (scripts/test-tools.sh)");
@@ -100,7 +100,7 @@ fn lossy_links_delay_writes_and_lose_none() {
 // on serving by itself: writes are lost, sessions end though they are used, or everybody waits.
 #[test]
 fn a_host_of_the_coordination_service_is_partitioned_in_one_direction() {
-    alone(async {
+    side_by_side(async {
         let Some(network) = Network::or_skipped(3) else { return };
         let mut cluster = Cluster::planned(3, &ensemble::settings(4), "");
         network.take_in(&mut cluster);

@@ -1,8 +1,8 @@
 //! Compartmentalized placements: grids, proxy leaders, replicas and batchers on machines of their own.
 
 use crate::load::Load;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use ordinate_client::Client;
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ fn a_two_by_two_grid_survives_the_loss_of_each_role() {
         ("replica", "ab"),
         ("batcher", "cd"),
     ];
-    alone(kill_each_role("grid 2x2, 2 proxy leaders, 2 replicas, 2 batchers", 4, &roles, 2));
+    side_by_side(kill_each_role("grid 2x2, 2 proxy leaders, 2 replicas, 2 batchers", 4, &roles, 2));
 }
 
 // The same with hosts that play one role only, and more of them.
@@ -80,5 +80,5 @@ fn a_two_by_three_grid_survives_the_loss_of_each_role() {
         ("replica", "abij"),
         ("batcher", "gh"),
     ];
-    alone(kill_each_role("grid 2x3, 4 proxy leaders, 4 replicas, 2 batchers", 10, &roles, 3));
+    side_by_side(kill_each_role("grid 2x3, 4 proxy leaders, 4 replicas, 2 batchers", 10, &roles, 3));
 }

@@ -2,10 +2,10 @@
 
 use crate::failover::clients;
 use crate::load::Load;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::number;
 use crate::support::power::lose_what_is_not_synced;
+use crate::support::side_by_side;
 use std::time::{Duration, Instant};
 
 /// Writes acknowledged between two power losses.
@@ -15,7 +15,7 @@ const WRITES_A_ROUND: usize = 120;
 // each loses an acknowledged write when all hosts restart from what is on their disks.
 #[test]
 fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
-    alone(async {
+    side_by_side(async {
         let rounds = number("ORDINATE_ROUNDS", 5);
         let mut cluster = Cluster::planned(3, "", "");
         if let Err(reason) = lose_what_is_not_synced(&mut cluster) {

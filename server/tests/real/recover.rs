@@ -1,7 +1,7 @@
 //! A majority that is lost for good, and the cluster that is made of one survivor.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use crate::support::zookeeper::{create_body, read_body, session};
 use coordination::wire::{JuteInput, op};
 use ordinate_client::{Client, Level, Log, LogOptions, Rows};
@@ -65,7 +65,7 @@ async fn stays_out(old: &mut Cluster, new: &mut Cluster) {
 // What a majority acknowledged and the survivor has is lost, or what it lacks is not spoken of, or a host of old comes back among the new.
 #[test]
 fn one_survivor_of_three_becomes_a_cluster_and_the_old_hosts_stay_out() {
-    alone(async {
+    side_by_side(async {
         let (mut old, addresses) = plan();
         old.launch_all();
         old.until_ready().await;

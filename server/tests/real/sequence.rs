@@ -1,9 +1,9 @@
 //! The bare sequence while hosts die: numbers are unique, agree between spaces, respect real time, and leave no gap that is
 //! not accounted for.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http;
+use crate::support::side_by_side;
 use ordinate_client::{CallError, Sequence};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -135,7 +135,7 @@ async fn numbers_follow_one_another(cluster: &Cluster, highest: &[u64]) {
 // of them.
 #[test]
 fn numbers_are_unique_and_contiguous_while_hosts_die() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = start().await;
         let record = Arc::new(Record::default());
         let callers: Vec<_> = (0..CALLERS)
@@ -204,7 +204,7 @@ fn numbers_are_unique_and_contiguous_while_hosts_die() {
 // A call that cannot be served must say so, and concern nobody else.
 #[test]
 fn wrong_calls_of_the_sequence_are_refused() {
-    alone(async {
+    side_by_side(async {
         let cluster = start().await;
         let refused = cluster.ordinate(&["sequence", "next", "--spaces", "orders,nosuch"]).await;
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();

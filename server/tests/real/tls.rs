@@ -1,8 +1,8 @@
 //! TLS on every port but the admin port.
 
 use crate::load::Load;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
+use crate::support::side_by_side;
 use ordinate_client::{Client, Level, Tls, TlsFiles};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 // Plaintext that is answered on a port of a cluster with TLS, hosts that cannot talk, or a client that trusts anybody.
 #[test]
 fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(3, "", "");
         // Clients dial a by its address in the cluster file, b by one that only a flag has named.
         for (host, last) in [(0, 3), (1, 2)] {
@@ -86,7 +86,7 @@ async fn ends_at(cluster: &Cluster, host: usize) -> f64 {
 // A certificate that is renewed in time and used only after a restart; or links and clients that break when it is replaced.
 #[test]
 fn certificates_are_renewed_under_load_without_a_failed_request() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(3, "", "");
         let folder = cluster.use_tls(&["--days", "20"]);
         cluster.launch_all();
@@ -147,7 +147,7 @@ fn certificates_are_renewed_under_load_without_a_failed_request() {
 // Everybody with a client's certificate could be a host to the others: vote for it, and read everything.
 #[test]
 fn a_certificate_of_a_client_is_none_of_a_host() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(3, "", "");
         let folder = cluster.use_tls(&[]);
         let ordinate = |arguments: &[&str]| {

@@ -1,8 +1,8 @@
 //! The HTTP API as a stranger with a socket sees it.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http::{Answer, ask};
+use crate::support::side_by_side;
 use serde_json::json;
 use std::net::SocketAddr;
 
@@ -42,7 +42,7 @@ fn batches_and_scans(admin: SocketAddr) {
 // A status code that says "not executed" of a write that was, or JSON that a client library cannot read.
 #[test]
 fn the_http_api_answers_as_documented() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let admin = cluster.hosts[0].admin;
         let expect = |method: &str, path: &str, body: &str, code| expect_of(admin, method, path, body, code);

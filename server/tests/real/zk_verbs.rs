@@ -1,8 +1,8 @@
 //! `ordinate zk` against a real cluster.
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, ORDINATE, free_address};
 use crate::support::raw::{Pass, Raw};
+use crate::support::side_by_side;
 use crate::support::zookeeper::create_body;
 use crate::zookeeper::cluster as new_cluster;
 use coordination::wire::op;
@@ -24,7 +24,7 @@ fn said(output: &Output) -> (Option<i32>, String, String) {
 // owner.
 #[test]
 fn several_changes_at_once_and_the_sessions() {
-    alone(async {
+    side_by_side(async {
         let (cluster, addresses) = new_cluster("").await;
         let steps =
             ["create /m 'two words'", "create /m/n- x --sequential", "set /m y --if-version 0", "check /m 1"];
@@ -98,7 +98,7 @@ fn several_changes_at_once_and_the_sessions() {
 // A certificate that is checked and then forgotten opens nothing, or everything, to its owner.
 #[test]
 fn certificates_are_identities_of_access_lists() {
-    alone(async {
+    side_by_side(async {
         let settings = "[coordination]\nengine = \"mason\"\nshards = 4";
         let mut cluster = Cluster::planned(3, settings, "");
         let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();

@@ -3,7 +3,7 @@
 use crate::support::cluster::Cluster;
 use crate::support::raw::{Pass, Raw, hello, word};
 use crate::support::zookeeper::{create_body, session, set_version_body};
-use crate::support::{alone, number};
+use crate::support::{number, side_by_side};
 use coordination::wire::{JuteOutput, op};
 use kernel::Rng;
 use std::io::{Read as _, Write as _};
@@ -106,7 +106,7 @@ fn throw(address: SocketAddr, bytes: &[u8]) {
 // A packet that brings the server down, takes memory without bound, or disturbs the sessions of others.
 #[test]
 fn malformed_packets_concern_only_their_senders() {
-    alone(async {
+    side_by_side(async {
         let (mut cluster, addresses) = cluster("").await;
         let mut bystander = Bystander::new(addresses[0], "/bystander");
         let before = cluster.resident_bytes(0);
@@ -142,7 +142,7 @@ fn malformed_packets_concern_only_their_senders() {
 // Subscribers that never read fill the memory with what they do not take.
 #[test]
 fn subscribers_that_never_read_are_disconnected() {
-    alone(async {
+    side_by_side(async {
         let limits = "[limits]\nclient_backlog_bytes_max = \"512KiB\"\nbacklog_bytes_max = \"64MiB\"";
         let (mut cluster, addresses) = cluster(limits).await;
         let mut bystander = Bystander::new(addresses[0], "/bystander");
@@ -183,7 +183,7 @@ fn subscribers_that_never_read_are_disconnected() {
 // Connections that say nothing keep out those that have something to say.
 #[test]
 fn a_flood_of_connections_leaves_sessions_alone() {
-    alone(async {
+    side_by_side(async {
         let (mut cluster, addresses) = cluster("[limits]\nconnections_max = 2000").await;
         let mut bystander = Bystander::new(addresses[0], "/bystander");
         let mut held = Vec::new();

@@ -3,7 +3,7 @@
 use crate::support::cluster::Cluster;
 use crate::support::raw::{Pass, Raw, hello, word};
 use crate::support::zookeeper::{create_body, read_body, session, set_version_body};
-use crate::support::{alone, tls};
+use crate::support::{side_by_side, tls};
 use coordination::wire::op;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -90,7 +90,7 @@ fn is_answered_under_tls(plain: SocketAddr, folder: &Path) -> bool {
 // Clients cannot move one at a time from one port to the other: sessions that end on the way, or a port that serves anybody.
 #[test]
 fn sessions_move_between_the_plain_and_the_secure_port() {
-    alone(async {
+    side_by_side(async {
         let (cluster, plain, secure, folder) = start().await;
         let connect_tls = |pass: &Pass| Raw::connect_tls(secure, &folder, pass);
         let mut in_the_clear = Bystander::new(session(plain), "/plain");
@@ -125,7 +125,7 @@ fn sessions_move_between_the_plain_and_the_secure_port() {
 // The wrong protocol at a port that waits for more, or an answer to somebody who has shown no certificate.
 #[test]
 fn the_wrong_protocol_ends_at_once_and_disturbs_nobody() {
-    alone(async {
+    side_by_side(async {
         let (mut cluster, plain, secure, folder) = start().await;
         let mut in_the_clear = Bystander::new(session(plain), "/plain");
         let tls_session = Raw::connect_tls(secure, &folder, &Pass::default()).expect("it serves");

@@ -138,6 +138,10 @@ impl Cluster {
         let [peer, native, admin] = [free_address(), free_address(), free_address()];
         let (environment, wrapper) = (Vec::new(), Vec::new());
         self.hosts.push(Host { name, peer, native, admin, joins, environment, wrapper, child: None });
+        if self.settings.contains("[coordination]") {
+            // The default port is one for all tests.
+            self.listen(self.hosts.len() - 1, "ZOOKEEPER");
+        }
         if joins {
             self.write_file();
         }
@@ -464,26 +468,31 @@ impl Drop for Cluster {
 }
 
 /// An address on loopback that nobody listens at, below the ports that the system gives to outgoing connections, so that a
-/// host that is started again finds it free; and in a block of ports that no other test process uses meanwhile.
+/// host that is started again finds it free. No other test is given it, in this process or another.
 pub fn free_address() -> SocketAddr {
-    static BLOCK: Mutex<Option<Block>> = Mutex::new(None);
-    let mut block = BLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    free_addresses(1)
+}
+
+/// The first of so many addresses whose ports follow each other.
+pub fn free_addresses(count: u16) -> SocketAddr {
+    static BLOCKS: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+    let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
-        let block = block.get_or_insert_with(Block::claim);
-        if block.next == block.end {
-            block.next = block.first + 1;
+        if blocks.last().is_none_or(|block| block.end - block.next < count) {
+            blocks.push(Block::claim());
         }
-        let address = SocketAddr::from(([127, 0, 0, 1], block.next));
-        block.next += 1;
-        if TcpListener::bind(address).is_ok() {
-            return address;
+        let block = blocks.last_mut().expect("one was claimed");
+        let address = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        let ports = block.next..block.next + count;
+        block.next = ports.end;
+        if ports.clone().all(|port| TcpListener::bind(address(port)).is_ok()) {
+            return address(ports.start);
         }
     }
 }
 
 /// Ports that belong to this process while it listens at the first of them.
 struct Block {
-    first: u16,
     next: u16,
     end: u16,
     _claim: TcpListener,
@@ -497,6 +506,6 @@ impl Block {
         let mut claimed =
             blocks.filter_map(|first| Some((first, TcpListener::bind(("127.0.0.1", first)).ok()?)));
         let (first, claim) = claimed.next().expect("fewer than 30 test processes run at once");
-        Self { first, next: first + 1, end: first + Self::PORTS, _claim: claim }
+        Self { next: first + 1, end: first + Self::PORTS, _claim: claim }
     }
 }

@@ -1,8 +1,8 @@
 //! Backups in a bucket of a server that speaks S3's protocol.
 
-use crate::support::alone;
 use crate::support::bucket::Bucket;
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
+use crate::support::side_by_side;
 use ordinate_client::{Client, Level};
 use std::process::Command;
 
@@ -44,7 +44,7 @@ async fn write(cluster: &Cluster, from: u64, to: u64) {
 // A bucket is where most backups go: one that writes what it cannot list, read or remove there is found out on the worst day.
 #[test]
 fn a_backup_goes_to_a_bucket_and_comes_back() {
-    alone(async {
+    side_by_side(async {
         let bucket = Bucket::start().await;
         let cluster = Cluster::start(1, "", "").await;
         write(&cluster, 0, 600).await;
@@ -99,7 +99,7 @@ fn a_backup_goes_to_a_bucket_and_comes_back() {
 // A schedule whose backups fail for a while must say so, and take them again by itself.
 #[test]
 fn a_schedule_writes_to_a_bucket() {
-    alone(async {
+    side_by_side(async {
         let bucket = Bucket::start().await;
         let mut cluster =
             Cluster::named("bucket", 3, |_| format!("[backup]\nto = \"{TO}\"\nevery = \"2s\"\nkeep = 2\n"));

@@ -4,8 +4,8 @@ mod bucket;
 mod prune;
 mod txn;
 
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use crate::support::zookeeper::{create_body, session, set_version_body};
 use coordination::wire::op;
 use ordinate_client::{Client, Level, Log, LogOptions, Rows};
@@ -213,7 +213,7 @@ async fn is_refused_where_it_is_damaged(folder: &Path, backed_up: &Value, first:
 // A backup that holds a write without one before it, or half of an append, restores what never was; so does one that is damaged.
 #[test]
 fn a_backup_under_load_is_one_state_and_comes_back_in_a_cluster_of_another_size() {
-    alone(async {
+    side_by_side(async {
         let (cluster, zookeeper) = start(3, SETTINGS).await;
         let folder = cluster.folder.join("backups");
         let to = folder.display().to_string();
@@ -280,7 +280,7 @@ fn a_backup_under_load_is_one_state_and_comes_back_in_a_cluster_of_another_size(
 // A schedule that every host keeps takes as many backups as there are hosts, and one that no host keeps takes none.
 #[test]
 fn one_host_takes_the_backups_that_the_cluster_file_asks_for() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::named("scheduled", 3, |folder| {
             format!("[backup]\nto = \"{}\"\nevery = \"2s\"\nkeep = 2\n", folder.join("backups").display())
         });

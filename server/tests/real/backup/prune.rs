@@ -1,8 +1,8 @@
 //! Old backups are removed while new ones are taken.
 
 use super::{done, manifest, run};
-use crate::support::alone;
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
+use crate::support::side_by_side;
 use ordinate_client::Client;
 use std::fs::File;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn another(folder: &Path, work: &str, ago: Duration) -> std::path::PathBuf {
 // Chunks that a backup relies on, which is being taken, have no manifest yet: removed, they leave a backup that is damaged.
 #[test]
 fn chunks_are_not_removed_below_a_backup_that_is_being_taken() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(1, "", "").await;
         let folder = cluster.folder.join("backups");
         let to = folder.display().to_string();
@@ -81,7 +81,7 @@ fn chunks_are_not_removed_below_a_backup_that_is_being_taken() {
 // Whatever the interleaving is: what is listed as a backup is one.
 #[test]
 fn backups_are_whole_while_old_ones_are_removed() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(1, "", "").await;
         let folder = cluster.folder.join("backups");
         let to = folder.display().to_string();

@@ -1,8 +1,8 @@
 //! Transactions in a backup: one timestamp of them.
 
 use super::{count_of, done, manifest};
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use crate::txn::SETTINGS;
 use ordinate_client::{Timestamp, TxnClient, TxnError, TxnLevel};
 use std::collections::BTreeMap;
@@ -81,7 +81,7 @@ fn replayed(state: &State) -> State {
 // A backup with half of a transfer, without one that was answered, or of several moments restores money that never was.
 #[test]
 fn transactions_come_back_as_of_one_timestamp() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(3, SETTINGS, "").await;
         let client = TxnClient::connect(cluster.endpoints_from(0)).with_timeout(PATIENCE);
         let session = client.session();

@@ -1,9 +1,9 @@
 //! Transactions by curl and on the command line.
 
 use super::SETTINGS;
-use crate::support::alone;
 use crate::support::cluster::Cluster;
 use crate::support::http;
+use crate::support::side_by_side;
 use serde_json::{Value, json};
 
 fn post(cluster: &Cluster, host: usize, path: &str, body: &Value) -> (u16, Value) {
@@ -24,7 +24,7 @@ fn number(value: &Value) -> u64 {
 // What a user reads in the documentation and types has to do what it says, at any host.
 #[test]
 fn transactions_over_http() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(3, SETTINGS, "").await;
         let put = done(post(&cluster, 0, "/v1/txn", &json!({ "put": { "bank/1": "100", "bank/2": "50" } })));
         let at = number(&put["committed"]);
@@ -131,7 +131,7 @@ fn refusals(cluster: &Cluster) {
 // Causality that is lost between two services lets a reader miss what its caller has seen; a header that is cut must not pass for none.
 #[test]
 fn baggage_carries_what_a_caller_has_seen() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(3, SETTINGS, "").await;
         let at = |host: usize| cluster.hosts[host].admin;
         let call = |host: usize, method: &str, path: &str, baggage: &str, body: &str| {
@@ -175,7 +175,7 @@ fn baggage_carries_what_a_caller_has_seen() {
 // A backup that is not one state, or that comes back as another, is found out on the day that it is needed.
 #[test]
 fn transactions_on_the_command_line() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::start(3, SETTINGS, "").await;
         let ordinate = async |arguments: &[&str]| {
             let output = cluster.ordinate(arguments).await;

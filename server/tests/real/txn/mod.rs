@@ -5,10 +5,10 @@ mod load;
 mod placed;
 
 use crate::membership::change;
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::number;
 use crate::support::power::lose_what_is_not_synced;
+use crate::support::{alone, side_by_side};
 use load::TxnLoad;
 use ordinate_client::TxnClient;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn clients(cluster: &Cluster, count: usize) -> Vec<TxnClient> {
 // A change of hosts that leaves a shard behind has it depend on hosts that are gone; one that moves it back loses it.
 #[test]
 fn shards_follow_the_members_of_the_cluster() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::start(3, SETTINGS, "").await;
         let founders =
             clients(&cluster, CLIENTS).into_iter().map(|client| client.with_timeout(Duration::from_secs(5)));
@@ -73,7 +73,7 @@ fn shards_follow_the_members_of_the_cluster() {
 // A clock that nobody keeps, and commits that wait for it for ever, or not at all: a host has to say so when it starts.
 #[test]
 fn a_host_without_a_clock_refuses_and_names_one_remedy() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::planned(3, "[txn]\nshards = 2", "");
         cluster.write_file();
         let survey = cluster.ordinate(&["clock"]).await;

@@ -1,8 +1,8 @@
 //! Shards on some of the hosts, moved there while transactions run.
 
 use super::{SETTINGS, load::TxnLoad};
-use crate::support::alone;
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::side_by_side;
 use ordinate_client::{TxnClient, TxnLevel};
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn are_placed(cluster: &Cluster, hosts: &[usize]) -> bool {
 // A shard that stays on every host costs what it did before; a host without a replica that serves nobody is one host less.
 #[test]
 fn shards_of_an_earlier_version_move_to_some_hosts_and_all_serve() {
-    alone(async {
+    side_by_side(async {
         let mut cluster = Cluster::planned(5, SETTINGS, "");
         // As it was before there was a placement: every host holds every shard.
         (0..5).for_each(|host| cluster.set_environment(host, "ORDINATE_TXN__REPLICAS", "5"));
@@ -74,7 +74,7 @@ fn shards_of_an_earlier_version_move_to_some_hosts_and_all_serve() {
 // More replicas than hosts is a wish that nothing can fulfil: a host that starts all the same has one that is never settled.
 #[test]
 fn more_replicas_than_hosts_are_refused() {
-    alone(async {
+    side_by_side(async {
         let cluster = Cluster::planned(3, &format!("{SETTINGS}\nreplicas = 4"), "");
         let refused = cluster.refusal(0);
         assert_eq!(refused.status.and_then(|status| status.code()), Some(2), "{}", refused.said);
