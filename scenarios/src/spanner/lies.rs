@@ -70,7 +70,7 @@ impl Lies {
         let lasts = size + rng.duration(Duration::from_secs(3), Duration::from_secs(6));
         let over_at = now + nanos(FENCED_WITHIN + size + control.cluster.clock_error());
         self.lies.push(Lie { host, from: now, until: now + nanos(lasts), over_at });
-        let is_ahead = rng.chance(0.5);
+        let is_ahead = rng.chance(0.6);
         self.waits = is_ahead.then_some(host);
         let nanoseconds = nanos(size) as i64 * if is_ahead { 1 } else { -1 };
         let hosts: Vec<HostId> = control.cluster.hosts().collect();

@@ -202,9 +202,9 @@ impl SpannerScenario {
             heartbeat_every: ms(rng.between(15, 40)),
             resend_after: ms(far * rng.between(50, 150)),
             window: 8 << rng.below(4),
-            snapshot_every_bytes: 2_000 << rng.below(6),
+            snapshot_every_bytes: 2_000 << rng.below(6).min(rng.below(6)),
             snapshot_chunk_bytes: 128 << rng.below(5),
-            retained_bytes_max: 4_000 << rng.below(6),
+            retained_bytes_max: 4_000 << rng.below(6).min(rng.below(6)),
             batch_bytes_max: limits::OPERATION_BYTES_MAX,
             page_bytes: limits::OPERATION_BYTES_MAX,
             ..paxos::Parameters::default()
@@ -300,7 +300,7 @@ impl SpannerScenario {
         let Some(&(host, shard)) = rng.pick(&leads) else { return false };
         let replica = self.deployment.log_of(shard).node(host, paxos::LogRole::Replica);
         let second = Duration::from_secs(1);
-        control.hinder(replica, Hindrance::Lost, rng.duration(second / 2, 4 * second));
+        control.hinder(replica, Hindrance::Lost, rng.duration(second, 6 * second));
         true
     }
 
@@ -471,7 +471,7 @@ impl Scenario for SpannerScenario {
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
         if which == 5 || self.lies.is_some() {
-            return which == 5 && self.lie(rng, control);
+            return self.lie(rng, control);
         }
         if which == 6 || which == 7 {
             return self.change_hosts(which == 7, rng, control);

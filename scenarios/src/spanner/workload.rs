@@ -1,6 +1,7 @@
 //! What users ask: every level, one-shot and interactive transactions, deletions, scans, calls that are sent again, tokens that one user
 //! gives another.
 
+use ::spanner::ShardId;
 use kernel::{Bytes, RequestId, Rng};
 use sim::{OperationId, WALL_EPOCH};
 use std::collections::BTreeMap;
@@ -98,9 +99,19 @@ pub(super) fn writes_own(id: u64, nth: usize, value: &str) -> Planned {
     writes(id, first..first + 3, value)
 }
 
+/// A key of each of these shards.
+pub(super) fn keys_of(shards: &[ShardId], shard_of: impl Fn(&[u8]) -> ShardId) -> Vec<Bytes> {
+    shards.iter().filter_map(|shard| (0..KEYS * KEYS).map(key).find(|key| shard_of(key) == *shard)).collect()
+}
+
 fn writes(id: u64, keys: std::ops::Range<u64>, value: &str) -> Planned {
-    let write = |number| KeyWrite { key: key(number), value: Some(Bytes::from(value.to_owned())) };
-    let writes = keys.map(write).collect();
+    writes_each(id, &keys.map(key).collect::<Vec<_>>(), value)
+}
+
+/// A write of these keys.
+pub(super) fn writes_each(id: u64, keys: &[Bytes], value: &str) -> Planned {
+    let write = |key: &Bytes| KeyWrite { key: key.clone(), value: Some(Bytes::from(value.to_owned())) };
+    let writes = keys.iter().map(write).collect();
     let (token, none) = (Timestamp(0), Vec::new());
     let key = Some(CallKey { session: id, number: 1 });
     let (conditions, reads, otherwise) = (Vec::new(), none.clone(), none);

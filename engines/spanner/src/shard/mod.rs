@@ -230,7 +230,7 @@ impl SpannerShard {
             }
             ShardIn::Installed(message) => {
                 self.replica.note(message.safe, message.collected);
-                if self.lead.as_ref().is_some_and(Lead::serves) {
+                if self.lead.is_some() {
                     cx.mark("shard.began_again_behind_a_snapshot");
                 }
                 // Steps of this leader may be in there that it was not notified of.
