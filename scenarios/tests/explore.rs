@@ -56,7 +56,6 @@ fn planted_bugs_are_found_in_the_smallest_transactions() {
         (&planted::assigns_below_what_was_promised, PARTICIPANT),
         (&planted::locks_of_prepared_not_taken_back, PARTICIPANT),
         (&planted::in_doubt_aborts_alone, IN_DOUBT),
-        (&planted::unknown_called_aborted_unlogged, IN_DOUBT),
     ];
     for (bug, scope) in bugs {
         kernel::plant(Some(bug));

@@ -8,8 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 struct Newest {
     executed: u64,
-    /// With their coordinators.
-    prepared: BTreeMap<TxnId, ShardId>,
+    prepared: BTreeSet<TxnId>,
     /// Commits, with the participants that have not reported them as logged.
     commits: BTreeMap<TxnId, BTreeSet<ShardId>>,
 }
@@ -20,8 +19,6 @@ pub(super) struct DecisionAudit {
     shards: BTreeMap<ShardId, Newest>,
     /// What was ever prepared.
     prepared: BTreeSet<(ShardId, TxnId)>,
-    /// How coordinators' logs have ever ended what participants have to be sent.
-    decided: BTreeMap<(ShardId, TxnId), Fate>,
 }
 
 impl DecisionAudit {
@@ -38,32 +35,21 @@ impl DecisionAudit {
         if executed <= before.executed {
             return;
         }
-        let prepared: BTreeMap<TxnId, ShardId> =
-            machine.prepared().map(|prepared| (prepared.txn, prepared.coordinator)).collect();
-        self.decided.extend(machine.decisions().map(|(txn, fate, _)| ((shard, *txn), fate)));
+        let prepared: BTreeSet<TxnId> = machine.prepared().map(|prepared| prepared.txn).collect();
         let is_commit = |fate: Fate| fate.committed().is_some();
         let commits: BTreeMap<TxnId, BTreeSet<ShardId>> = machine
             .decisions()
             .filter(|(_, fate, _)| is_commit(*fate))
             .map(|(txn, _, waits_for)| (*txn, waits_for.clone()))
             .collect();
-        self.prepared.extend(prepared.keys().map(|txn| (shard, *txn)));
+        self.prepared.extend(prepared.iter().map(|txn| (shard, *txn)));
         let before = std::mem::replace(before, Newest { executed, prepared, commits });
         let Some(now) = self.shards.get(&shard) else { return };
-        for (txn, coordinator) in before.prepared.iter().filter(|(txn, _)| !now.prepared.contains_key(txn)) {
-            let Ok(Some(fate)) = machine.ended(txn) else { continue };
-            let decided = self.decided.get(&(*coordinator, *txn)).copied();
-            invariant!(
-                ATOMIC,
-                decided == Some(fate),
-                "{id} has {txn:?} end as {fate:?}, and shard {coordinator} has decided {decided:?}"
-            );
-        }
         for (txn, waited_for) in &before.commits {
             let waits_for = now.commits.get(txn);
             let settled = waited_for.iter().filter(|it| waits_for.is_none_or(|left| !left.contains(it)));
             for participant in settled {
-                let is_open = self.shards.get(participant).is_some_and(|it| it.prepared.contains_key(txn));
+                let is_open = self.shards.get(participant).is_some_and(|it| it.prepared.contains(txn));
                 invariant!(
                     ATOMIC,
                     !is_open,
