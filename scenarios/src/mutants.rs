@@ -250,7 +250,6 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::repeated_proposal_is_new, &["UNIQ", "SER", "TS"]),
     fuzzylog(&::fuzzylog::planted::goes_ahead_of_what_was_seen, &["SER"]),
     fuzzylog(&::fuzzylog::planted::restarted_head_goes_on, &["NEST", "PREFIX", "DUR"]),
-    fuzzylog(&::fuzzylog::planted::clock_starts_from_delivered, &["TS", "SER", "PREFIX"]),
     fuzzylog(&::fuzzylog::planted::tail_answers_alone, &["LIN"]),
     fuzzylog(&::fuzzylog::planted::snapshot_asks_one_by_one, &["SNAP"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),

@@ -33,10 +33,6 @@ pub struct FuzzyParameters {
     pub append_bytes_max: usize,
     /// Bytes of a page of nodes or commands, unless the first one is larger.
     pub page_bytes: usize,
-    /// A snapshot is written when commands of so many bytes have come since the last one, or as many as that one has.
-    pub snapshot_every_bytes: usize,
-    /// Bytes of a piece of a snapshot, unless one item is larger.
-    pub piece_bytes: usize,
     /// Bytes of commands that a head has ordered and the chain has not confirmed.
     pub window_bytes: usize,
     /// Appends to several partitions that a partition remembers until they are cleaned up.
@@ -67,8 +63,6 @@ impl Default for FuzzyParameters {
             colours_max: 64,
             append_bytes_max: 1 << 20,
             page_bytes: 128 << 10,
-            snapshot_every_bytes: 16 << 20,
-            piece_bytes: 256 << 10,
             window_bytes: 8 << 20,
             pending_max: 16_384,
             clients_max: 65_536,

@@ -19,8 +19,6 @@ kernel::planted_bugs! {
     goes_ahead_of_what_was_seen = "F13",
     /// A head that was started again goes on in its epoch.
     restarted_head_goes_on = "F14",
-    /// A clock that is taken over starts from what was delivered, and not from all that was proposed.
-    clock_starts_from_delivered = "F15",
     /// A tail answers a sync by itself.
     tail_answers_alone = "F16",
     /// A snapshot of several colours asks for one after the other.

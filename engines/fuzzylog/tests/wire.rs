@@ -2,21 +2,16 @@
 
 use fuzzylog::chain_server::{
     ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project, PullRow,
-    PullSnapshot, Pulled, PulledSnapshot, Received, SealChain, SealedFor, Serves, SnapshotPiece,
-    StableThrough, Submit, Sync,
+    Pulled, Received, SealChain, SealedFor, Serves, StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
     CommandDone, EpochInForce, HeadBusy, NodesPage, NotThere, ProjectionDecided, ServerSealed, StuckAppend,
     Synced,
 };
 use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
-use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{
     Append, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients, Forgotten, Held,
     Outcome, Placed, ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
-};
-use fuzzylog::partition::snapshot::{
-    ClientDone, ClientHead, ColourHead, NextNode, SeveralState, SnapshotItem, StateHead, WaitingSingle,
 };
 use fuzzylog::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
@@ -110,10 +105,7 @@ fn messages() -> Vec<FuzzyMessage> {
         Received { epoch, length }.into(),
         StableThrough { epoch, through: INDEX }.into(),
         PullRow { session, epoch, journal, from: INDEX }.into(),
-        Pulled { session, first: INDEX, entries: entries(), length, stable: RowIndex(7), base: RowIndex(2) }
-            .into(),
-        PullSnapshot { session, epoch, journal, number: 3 }.into(),
-        PulledSnapshot { session, index: INDEX, number: 3, is_last: true, bytes: bytes("piece") }.into(),
+        Pulled { session, first: INDEX, entries: entries(), length, stable: RowIndex(7) }.into(),
         Ping {}.into(),
         SealChain { epoch }.into(),
         Project { projection: projection(), copies: true }.into(),
@@ -136,7 +128,7 @@ fn messages() -> Vec<FuzzyMessage> {
             copy: Some(CopyProgress { epoch, lacks: Some(3) }),
         }
         .into(),
-        SealAck { partition, epoch, journal, base: RowIndex(2), length, copy: Some(epoch) }.into(),
+        SealAck { partition, epoch, journal, length, copy: Some(epoch) }.into(),
         ChangeDecided { projections: vec![projection()] }.into(),
     ]
 }
@@ -149,35 +141,6 @@ fn records() -> Vec<ChainRecord> {
         Serves { epoch: EPOCH }.into(),
         JournalName { journal: JOURNAL }.into(),
         CutBack { length: INDEX }.into(),
-        SnapshotPiece { index: INDEX, number: 1, is_last: false, bytes: bytes("piece") }.into(),
-    ]
-}
-
-/// One of every item of a snapshot, in the order of their tags.
-fn items() -> Vec<SnapshotItem> {
-    let (id, content, colour) = (id(), content(), COLOUR);
-    let done = DoneAppend { id, at: AT, placed: placed() };
-    let delivered = Some(Delivered { at: AT, placed: placed() });
-    let (node, call) = (node(1, 1), 6);
-    let stored = ColourNode { id, at: AT, colours: content.colours.clone(), body: bytes("body") };
-    vec![
-        StateHead { clock: 9, last: AT, applied: INDEX, digest: 5 }.into(),
-        ClientHead { client: 3, below: 11, used: RowIndex(4) }.into(),
-        ClientDone { done }.into(),
-        SeveralState {
-            id,
-            owner: OWNER,
-            content: content.clone(),
-            at: AT,
-            is_fixed: true,
-            delivered,
-            node,
-            call,
-        }
-        .into(),
-        WaitingSingle { id, content, at: AT, node, call }.into(),
-        ColourHead { colour, first: FIRST, last: AT }.into(),
-        NextNode { colour, node: stored }.into(),
     ]
 }
 
@@ -189,7 +152,6 @@ fn every_message_and_record_has_its_golden_bytes() {
     golden.values("Command.", &commands());
     golden.values("Outcome.", &outcomes());
     golden.values("Record.", &records());
-    golden.values("Item.", &items());
     golden.values("", &[projection()]);
     golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
 }
@@ -202,7 +164,6 @@ fn damaged_and_random_bytes_never_panic() {
         Format::of(&commands()),
         Format::of(&outcomes()),
         Format::of(&records()),
-        Format::of(&items()),
         Format::of(&[projection()]),
     ]);
 }

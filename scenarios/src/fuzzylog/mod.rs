@@ -52,15 +52,12 @@ const TOGETHER: u64 = 1;
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
-    "chain.asked_for_a_snapshot",
     "chain.began_to_copy",
     "chain.dropped_what_its_chain_may_not_have",
     "chain.forwarded_again",
-    "chain.installed_a_snapshot",
     "chain.joining_server_serves",
     "chain.raised_its_clock_for_a_sync",
     "chain.reported_what_is_stuck",
-    "chain.wrote_a_snapshot",
     "client.begins_to_recover",
     "client.found_itself_replaced",
     "client.lost_the_test_and_set",
@@ -117,8 +114,6 @@ impl FuzzyScenario {
             append_bytes_max: 4 << 10,
             page_bytes: 256 << rng.below(5),
             window_bytes: 2_000 << rng.below(5),
-            snapshot_every_bytes: if rng.chance(0.7) { 500 << rng.below(6) } else { usize::MAX },
-            piece_bytes: 128 << rng.below(5),
             pending_max: rng.between(2, 100) as usize,
             syncs_max: rng.between(2, 100) as usize,
             ..FuzzyParameters::default()
@@ -284,7 +279,11 @@ impl FuzzyScenario {
     /// Nobody else's disk is needed for what the host has.
     fn is_whole_without(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
         let directs = self.deployment.director_hosts().any(|it| it == host);
+        let is_changing = cluster
+            .nodes()
+            .any(|(_, node)| matches!(node, Node::Director(director) if director.is_changing()));
         !directs
+            && !is_changing
             && self.partitions().all(|partition| {
                 let latest = self.latest(partition);
                 let well = latest.nodes().filter(|&id| {

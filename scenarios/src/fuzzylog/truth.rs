@@ -1,7 +1,7 @@
 //! What is in the log: each partition's row is replayed, command by command, as soon as it is known to be stable.
 
 use super::Node;
-use ::fuzzylog::partition::command::{Command, Delivered, Outcome, RowEntry};
+use ::fuzzylog::partition::command::{Command, Delivered, Outcome};
 use ::fuzzylog::{
     AppendId, AppendTime, ChainServer, Colour, ColourNode, ColourPlacement, NodePosition, Owner, PartitionId,
     PartitionState, RowIndex,
@@ -15,8 +15,6 @@ struct Twin {
     state: PartitionState,
     /// The state's digest after so many commands.
     digests: Vec<u64>,
-    /// Commands that some server has had and that are not known to be stable: a snapshot may replace them before they are.
-    seen: BTreeMap<RowIndex, RowEntry>,
 }
 
 /// All partitions.
@@ -36,7 +34,7 @@ impl Truth {
     pub(super) fn new(placement: ColourPlacement) -> Self {
         let twin = |partition| {
             let state = PartitionState::new(PartitionId(partition), placement);
-            Twin { digests: vec![state.digest()], state, seen: BTreeMap::new() }
+            Twin { digests: vec![state.digest()], state }
         };
         Self {
             twins: (0..placement.partitions()).map(twin).collect(),
@@ -58,26 +56,11 @@ impl Truth {
     /// Looks at the servers of a host that were called. What the last server of a chain has applied may not be on its own disk yet.
     pub(super) fn look(&mut self, host: HostId, last: impl Fn(NodeId) -> bool, cluster: &Cluster<'_, Node>) {
         for (id, node) in cluster.called_nodes_of(host) {
-            if let Node::ChainServer(server) = node {
-                self.remember(server);
-                if !last(id) {
-                    self.replay(id, server);
-                }
-            }
-        }
-    }
-
-    /// Remembers commands that a server has and may not have for long; what it has last is what counts.
-    fn remember(&mut self, server: &ChainServer) {
-        let twin = &mut self.twins[usize::from(server.partition().0)];
-        let applied = twin.state.applied();
-        twin.seen = twin.seen.split_off(&applied);
-        if server.serves().is_none() {
-            return;
-        }
-        for index in (applied.0..server.length().0).map(RowIndex) {
-            if let Some(entry) = server.entry(index) {
-                twin.seen.insert(index, entry.clone());
+            if let Node::ChainServer(server) = node
+                && server.serves().is_some()
+                && !last(id)
+            {
+                self.replay(id, server);
             }
         }
     }
@@ -88,11 +71,8 @@ impl Truth {
         let applied = server.state().applied();
         while self.twins[partition].state.applied() < applied {
             let at = self.twins[partition].state.applied();
-            let seen = self.twins[partition].seen.get(&at);
-            let Some(entry) = server.entry(at).or(seen).cloned() else {
-                invariant!(DUR, false, "{id} has a snapshot of {applied}, and nobody has had {at}");
-                return;
-            };
+            let Some(entry) = server.entry(at) else { return };
+            let entry = entry.clone();
             let twin = &mut self.twins[partition];
             twin.state.apply(&entry);
             twin.digests.push(twin.state.digest());

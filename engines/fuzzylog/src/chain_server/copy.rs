@@ -4,10 +4,10 @@
 //! begins. A copy belongs to an epoch and a source; in another epoch it begins anew. While the server is sealed for a later epoch it
 //! takes nothing, so that the director's choice of the head rests on rows that do not change.
 
-use super::{ChainServer, CutBack, PullRow, PullSnapshot, Pulled, PulledSnapshot};
+use super::{ChainServer, CutBack, PullRow, Pulled};
 use crate::messages::director::CopyProgress;
 use crate::terms::{ChainEpoch, ChainJournal, RowIndex};
-use kernel::{Bytes, Cx, Instant, NodeId, PageBudget};
+use kernel::{Cx, Instant, NodeId, PageBudget};
 
 /// A copy in flight.
 #[derive(Clone, Debug)]
@@ -20,8 +20,6 @@ pub(super) struct Copy {
     asked_at: Instant,
     /// Commands that the source had beyond.
     lacks: Option<u64>,
-    /// Pieces of a snapshot, and of what, while the row's beginning is to be had as one only.
-    pieces: Option<(RowIndex, Vec<Bytes>)>,
 }
 
 impl Copy {
@@ -46,14 +44,13 @@ impl ChainServer {
         let applied = self.state.applied();
         if self.length() > applied {
             cx.mark("chain.dropped_what_its_chain_may_not_have");
-            self.row.truncate(applied);
+            self.row.truncate(applied.0 as usize);
             self.window = 0;
             cx.append(&CutBack { length: applied }.into());
         }
         cx.mark("chain.began_to_copy");
         let session = cx.rng().bits();
-        let (asked_at, lacks, pieces) = (cx.now(), None, None);
-        self.copy = Some(Copy { session, epoch, source, journal, asked_at, lacks, pieces });
+        self.copy = Some(Copy { session, epoch, source, journal, asked_at: cx.now(), lacks: None });
         self.pull(cx);
     }
 
@@ -63,13 +60,7 @@ impl ChainServer {
         let Some(copy) = self.copy.as_mut().filter(|copy| copy.epoch == sealed) else { return };
         copy.asked_at = cx.now();
         let Copy { session, epoch, source, journal, .. } = *copy;
-        match &copy.pieces {
-            Some((_, pieces)) => {
-                let number = pieces.len() as u32;
-                cx.send(source, PullSnapshot { session, epoch, journal, number });
-            }
-            None => cx.send(source, PullRow { session, epoch, journal, from }),
-        }
+        cx.send(source, PullRow { session, epoch, journal, from });
     }
 
     pub(super) fn on_pull(&mut self, from: NodeId, message: &PullRow, cx: &mut Cx<'_, Self>) {
@@ -79,16 +70,16 @@ impl ChainServer {
             return;
         }
         let mut page = PageBudget::new(self.parameters.page_bytes);
-        let entries = self.row.from(first);
+        let entries = self.row.iter().skip(first.0 as usize);
         let entries =
             entries.take_while(|entry| page.admits(super::row::entry_bytes(entry))).cloned().collect();
-        let (length, stable, base) = (self.length(), self.state.applied(), self.row.base());
+        let (length, stable) = (self.length(), self.state.applied());
         // What a tail has applied may not be on its own disk.
-        cx.send_durable(from, Pulled { session, first, entries, length, stable, base });
+        cx.send_durable(from, Pulled { session, first, entries, length, stable });
     }
 
     pub(super) fn on_pulled(&mut self, from: NodeId, message: Pulled, cx: &mut Cx<'_, Self>) {
-        let Pulled { session, first, entries, length, stable, base } = message;
+        let Pulled { session, first, entries, length, stable } = message;
         let (own, sealed) = (self.length(), self.sealed);
         let Some(copy) = self
             .copy
@@ -97,13 +88,8 @@ impl ChainServer {
         else {
             return;
         };
-        if first != own || copy.pieces.is_some() {
+        if first != own {
             return;
-        }
-        if base > first {
-            cx.mark("chain.asked_for_a_snapshot");
-            copy.pieces = Some((RowIndex(0), Vec::new()));
-            return self.pull(cx);
         }
         let end = first.plus(entries.len() as u64);
         let lacks = length.0.saturating_sub(end.0);
@@ -116,36 +102,6 @@ impl ChainServer {
         if has_news && lacks > 0 {
             self.pull(cx);
         }
-    }
-
-    pub(super) fn on_pulled_snapshot(
-        &mut self,
-        from: NodeId,
-        message: PulledSnapshot,
-        cx: &mut Cx<'_, Self>,
-    ) {
-        let PulledSnapshot { session, index, number, is_last, bytes } = message;
-        let sealed = self.sealed;
-        let Some(copy) = self
-            .copy
-            .as_mut()
-            .filter(|copy| copy.session == session && copy.source == from && copy.epoch == sealed)
-        else {
-            return;
-        };
-        let Some((of, pieces)) = &mut copy.pieces else { return };
-        if number == 0 {
-            (*of, *pieces) = (index, Vec::new());
-        }
-        if *of != index || pieces.len() as u32 != number {
-            return;
-        }
-        pieces.push(bytes);
-        if is_last {
-            let pieces = copy.pieces.take().map(|(_, pieces)| pieces).unwrap_or_default();
-            self.install_snapshot(index, pieces, cx);
-        }
-        self.pull(cx);
     }
 
     pub(super) fn look_after_copy(&mut self, cx: &mut Cx<'_, Self>) {

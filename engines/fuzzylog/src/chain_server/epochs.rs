@@ -26,8 +26,8 @@ impl ChainServer {
             self.syncs.clear();
         }
         let copy = self.copy.as_ref().map(|copy| copy.epoch());
-        let (partition, base, length) = (self.partition, self.row.base(), self.length());
-        cx.send_durable(director, SealAck { partition, epoch, journal, base, length, copy });
+        let (partition, length) = (self.partition, self.length());
+        cx.send_durable(director, SealAck { partition, epoch, journal, length, copy });
     }
 
     pub(super) fn on_project(&mut self, message: Project, cx: &mut Cx<'_, Self>) {

@@ -1,8 +1,7 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
 //! `row` is how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
-//! serves, `copy` how one that joins gets the row, `snapshot` what
-//! replaces the beginning of the row, `stuck` how a head notices what is not going on.
+//! serves, `copy` how one that joins gets the row, `stuck` how a head notices what is not going on.
 //!
 //! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
 //! last; while it is sealed for an epoch that it does not serve its row stays as it is; in an epoch each server's row begins with the
@@ -14,12 +13,10 @@ mod idle_clients;
 mod reads;
 mod record;
 mod row;
-mod snapshot;
-mod stored;
 mod stuck;
 
 pub use crate::messages::chain_server::*;
-pub use record::{ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPiece};
+pub use record::{ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves};
 
 use crate::FuzzyLog;
 use crate::parameters::FuzzyParameters;
@@ -31,9 +28,7 @@ use copy::Copy;
 use idle_clients::PassedRow;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use reads::WaitingSync;
-use snapshot::Snapshots;
 use std::collections::VecDeque;
-use stored::StoredRow;
 use stuck::Watched;
 
 kernel::timers! {
@@ -86,8 +81,7 @@ pub struct ChainServer {
     serving: bool,
     /// The last projection that this run was notified of.
     projection: Option<ChainProjection>,
-    row: StoredRow,
-    snapshots: Snapshots,
+    row: VecDeque<RowEntry>,
     state: PartitionState,
     links: Links,
     syncs: VecDeque<WaitingSync>,
@@ -116,8 +110,7 @@ impl ChainServer {
             opened: ChainEpoch(0),
             serving: false,
             projection: None,
-            row: StoredRow::default(),
-            snapshots: Snapshots::default(),
+            row: VecDeque::new(),
             state: PartitionState::new(partition, placement),
             links: Links::default(),
             syncs: VecDeque::new(),
@@ -155,12 +148,12 @@ impl ChainServer {
 
     /// The length of its row.
     pub fn length(&self) -> RowIndex {
-        self.row.length()
+        RowIndex(self.row.len() as u64)
     }
 
-    /// A command of its row, if no snapshot has replaced it.
+    /// A command of its row.
     pub fn entry(&self, index: RowIndex) -> Option<&RowEntry> {
-        self.row.get(index)
+        self.row.get(usize::try_from(index.0).ok()?)
     }
 
     /// True while it copies a chain that it is not in.
@@ -187,7 +180,6 @@ impl ChainServer {
         self.look_after_copy(cx);
         self.look_after_stuck(cx);
         self.look_after_clients(cx);
-        self.write_snapshot(cx);
     }
 }
 
@@ -197,12 +189,12 @@ impl Role for ChainServer {
     type Timer = ChainTimer;
     type Record = ChainRecord;
 
-    fn restore(&mut self, position: Position, record: ChainRecord) {
+    fn restore(&mut self, _position: Position, record: ChainRecord) {
         match record {
             ChainRecord::Ordered(record) => {
                 // A record of an index that the row has is of a row that was cut back, or the same again.
-                self.snapshots.has_grown(row::entry_bytes(&record.entry));
-                self.row.restore(position, record.index, record.entry);
+                self.row.truncate(record.index.0 as usize);
+                self.row.push_back(record.entry);
             }
             ChainRecord::SealedFor(record) => self.sealed = self.sealed.max(record.epoch),
             ChainRecord::Serves(record) => {
@@ -210,8 +202,7 @@ impl Role for ChainServer {
                 self.sealed = self.sealed.max(record.epoch);
             }
             ChainRecord::JournalName(record) => self.journal = Some(record.journal),
-            ChainRecord::CutBack(record) => self.row.truncate(record.length),
-            ChainRecord::SnapshotPiece(record) => self.restore_piece(record),
+            ChainRecord::CutBack(record) => self.row.truncate(record.length.0 as usize),
         }
     }
 
@@ -221,7 +212,7 @@ impl Role for ChainServer {
             self.journal = Some(journal);
             cx.append(&JournalName { journal }.into());
         }
-        self.window = self.row.from(self.state.applied()).map(row::entry_bytes).sum();
+        self.window = self.row.iter().map(row::entry_bytes).sum();
         cx.set_timer(ChainTimer::Tick, self.parameters.tick);
     }
 
@@ -240,12 +231,6 @@ impl Role for ChainServer {
             }
             ChainServerIn::Server(FromServer::PullRow(message)) => self.on_pull(from, &message, cx),
             ChainServerIn::Server(FromServer::Pulled(message)) => self.on_pulled(from, message, cx),
-            ChainServerIn::Server(FromServer::PullSnapshot(message)) => {
-                self.on_pull_snapshot(from, &message, cx);
-            }
-            ChainServerIn::Server(FromServer::PulledSnapshot(message)) => {
-                self.on_pulled_snapshot(from, message, cx);
-            }
             ChainServerIn::Director(FromDirector::Ping(Ping {})) => self.report(from, cx),
             ChainServerIn::Director(FromDirector::SealChain(message)) => self.on_seal(from, &message, cx),
             ChainServerIn::Director(FromDirector::Project(message)) => self.on_project(message, cx),

@@ -2,7 +2,6 @@
 
 use crate::partition::command::RowEntry;
 use crate::terms::{ChainEpoch, ChainJournal, RowIndex};
-use kernel::Bytes;
 
 kernel::messages! {
     /// A record of a chain server.
@@ -33,17 +32,6 @@ kernel::messages! {
         5 => CutBack {
             /// The row's length.
             length: RowIndex,
-        },
-        /// A piece of the state that all commands below an index have led to.
-        6 => SnapshotPiece {
-            /// The index.
-            index: RowIndex,
-            /// Which piece; the first is 0.
-            number: u32,
-            /// No other follows.
-            is_last: bool,
-            /// Items of the state.
-            bytes: Bytes,
         },
     }
 }

@@ -126,9 +126,8 @@ impl ChainServer {
         let index = self.length();
         self.window += entry_bytes(&entry);
         let record = Ordered { index, entry };
-        self.snapshots.has_grown(entry_bytes(&record.entry));
-        let position = cx.append(&record.clone().into());
-        self.row.push(position, record.entry);
+        cx.append(&record.clone().into());
+        self.row.push_back(record.entry);
     }
 
     /// Brings the clock up to a time that a user has seen, so that what comes later is later.
@@ -156,7 +155,6 @@ impl ChainServer {
                     *known == entry || planted!(restarted_head_goes_on),
                     "{me} has {known:?} at {index}, {from} has {entry:?}"
                 ),
-                None if index < self.row.base() => {}
                 None => self.push(entry, cx),
             }
         }
@@ -265,7 +263,7 @@ impl ChainServer {
         while self.links.sent < self.length() && unheard <= self.parameters.window_bytes {
             let first = self.links.sent;
             let mut page = PageBudget::new(self.parameters.page_bytes);
-            let from_here = self.row.from(first);
+            let from_here = self.row.iter().skip(first.0 as usize);
             let entries: Vec<RowEntry> =
                 from_here.take_while(|entry| page.admits(entry_bytes(entry))).cloned().collect();
             unheard += entries.iter().map(entry_bytes).sum::<usize>();
@@ -276,13 +274,13 @@ impl ChainServer {
 
     fn bytes_between(&self, from: RowIndex, to: RowIndex) -> usize {
         let count = to.0.saturating_sub(from.0) as usize;
-        self.row.from(from).take(count).map(entry_bytes).sum()
+        self.row.iter().skip(from.0 as usize).take(count).map(entry_bytes).sum()
     }
 
     /// Applies the row up to an index, and answers if it is the tail.
     pub(super) fn apply_through(&mut self, through: RowIndex, cx: &mut Cx<'_, Self>) {
         while self.state.applied() < through
-            && let Some(entry) = self.row.get(self.state.applied())
+            && let Some(entry) = self.row.get(self.state.applied().0 as usize)
         {
             self.window = self.window.saturating_sub(entry_bytes(entry));
             self.state.apply(entry);

@@ -298,9 +298,8 @@ impl Role for FuzzyClient {
             FuzzyClientIn::EpochInForce(message) => self.on_in_force(from, &message, cx),
             FuzzyClientIn::Synced(message) => self.on_synced(from, &message, cx),
             FuzzyClientIn::NodesPage(message) => self.on_page(message, cx),
-            FuzzyClientIn::NotThere(message) => {
-                self.next_source(message.call);
-            }
+            // Another server is asked when it is late.
+            FuzzyClientIn::NotThere(_) => cx.mark("client.asked_a_server_that_lags"),
             FuzzyClientIn::StuckAppend(message) => self.on_stuck(message, cx),
             FuzzyClientIn::ProjectionDecided(message) => self.on_decided(message.projection, cx),
         }

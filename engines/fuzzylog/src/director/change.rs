@@ -150,12 +150,10 @@ impl Watch {
         // What was acknowledged is on the disks of all members.
         let whole_from = whole.iter().map(|(_, ack)| ack.length).min().unwrap_or(RowIndex(0));
         let longest = whole.iter().map(|(_, ack)| ack.length).max().unwrap_or_default();
-        // What it lacks is to be had from those before it.
-        let base = whole.iter().map(|(_, ack)| ack.base).max().unwrap_or_default();
         let is_behind = |node: NodeId, ack: &SealAck| {
             let copied = ack.copy == Some(current.epoch);
             let lags = stays(node, ack) && ack.length < current.whole_from;
-            !is_first && (copied || lags) && ack.length <= longest && ack.length >= base
+            !is_first && (copied || lags) && ack.length <= longest
         };
         let order: Vec<NodeId> = current.nodes().collect();
         let place = |node: NodeId| order.iter().position(|it| *it == node).unwrap_or(usize::MAX);

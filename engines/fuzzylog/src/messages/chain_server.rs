@@ -4,7 +4,6 @@ use crate::FuzzyMessage;
 use crate::partition::command::{Command, RowEntry};
 use crate::projection::ChainProjection;
 use crate::terms::{AppendTime, ChainEpoch, ChainJournal, Colour, NodePosition, RowIndex};
-use kernel::Bytes;
 
 kernel::inbox! {
     /// Everything a chain server can be sent.
@@ -113,32 +112,6 @@ kernel::messages! {
             length: RowIndex,
             /// All servers have the row up to here.
             stable: RowIndex,
-            /// The first command that the source has left; more than was asked for: the state before is to be had as a snapshot.
-            base: RowIndex,
-        },
-        /// From a joining server: a piece of the state that replaces the beginning of the row.
-        16 => PullSnapshot {
-            /// The copy's name.
-            session: u64,
-            /// The epoch to which the copy belongs.
-            epoch: ChainEpoch,
-            /// The source's journal.
-            journal: ChainJournal,
-            /// Which piece.
-            number: u32,
-        },
-        /// From its source.
-        17 => PulledSnapshot {
-            /// The copy's name.
-            session: u64,
-            /// The snapshot is of all commands below.
-            index: RowIndex,
-            /// Which piece.
-            number: u32,
-            /// No other follows.
-            is_last: bool,
-            /// The piece.
-            bytes: Bytes,
         },
     }
 }

@@ -49,8 +49,6 @@ kernel::messages! {
             epoch: ChainEpoch,
             /// Its journal.
             journal: ChainJournal,
-            /// The first command that its row has left.
-            base: RowIndex,
             /// The length of its row.
             length: RowIndex,
             /// The epoch to which its copy belongs, if it copies.

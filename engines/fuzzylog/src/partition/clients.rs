@@ -16,14 +16,6 @@ kernel::record! {
     }
 }
 
-/// What is remembered of a client.
-pub(super) struct ClientState {
-    pub(super) client: u64,
-    pub(super) below: u64,
-    pub(super) used: RowIndex,
-    pub(super) done: Vec<DoneAppend>,
-}
-
 #[derive(Clone, Debug, Default)]
 struct ClientRow {
     below: u64,
@@ -92,14 +84,5 @@ impl Clients {
         let row = self.rows.entry(id.client).or_default();
         let Delivered { at, placed } = delivered.clone();
         row.done.insert(key(id), DoneAppend { id, at, placed });
-    }
-
-    pub(super) fn states(&self) -> impl Iterator<Item = ClientState> + '_ {
-        self.rows.iter().map(|(&client, row)| ClientState {
-            client,
-            below: row.below,
-            used: row.used,
-            done: row.done.values().cloned().collect(),
-        })
     }
 }

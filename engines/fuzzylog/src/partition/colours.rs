@@ -118,18 +118,6 @@ impl Colours {
         }
     }
 
-    /// Takes a colour back from a snapshot.
-    pub(super) fn install(&mut self, colour: Colour, first: NodePosition, last: AppendTime) {
-        let chain = self.chains.entry(colour).or_default();
-        (chain.first, chain.last) = (first, last);
-    }
-
-    /// Takes a node back.
-    pub(super) fn install_node(&mut self, colour: Colour, node: ColourNode) {
-        self.bytes += node.bytes();
-        self.chains.entry(colour).or_default().nodes.push_back(node);
-    }
-
     pub(super) fn chains(&self) -> impl Iterator<Item = (Colour, &Chain)> {
         self.chains.iter().map(|(&colour, chain)| (colour, chain))
     }

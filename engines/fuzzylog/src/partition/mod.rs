@@ -15,13 +15,11 @@ mod clients;
 mod colours;
 pub mod command;
 mod several;
-pub mod snapshot;
 
 use crate::terms::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RowIndex,
 };
 use clients::Clients;
-pub use clients::DoneAppend;
 pub use colours::ColourNode;
 use colours::Colours;
 use command::{

@@ -238,30 +238,3 @@ fn a_trim_concerns_one_colour() {
     assert_eq!(cast.state.nodes(other, NodePosition(0)).count(), 1);
     assert_eq!(2 * cast.state.bytes(), bytes);
 }
-
-// What a snapshot leaves out is another state from there on: tables, queue, and the clock above all.
-#[test]
-fn a_snapshot_of_the_state_has_all_of_it() {
-    let mut cast = Cast::new();
-    let (one, two, three) = (cast.both(1, 0), cast.both(2, 0), cast.both(3, 0));
-    let first = cast.single(4, 0, AppendTime::ZERO);
-    cast.outcome(first);
-    let times: Vec<AppendTime> = [&one, &two, &three].map(|it| time_of(&cast.outcome(it.clone()))).to_vec();
-    cast.outcome(Fix { id: one.id, owner: ORIGIN, at: times[0] });
-    cast.outcomes(Fix { id: three.id, owner: ORIGIN, at: at(9, 1, 0) });
-    let waits = cast.single(5, 0, times[2]);
-    cast.outcomes(waits);
-    cast.outcome(Trim { colour: cast.here[0], before: NodePosition(1) });
-    for budget in [1, 100, 1 << 20] {
-        let pieces = cast.state.pieces(budget);
-        let state = PartitionState::of_pieces(HERE, ColourPlacement::over(2), &pieces).expect("just written");
-        let mut other = Cast { state, here: cast.here.clone(), ..Cast::new() };
-        assert_eq!(other.state.pieces(budget), pieces);
-        let mut again = Cast { state: cast.state.clone(), here: cast.here.clone(), ..Cast::new() };
-        let fix = Fix { id: two.id, owner: ORIGIN, at: times[1] };
-        assert_eq!(other.outcomes(fix.clone()), again.outcomes(fix));
-        assert_eq!(other.outcomes(three.clone()), again.outcomes(three.clone()));
-        assert_eq!(other.state.digest(), again.state.digest());
-        assert_eq!((other.state.queued(), other.state.bytes()), (0, again.state.bytes()));
-    }
-}

@@ -189,8 +189,7 @@ fn a_server_that_was_left_out_drops_what_it_has_not_applied() {
     // Sealed for what follows, it takes nothing more.
     table.burst(node(3), SealChain { epoch: ChainEpoch(4) });
     let (session, first, entries) = (pull.session, RowIndex(1), vec![entry(3)]);
-    let pulled =
-        Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2), base: RowIndex(0) };
+    let pulled = Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2) };
     table.burst(node(2), pulled);
     assert_eq!(table.role.length(), RowIndex(1));
 }

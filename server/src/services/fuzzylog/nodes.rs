@@ -65,11 +65,6 @@ fn chain_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
         ChainRecord::Serves(it) => format!("serves epoch {}", it.epoch.0),
         ChainRecord::JournalName(it) => format!("incarnation {:x}", it.journal.0),
         ChainRecord::CutBack(it) => format!("row cut back to {} commands", it.length.0),
-        ChainRecord::SnapshotPiece(it) => {
-            let (below, bytes) = (it.index.0, it.bytes.len());
-            let last = if it.is_last { ", the last" } else { "" };
-            format!("piece {} of a snapshot below command {below}, {bytes} bytes{last}", it.number)
-        }
     };
     Ok(apart(line))
 }
