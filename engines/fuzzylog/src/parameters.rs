@@ -35,6 +35,8 @@ pub struct FuzzyParameters {
     pub page_bytes: usize,
     /// Bytes of commands that a head has ordered and the chain has not confirmed.
     pub window_bytes: usize,
+    /// Bytes of all commands of a partition: beyond it appends are refused.
+    pub row_bytes_max: usize,
     /// Appends to several partitions that a partition remembers until they are cleaned up.
     pub pending_max: usize,
     /// Users' clients that a partition remembers.
@@ -64,6 +66,7 @@ impl Default for FuzzyParameters {
             append_bytes_max: 1 << 20,
             page_bytes: 128 << 10,
             window_bytes: 8 << 20,
+            row_bytes_max: 1 << 30,
             pending_max: 16_384,
             clients_max: 65_536,
             forget_after: Duration::from_secs(600),

@@ -110,7 +110,7 @@ fn messages() -> Vec<FuzzyMessage> {
         SealChain { epoch }.into(),
         Project { projection: projection(), copies: true }.into(),
         CommandDone { call, partition, outcome: Proposed { at: AT }.into() }.into(),
-        HeadBusy { call, partition }.into(),
+        HeadBusy { call, partition, is_full: true }.into(),
         ServerSealed { call, partition, epoch }.into(),
         EpochInForce { call, epoch }.into(),
         Synced { call, epoch, first: FIRST, tail: NodePosition(9), last: AT }.into(),

@@ -148,7 +148,8 @@ fn appends_are_there_once_and_whole_while_hosts_die() {
 #[test]
 fn calls_of_the_partially_ordered_log() {
     side_by_side(async {
-        let cluster = Cluster::start(1, SETTINGS, "").await;
+        let settings = format!("{SETTINGS}partition_bytes = \"2MiB\"\n");
+        let cluster = Cluster::start(1, &settings, "").await;
         let address = cluster.hosts[0].admin;
         let append = |body: Value| post(address, "/v1/fuzzylog/append", &body).expect("an answer");
         let (_, first) = append(
@@ -201,5 +202,13 @@ fn calls_of_the_partially_ordered_log() {
         assert_eq!((gone.code, &gone.json()["first"]), (410, &json!(1)));
         let ahead = http::ask(address, "GET", "/v1/fuzzylog/colours/red?from=99", b"").expect("an answer");
         assert_eq!((ahead.code, &ahead.json()["tail"]), (416, &json!(2)));
+        let body = "x".repeat(100_000);
+        let full = (0..40).find_map(|_| {
+            let (code, answer) = append(json!({ "colours": ["red"], "body": body }));
+            (code != 200).then_some((code, answer))
+        });
+        let (code, answer) = full.expect("a partition has a bound");
+        assert_eq!((code, &answer["retry"]), (507, &json!(false)), "{answer}");
+        assert!(!nodes_of(address, "red", 1).is_empty(), "what is there is read");
     });
 }

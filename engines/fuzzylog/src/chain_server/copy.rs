@@ -44,7 +44,7 @@ impl ChainServer {
         let applied = self.state.applied();
         if self.length() > applied {
             cx.mark("chain.dropped_what_its_chain_may_not_have");
-            self.row.truncate(applied.0 as usize);
+            self.cut_row(applied);
             self.window = 0;
             cx.append(&CutBack { length: applied }.into());
         }

@@ -90,6 +90,8 @@ pub struct ChainServer {
     passed: PassedRow,
     /// Bytes of commands that are not applied.
     window: usize,
+    /// Bytes of all commands.
+    row_bytes: usize,
 }
 
 impl ChainServer {
@@ -118,6 +120,7 @@ impl ChainServer {
             watched: Watched::default(),
             passed: PassedRow::default(),
             window: 0,
+            row_bytes: 0,
         }
     }
 
@@ -144,6 +147,11 @@ impl ChainServer {
     /// It serves no epoch below.
     pub fn sealed(&self) -> ChainEpoch {
         self.sealed
+    }
+
+    /// Bytes of its row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
     }
 
     /// The length of its row.
@@ -193,7 +201,10 @@ impl Role for ChainServer {
         match record {
             ChainRecord::Ordered(record) => {
                 // A record of an index that the row has is of a row that was cut back, or the same again.
-                self.row.truncate(record.index.0 as usize);
+                if record.index < self.length() {
+                    self.cut_row(record.index);
+                }
+                self.row_bytes += row::entry_bytes(&record.entry);
                 self.row.push_back(record.entry);
             }
             ChainRecord::SealedFor(record) => self.sealed = self.sealed.max(record.epoch),
@@ -202,7 +213,7 @@ impl Role for ChainServer {
                 self.sealed = self.sealed.max(record.epoch);
             }
             ChainRecord::JournalName(record) => self.journal = Some(record.journal),
-            ChainRecord::CutBack(record) => self.row.truncate(record.length.0 as usize),
+            ChainRecord::CutBack(record) => self.cut_row(record.length),
         }
     }
 

@@ -73,7 +73,11 @@ impl ChainServer {
         }
         if self.is_busy(&command) || cx.is_disk_full() {
             cx.mark("chain.head_was_busy");
-            return cx.send(from, HeadBusy { call, partition: self.partition });
+            return cx.send(from, HeadBusy { call, partition: self.partition, is_full: false });
+        }
+        if self.is_full(&command) {
+            cx.mark("chain.row_was_full");
+            return cx.send(from, HeadBusy { call, partition: self.partition, is_full: true });
         }
         self.order(RowEntry { origin: from, call, command }, cx);
     }
@@ -90,6 +94,28 @@ impl ChainServer {
         };
         let FuzzyBounds { colours, bytes } = FuzzyBounds::of(self);
         content.flaw(colours, bytes).is_none() && id.content == content.digest()
+    }
+
+    /// Whether the partition has as much as it may have. What is begun is finished all the same, and trims are taken.
+    fn is_full(&self, command: &Command) -> bool {
+        let id = match command {
+            Command::Append(command) => command.id,
+            Command::ProposeTime(command) => command.id,
+            Command::Fix(_)
+            | Command::TakeOver(_)
+            | Command::CleanUp(_)
+            | Command::Trim(_)
+            | Command::Raise(_)
+            | Command::ForgetClients(_) => return false,
+        };
+        // What is delivered is answered again.
+        self.row_bytes >= self.parameters.row_bytes_max && !self.state.is_delivered(id)
+    }
+
+    /// Drops what is behind an index.
+    pub(super) fn cut_row(&mut self, length: RowIndex) {
+        self.row.truncate(length.0 as usize);
+        self.row_bytes = self.row.iter().map(entry_bytes).sum();
     }
 
     /// Whether there is no room. What finishes an append has more than what begins one.
@@ -125,6 +151,7 @@ impl ChainServer {
     pub(super) fn push(&mut self, entry: RowEntry, cx: &mut Cx<'_, Self>) {
         let index = self.length();
         self.window += entry_bytes(&entry);
+        self.row_bytes += entry_bytes(&entry);
         let record = Ordered { index, entry };
         cx.append(&record.clone().into());
         self.row.push_back(record.entry);

@@ -195,6 +195,18 @@ impl FuzzyClient {
         }
     }
 
+    /// It is sent again after a while, unless it concerns one partition alone, and that is full.
+    fn on_busy(&mut self, message: &HeadBusy, cx: &mut Cx<'_, Self>) {
+        cx.mark("client.was_busy");
+        let operation = self.operations.get(&message.call);
+        let is_one = operation.is_some_and(
+            |it| matches!(&it.task, Task::One { partition, .. } if *partition == message.partition),
+        );
+        if message.is_full && is_one {
+            self.end(message.call, FuzzyResponse::Refused(FuzzyRefusal::Full), cx);
+        }
+    }
+
     fn on_decided(&mut self, projection: ChainProjection, cx: &mut Cx<'_, Self>) {
         let partition = projection.partition;
         let Some(known) = self.projections.get_mut(usize::from(partition.0)) else { return };
@@ -288,8 +300,7 @@ impl Role for FuzzyClient {
     fn on_message(&mut self, from: NodeId, message: FuzzyClientIn, cx: &mut Cx<'_, Self>) {
         match message {
             FuzzyClientIn::CommandDone(message) => self.on_done(message, cx),
-            // It is sent again after a while.
-            FuzzyClientIn::HeadBusy(_) => cx.mark("client.was_busy"),
+            FuzzyClientIn::HeadBusy(message) => self.on_busy(&message, cx),
             FuzzyClientIn::ServerSealed(message) => {
                 if usize::from(message.partition.0) < self.projections.len() {
                     self.want(message.partition, message.epoch, cx);

@@ -133,6 +133,8 @@ pub enum FuzzyResponse {
 pub enum FuzzyRefusal {
     /// Too many calls are in flight; it may be tried again.
     Busy,
+    /// The partition has as much as it may have. A copy that was sent before may still be executed.
+    Full,
     /// The content is unsound.
     Content(ContentFlaw),
     /// The number is below what the user says it has the answers to, or so far above that it could not be remembered.

@@ -25,6 +25,8 @@ kernel::messages! {
             call: u64,
             /// The partition.
             partition: PartitionId,
+            /// The partition has as much as it may have: it will not be otherwise soon.
+            is_full: bool,
         },
         /// From a server: it serves another epoch, or waits for one.
         3 => ServerSealed {

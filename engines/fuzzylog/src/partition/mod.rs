@@ -168,6 +168,11 @@ impl PartitionState {
         self.clients.has_idle(used_below)
     }
 
+    /// True if its client may still ask for an append that is delivered here.
+    pub fn is_delivered(&self, id: AppendId) -> bool {
+        self.clients.done(id).is_some()
+    }
+
     /// True if something is remembered of the client.
     pub fn knows_client(&self, client: u64) -> bool {
         self.clients.knows(client)

@@ -237,3 +237,28 @@ fn silent_clients_are_forgotten_when_there_is_little_room() {
     assert!(table.role.state().knows_client(1));
     assert!(!is_busy(&table.burst(client_role(), named(5, 0))));
 }
+
+// A head that goes on ordering takes the memory of every host of its chain.
+#[test]
+fn a_full_row_takes_no_more_appends() {
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    let parameters = FuzzyParameters { row_bytes_max: 300, ..FuzzyParameters::default() };
+    let server = ChainServer::new(PARTITION, ColourPlacement::over(1), parameters.clone(), beside);
+    let mut table = serving_as(server, true);
+    let refused = |did: &Did<FuzzyLog>| {
+        let full =
+            |it: &(bool, FuzzyClientIn)| matches!(&it.1, FuzzyClientIn::HeadBusy(busy) if busy.is_full);
+        answers(did).iter().any(full)
+    };
+    let taken = (0..10)
+        .take_while(|&number| !refused(&table.burst(client_role(), submit(number, ChainEpoch(2)))))
+        .count();
+    assert!((2..=4).contains(&taken), "{taken} were taken");
+    let through = table.role.length();
+    table.burst(node(2), StableThrough { epoch: ChainEpoch(2), through });
+    let again = table.burst(client_role(), submit(0, ChainEpoch(2)));
+    assert!(!refused(&again), "what is delivered is answered");
+    let bytes = table.role.row_bytes();
+    let server = ChainServer::new(PARTITION, ColourPlacement::over(1), parameters, beside);
+    assert_eq!(restored(server, &table.journal()).row_bytes(), bytes);
+}

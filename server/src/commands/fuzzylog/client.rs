@@ -191,6 +191,12 @@ impl Hosts {
                 Ok(first) => Verdict::Trimmed(first),
                 Err(failure) => Verdict::No(failure),
             },
+            507 => Verdict::No(Failure::failed(
+                "O1064",
+                "the partition of the colours is full",
+                why,
+                "ordinate config explain fuzzylog.partition_bytes",
+            )),
             416 => Verdict::No(Failure::input(
                 "O1062",
                 "the position is beyond the end of the colour",

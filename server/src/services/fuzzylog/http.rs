@@ -109,6 +109,10 @@ async fn ask(admin: &Admin, request: FuzzyRequest, writes: bool) -> Result<Fuzzy
 fn refused(refusal: FuzzyRefusal) -> Refused {
     match refusal {
         FuzzyRefusal::Busy => Refused::busy(),
+        FuzzyRefusal::Full => {
+            let why = "the colours' partition has as much as fuzzylog.partition_bytes allows";
+            Refused::new(StatusCode::INSUFFICIENT_STORAGE, why, None, false)
+        }
         FuzzyRefusal::Content(flaw) => Refused::bad(match flaw {
             ContentFlaw::NoColours => "it names no colour",
             ContentFlaw::TooManyColours => "it names more than 64 colours",

@@ -34,4 +34,11 @@ pub const KEYS: &[Key] = &[
         "a partition serves while at least so many of its hosts are there; all of them, if it has fewer",
         "1: what was acknowledged while one host was there alone is lost with its disk",
     ),
+    key(
+        "fuzzylog.partition_bytes",
+        KeyKind::Size,
+        "1GiB",
+        "how much is appended to a partition, in the cluster's life: nothing of it is dropped from journals and memory yet, not by trims either",
+        "too large: memory and the time of a restart; appends beyond it are refused",
+    ),
 ];

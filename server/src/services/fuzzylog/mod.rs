@@ -74,6 +74,8 @@ pub struct FuzzyService {
     pub replicas: usize,
     /// A partition whose chain has fewer servers does not serve.
     pub replicas_min: usize,
+    /// How much is appended to a partition.
+    pub partition_bytes: usize,
     /// Names the appends of users who do not name theirs.
     numbers: Arc<Numbers>,
 }
@@ -102,7 +104,8 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     }
     let replicas_min = replicas_min.min(replicas);
     let numbers = Arc::new(Numbers::drawn());
-    Ok(Some(Arc::new(FuzzyService { partitions, replicas, replicas_min, numbers })))
+    let partition_bytes = values.size("fuzzylog.partition_bytes") as usize;
+    Ok(Some(Arc::new(FuzzyService { partitions, replicas, replicas_min, partition_bytes, numbers })))
 }
 
 /// Why a cluster keeps the hosts that it began with.

@@ -19,6 +19,7 @@ const START_FOR: Duration = Duration::from_secs(2);
 pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeployment {
     let parameters = FuzzyParameters {
         replicas_min: fuzzy.replicas_min,
+        row_bytes_max: fuzzy.partition_bytes,
         suspect_after: SUSPECT_AFTER,
         start_for: START_FOR,
         ..FuzzyParameters::default()

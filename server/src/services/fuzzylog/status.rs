@@ -37,6 +37,8 @@ pub struct ChainServerStatus {
     pub commands: u64,
     /// Commands that it has applied.
     pub applied: u64,
+    /// Bytes of them.
+    pub command_bytes: usize,
     /// Colours that have nodes.
     pub colours: usize,
     /// Bytes of nodes.
@@ -70,6 +72,7 @@ impl ChainServerStatus {
             copies: server.is_copying(),
             commands: server.length().0,
             applied: state.applied().0,
+            command_bytes: server.row_bytes(),
             colours: state.colours().count(),
             bytes: state.bytes(),
             queued: state.queued(),
@@ -160,6 +163,11 @@ impl ServiceStatus for FuzzyStatus {
                     "fuzzylog_partition_copies",
                     "1 where the host copies the partition to be let in",
                     usize::from(status.copies),
+                ),
+                (
+                    "fuzzylog_partition_command_bytes",
+                    "Bytes of all commands, of which fuzzylog.partition_bytes are allowed",
+                    status.command_bytes,
                 ),
                 ("fuzzylog_partition_colours", "Colours that have nodes", status.colours),
                 ("fuzzylog_partition_bytes", "Bytes of nodes", status.bytes),
