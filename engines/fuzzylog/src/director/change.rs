@@ -54,6 +54,11 @@ impl Watch {
             let waited = now.since(changing.begun_at) >= parameters.seal_for;
             changing.proposed = self.next(&changing, waited, parameters);
             changing.proposed_at = Instant(0);
+            if changing.proposed.is_some() {
+                // If these are heard again, they were not given enough time.
+                let late = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
+                self.missing.extend(late);
+            }
         }
         if let Some(proposed) = &changing.proposed
             && now.since(changing.proposed_at) >= parameters.resend_after
