@@ -44,6 +44,20 @@ pub(super) struct History {
 }
 
 impl Asked {
+    /// A commit's timestamp lies between the call and its answer, unless somebody believed a clock that lied.
+    fn check_commit_wait(&self, at: Timestamp, now: u64, lies: Option<&Lies>) {
+        let began = self.again.map_or(self.at, |_| 0);
+        // Whose clock lies does not know the true time, until it knows that.
+        let is_misled = lies.is_some_and(|lies| lies.may_have_misled((began, now)));
+        if is_misled || (self.writes.is_empty() && self.read.is_none()) {
+            return;
+        }
+        let passed = true_time(at);
+        let is_later = began <= passed || self.again.is_some();
+        invariant!(CW, is_later, "{at} was committed before it was asked");
+        invariant!(CW, passed < now, "{at} is answered before it has passed");
+    }
+
     /// Whether it may have believed a clock that lied.
     fn is_misled_by(&self, lies: &Lies) -> bool {
         lies.may_have_misled((self.at, self.answered.as_ref().map_or(u64::MAX, |(at, _)| *at)))
@@ -129,22 +143,7 @@ impl History {
             session.versions.insert(row.key.clone(), version);
         }
         match reply {
-            TxnReply::Committed(committed) => {
-                let began = asked.again.map_or(asked.at, |_| 0);
-                let at = committed.at;
-                let is_misled = lies.is_some_and(|lies| lies.may_have_misled((began, now)));
-                if is_misled {
-                    // Whose clock lies does not know the true time, until it knows that.
-                } else if !asked.writes.is_empty() || asked.read.is_some() {
-                    let passed = true_time(at);
-                    invariant!(
-                        CW,
-                        began <= passed || asked.again.is_some(),
-                        "{at} was committed before it was asked"
-                    );
-                    invariant!(CW, passed < now, "{at} is answered before it has passed");
-                }
-            }
+            TxnReply::Committed(committed) => asked.check_commit_wait(committed.at, now, lies),
             TxnReply::Fenced(fenced) => {
                 let until = fenced.token.plus(parameters.fence_bound.as_micros() as u64);
                 let is_misled = lies.is_some_and(|lies| lies.may_have_misled((asked.at, now)));

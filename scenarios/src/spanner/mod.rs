@@ -180,11 +180,7 @@ impl SpannerScenario {
             close_every: ms(rng.between(5, 50)),
             owner_silence: ms(rng.between(500, 2_000)),
             owner_alive_every: ms(rng.between(50, 200)),
-            keep: if rng.chance(0.5) && lies.is_none() {
-                ms(rng.between(6_000, 10_000))
-            } else {
-                Duration::from_secs(600)
-            },
+            keep: ms(if rng.chance(0.5) && lies.is_none() { rng.between(6_000, 10_000) } else { 600_000 }),
             try_for: ms(far * rng.between(1_000, 2_000)),
             fence_bound: ms(if is_early { rng.between(400, 800) } else { 1 << rng.below(9) }),
             clock_error_max: ms(500),

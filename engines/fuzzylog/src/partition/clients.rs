@@ -49,7 +49,7 @@ impl Clients {
         self.rows.values().any(|row| row.used < used_below)
     }
 
-    /// Forgets the clients that have had no command from an index on, unless something of theirs is under way.
+    /// Forgets the clients that have had no command from an index on, unless something of theirs is in flight.
     pub(super) fn forget(&mut self, used_below: RowIndex, is_busy: impl Fn(u64) -> bool) {
         self.rows.retain(|&client, row| row.used >= used_below || is_busy(client));
     }

@@ -145,7 +145,7 @@ kernel::messages! {
 
 /// Who is to be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asker {
+pub struct CommandOrigin {
     /// The client role.
     pub node: NodeId,
     /// Its name for its call.
@@ -156,7 +156,7 @@ pub struct Asker {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answered {
     /// To whom.
-    pub asker: Asker,
+    pub asker: CommandOrigin,
     /// What.
     pub outcome: Outcome,
     /// The command that brought it about.

@@ -23,8 +23,8 @@ use clients::Clients;
 pub use colours::ColourNode;
 use colours::Colours;
 use command::{
-    Answered, Append, Asker, BeyondTail, Command, Conflict, Delivered, ForgetClients, Forgotten, Outcome,
-    Placed, Raise, RowEntry, Trim, TrimmedTo,
+    Answered, Append, BeyondTail, Command, CommandOrigin, Conflict, Delivered, ForgetClients, Forgotten,
+    Outcome, Placed, Raise, RowEntry, Trim, TrimmedTo,
 };
 use kernel::planted;
 use several::Several;
@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Single {
     id: AppendId,
     content: Content,
-    asker: Asker,
+    asker: CommandOrigin,
 }
 
 /// What has a time and is not delivered.
@@ -151,7 +151,7 @@ impl PartitionState {
     }
 
     /// Appends to this partition alone that wait behind others, and who is to be answered.
-    pub fn waiting(&self) -> impl Iterator<Item = Asker> {
+    pub fn waiting(&self) -> impl Iterator<Item = CommandOrigin> {
         self.queue.values().filter_map(|queued| match queued {
             Queued::Single(single) => Some(single.asker),
             Queued::Pending | Queued::Fixed(_) => None,
@@ -221,7 +221,7 @@ impl PartitionState {
     /// Applies the next command of the row.
     pub fn apply(&mut self, entry: &RowEntry) {
         use kernel::Encode as _;
-        let asker = Asker { node: entry.origin, call: entry.call };
+        let asker = CommandOrigin { node: entry.origin, call: entry.call };
         let bytes = parts::digest(&entry.encoded());
         match &entry.command {
             Command::Append(command) => self.append(command, asker),
@@ -254,7 +254,7 @@ impl PartitionState {
         self.clients.forget(used_below, |client| busy.contains(&client));
     }
 
-    fn answer(&mut self, asker: Asker, outcome: impl Into<Outcome>) {
+    fn answer(&mut self, asker: CommandOrigin, outcome: impl Into<Outcome>) {
         self.answers.push(Answered { asker, outcome: outcome.into(), by: self.applied });
     }
 
@@ -270,7 +270,7 @@ impl PartitionState {
         self.placement.partition_of(colour) == self.partition
     }
 
-    fn append(&mut self, command: &Append, asker: Asker) {
+    fn append(&mut self, command: &Append, asker: CommandOrigin) {
         let Append { id, below, seen, ref content } = *command;
         self.clients.acknowledge(id.client, below, self.applied);
         let is_sound = content.colours.iter().all(|&colour| self.is_here(colour)) && names(id, content);
@@ -367,7 +367,7 @@ impl PartitionState {
         Delivered { at, placed }
     }
 
-    fn trim(&mut self, command: &Trim, asker: Asker) {
+    fn trim(&mut self, command: &Trim, asker: CommandOrigin) {
         let Trim { colour, before } = *command;
         let tail = self.colours.tail(colour);
         if before > tail || !self.is_here(colour) {

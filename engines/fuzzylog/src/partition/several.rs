@@ -4,7 +4,7 @@
 //! the same time. Owners decide who goes on: nothing that a replaced one asks for is done, late clean-ups above all.
 
 use super::command::{
-    Asker, CleanUp, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, ProposeTime, Proposed,
+    CleanUp, CommandOrigin, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, ProposeTime, Proposed,
     TakeOver, Unknown,
 };
 use super::{PartitionState, Queued, names};
@@ -55,7 +55,7 @@ pub(super) struct Several {
     pub(super) content: Content,
     pub(super) stage: Stage,
     /// Who asked last.
-    pub(super) asker: Asker,
+    pub(super) asker: CommandOrigin,
 }
 
 impl PartitionState {
@@ -65,7 +65,7 @@ impl PartitionState {
         partitions.len() > 1 && partitions.contains(&self.partition) && names(id, content)
     }
 
-    pub(super) fn propose(&mut self, command: &ProposeTime, asker: Asker) {
+    pub(super) fn propose(&mut self, command: &ProposeTime, asker: CommandOrigin) {
         let ProposeTime { id, below, seen, owner, ref content } = *command;
         self.clients.acknowledge(id.client, below, self.applied);
         if !self.concerns(id, content) {
@@ -96,7 +96,14 @@ impl PartitionState {
     }
 
     /// Proposes a time.
-    fn enter(&mut self, id: AppendId, owner: Owner, seen: AppendTime, content: Content, asker: Asker) {
+    fn enter(
+        &mut self,
+        id: AppendId,
+        owner: Owner,
+        seen: AppendTime,
+        content: Content,
+        asker: CommandOrigin,
+    ) {
         self.clock = self.clock.max(seen.clock) + 1;
         let at = AppendTime { clock: self.clock, partition: self.partition, ahead: 0 };
         self.queue.insert(at, Queued::Pending);
@@ -104,7 +111,7 @@ impl PartitionState {
         self.answer(asker, Proposed { at });
     }
 
-    pub(super) fn fix(&mut self, command: &Fix, asker: Asker) {
+    pub(super) fn fix(&mut self, command: &Fix, asker: CommandOrigin) {
         let Fix { id, owner, at } = *command;
         let Some(several) = self.several.get_mut(&id) else {
             let done = self.clients.done(id).map(|done| (done.at, done.placed.clone()));
@@ -158,7 +165,7 @@ impl PartitionState {
         self.answer(asker, delivered);
     }
 
-    pub(super) fn take_over(&mut self, command: &TakeOver, asker: Asker) {
+    pub(super) fn take_over(&mut self, command: &TakeOver, asker: CommandOrigin) {
         let TakeOver { id, expected, owner, ref content } = *command;
         if !self.concerns(id, content) {
             return self.answer(asker, Conflict {});

@@ -175,17 +175,7 @@ impl SpannerAudit {
             machines.find(|(_, machine)| shard == Some(SpannerSlot::Shard(machine.shard())))
         };
         match message {
-            SpannerMessage::Log(message) => match SpannerSlot::at(from.host_slot().0) {
-                Some(SpannerSlot::Log(shard, _)) => {
-                    self.logs.entry(shard).or_default().on_report(from, message);
-                }
-                Some(SpannerSlot::Shard(shard)) => {
-                    if let Some(entry) = steps_in(message) {
-                        self.steps.on_proposed(from, shard, entry);
-                    }
-                }
-                Some(SpannerSlot::Gateway) | None => {}
-            },
+            SpannerMessage::Log(message) => self.on_log(from, message),
             SpannerMessage::Gateway(GatewayIn::FastReply(message)) => {
                 let (machine, now) = (machine().map(|(_, machine)| machine), self.true_now(cluster));
                 self.answers.on_answer((from, to), message, machine, now);
@@ -199,14 +189,7 @@ impl SpannerAudit {
             // Handed on by a role that does not lead, a message is another's word.
             SpannerMessage::Shard(ShardIn::DidPrepare(message)) => {
                 if let Some((_, machine)) = machine().filter(|(_, machine)| machine.shard() == message.by) {
-                    let ended = machine.ended(&message.txn);
-                    let holds = machine.is_prepared(&message.txn) || ended != Ok(None);
-                    invariant!(
-                        DUR,
-                        holds,
-                        "{from} says that {:?} is prepared, and its log does not",
-                        message.txn
-                    );
+                    check_prepared(from, &message.txn, machine);
                     let known = self.in_flight.entry(message.txn).or_default();
                     known.earliest_end = known.earliest_end.max(message.t_ee);
                 }
@@ -232,14 +215,7 @@ impl SpannerAudit {
             }
             SpannerMessage::Shard(ShardIn::DidConclude(message)) => {
                 if let Some((_, machine)) = machine().filter(|(_, machine)| machine.shard() == message.by) {
-                    for txn in &message.txns {
-                        let (prepared, ended) = (machine.is_prepared(txn), machine.ended(txn));
-                        invariant!(
-                            DUR,
-                            !prepared && ended != Ok(None),
-                            "{from} says that {txn:?} is concluded, and its log does not"
-                        );
-                    }
+                    check_concluded(from, &message.txns, machine);
                 }
             }
             SpannerMessage::Shard(ShardIn::ReadLocked(message)) => self.check_incarnation(from, &message.txn),
@@ -250,6 +226,19 @@ impl SpannerAudit {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// What a leader proposes, and what a log's roles say to each other.
+    fn on_log(&mut self, from: NodeId, message: &paxos::Message) {
+        match SpannerSlot::at(from.host_slot().0) {
+            Some(SpannerSlot::Log(shard, _)) => self.logs.entry(shard).or_default().on_report(from, message),
+            Some(SpannerSlot::Shard(shard)) => {
+                if let Some(entry) = steps_in(message) {
+                    self.steps.on_proposed(from, shard, entry);
+                }
+            }
+            Some(SpannerSlot::Gateway) | None => {}
         }
     }
 
@@ -422,4 +411,18 @@ fn check_end(from: NodeId, txn: &TxnId, fate: Fate, machine: &ShardMachine, to_g
     let Ok(ended) = machine.ended(txn) else { return };
     let holds = ended == Some(fate) || to_gateway && ended.is_some();
     invariant!(DUR, holds, "{from} says that {txn:?} is {fate:?}, and its log has {ended:?}");
+}
+
+/// Who says that a transaction is prepared has that in its log.
+fn check_prepared(from: NodeId, txn: &TxnId, machine: &ShardMachine) {
+    let holds = machine.is_prepared(txn) || machine.ended(txn) != Ok(None);
+    invariant!(DUR, holds, "{from} says that {txn:?} is prepared, and its log does not");
+}
+
+/// Who says that transactions are concluded has that in its log.
+fn check_concluded(from: NodeId, txns: &[TxnId], machine: &ShardMachine) {
+    for txn in txns {
+        let holds = !machine.is_prepared(txn) && machine.ended(txn) != Ok(None);
+        invariant!(DUR, holds, "{from} says that {txn:?} is concluded, and its log does not");
+    }
 }

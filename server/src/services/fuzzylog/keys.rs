@@ -38,7 +38,7 @@ pub const KEYS: &[Key] = &[
         "fuzzylog.partition_bytes",
         KeyKind::Size,
         "1GiB",
-        "how much is appended to a partition, in the cluster's life: nothing of it is dropped from journals and memory yet, not by trims either",
+        "how much may ever be appended to a partition: nothing of it is dropped from journals and memory yet, not by trims either",
         "too large: memory and the time of a restart; appends beyond it are refused",
     ),
 ];
