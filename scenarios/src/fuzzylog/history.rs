@@ -185,8 +185,7 @@ impl History {
             let nodes = &truth.nodes(colour)[..(tail.0 as usize).min(truth.nodes(colour).len())];
             draft.read_list(key(colour), nodes.iter().map(|node| element(node.id)))
         };
-        if let Some(content) = content_of(&asked.request).filter(|it| it.colours.iter().any(|c| concerns(c)))
-        {
+        if let Some(content) = content_of(&asked.request).filter(|it| it.colours.iter().any(&concerns)) {
             let complete = answered.as_ref().map_or(u64::MAX, |(at, _)| *at);
             let mut draft = Draft::new(who, Time(asked.at), Time(complete));
             match (&asked.request, answered) {

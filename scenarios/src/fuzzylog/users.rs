@@ -87,7 +87,7 @@ impl Users {
             let body = |part: usize, rng: &mut Rng| {
                 Bytes::from(sizes.stretch(format!("{client}.{number}.{part}"), 1_000, rng))
             };
-            let each = colours.len() > 1 && draw.2 % 3 == 0;
+            let each = colours.len() > 1 && draw.2.is_multiple_of(3);
             let count = if each { colours.len() } else { 1 };
             let bodies = (0..count).map(|part| body(part, rng)).collect();
             let content = Content { colours, bodies };
@@ -163,7 +163,7 @@ impl Users {
     pub(super) fn lost(&mut self, client: u16, id: RequestId, request: FuzzyRequest) {
         let user = self.users.entry(client).or_default();
         let is_numbered = matches!(request, FuzzyRequest::Append(_) | FuzzyRequest::Snapshot(_));
-        if is_numbered && (id.0 + u64::from(client)) % 3 != 0 {
+        if is_numbered && !(id.0 + u64::from(client)).is_multiple_of(3) {
             user.again = Some((request, user.first.unwrap_or(id)));
         } else {
             user.incarnation += 1;
