@@ -104,7 +104,7 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     }
     let replicas_min = replicas_min.min(replicas);
     let numbers = Arc::new(Numbers::drawn());
-    let partition_bytes = values.size("fuzzylog.partition_bytes") as usize;
+    let partition_bytes = values.size("fuzzylog.partition_bytes");
     Ok(Some(Arc::new(FuzzyService { partitions, replicas, replicas_min, partition_bytes, numbers })))
 }
 
