@@ -25,6 +25,7 @@ impl ChainServer {
             cx.append(&SealedFor { epoch }.into());
             self.syncs.clear();
         }
+        self.sealed_here = epoch;
         let copy = self.copy.as_ref().map(|copy| copy.epoch());
         let (partition, length) = (self.partition, self.length());
         cx.send_durable(director, SealAck { partition, epoch, journal, length, copy });
@@ -41,7 +42,8 @@ impl ChainServer {
         let is_meant = self.journal.is_some_and(|journal| projection.means(me, journal));
         self.projection = Some(projection);
         if is_meant {
-            let may_open = self.opened < epoch || planted!(restarted_head_goes_on) && !self.serving;
+            let may_open = self.opened < epoch && self.sealed_here == epoch
+                || planted!(restarted_head_goes_on) && !self.serving;
             if epoch == self.sealed && may_open {
                 self.open(cx);
             }

@@ -75,6 +75,8 @@ pub struct ChainServer {
     journal: Option<ChainJournal>,
     /// It serves no epoch below.
     sealed: ChainEpoch,
+    /// The epoch for which this run has said that it is sealed. An earlier run may have served that one, and lost what it wrote.
+    sealed_here: ChainEpoch,
     /// The last epoch that it has begun to serve, in any run.
     opened: ChainEpoch,
     /// It serves that one, in this run.
@@ -109,6 +111,7 @@ impl ChainServer {
             client,
             journal: None,
             sealed: ChainEpoch(1),
+            sealed_here: ChainEpoch(0),
             opened: ChainEpoch(0),
             serving: false,
             projection: None,
