@@ -8,6 +8,7 @@ mod audit;
 pub mod composed;
 pub mod coordination;
 pub mod corfu;
+pub mod fuzzylog;
 mod limits;
 pub mod log;
 pub mod mason;
@@ -27,6 +28,7 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(log::LogScenario::draw),
         sim::experiment(corfu::CorfuScenario::draw),
         sim::experiment(spanner::SpannerScenario::draw),
+        sim::experiment(fuzzylog::FuzzyScenario::draw),
         sim::experiment(composed::ComposedScenario::draw),
     ]
 }

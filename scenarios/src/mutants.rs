@@ -199,18 +199,21 @@ pub static MUTANTS: &[Mutant] = &[
     corfu(&::corfu::planted::trim_leaves_first_out, &["DUR"]),
     corfu(&::corfu::planted::serves_before_opened, &["AGREE"]),
     spanner(&::spanner::planted::t_min_ignored, &["BYLEVEL", "SNAP"]),
-    spanner(&::spanner::planted::t_ee_ignored, &["BYLEVEL", "FENCE"]),
+    spanner(&::spanner::planted::t_ee_ignored, &["BYLEVEL", "FENCE", "TEE"]),
     spanner(&::spanner::planted::earliest_end_not_waited_out, &["TEE", "BYLEVEL", "FENCE"]),
     spanner(&::spanner::planted::no_commit_wait, &["CW", "BYLEVEL"]),
-    spanner(&::spanner::planted::does_not_wait_for_prepared, &["SNAP", "BYLEVEL"]),
+    spanner(&::spanner::planted::does_not_wait_for_prepared, &["SNAP", "BYLEVEL", "TEE"]),
     spanner(&::spanner::planted::prepared_is_wounded, &["LOCK", "ATOMIC", "SNAP", "BYLEVEL", "ONCE", "TS"]),
     spanner(&::spanner::planted::locks_of_prepared_not_taken_back, &["LOCK", "SNAP", "BYLEVEL", "TS"]),
     spanner(&::spanner::planted::fence_does_not_wait, &["FENCE", "BYLEVEL"]),
-    spanner(&::spanner::planted::t_min_not_sent, &["BYLEVEL", "SNAP"]),
+    spanner(&::spanner::planted::t_min_not_sent, &["BYLEVEL", "SNAP", "TOKEN"]),
     spanner(&::spanner::planted::skipped_before_snapshot_not_awaited, &["SNAP", "BYLEVEL"]),
     spanner(&::spanner::planted::assigns_below_what_was_promised, &["SNAP", "TS"]),
-    spanner(&::spanner::planted::deposed_leader_serves_beyond_its_horizon, &["SNAP", "BYLEVEL", "FENCE"]),
-    spanner(&::spanner::planted::commit_in_flight_not_counted, &["SNAP", "BYLEVEL"]),
+    spanner(
+        &::spanner::planted::deposed_leader_serves_beyond_its_horizon,
+        &["SNAP", "BYLEVEL", "FENCE", "TS"],
+    ),
+    spanner(&::spanner::planted::commit_in_flight_not_counted, &["SNAP", "BYLEVEL", "CW"]),
     spanner(&::spanner::planted::decision_sent_before_durable, &["DUR", "ATOMIC"]),
     spanner(&::spanner::planted::unknown_called_aborted_unlogged, &["DUR", "ATOMIC"]),
     spanner(&::spanner::planted::decision_forgotten_early, &["ATOMIC", "DUR", "LIVE", "CONV"]),
@@ -219,14 +222,36 @@ pub static MUTANTS: &[Mutant] = &[
     spanner(&::spanner::planted::shown_when_decided_and_not_when_passed, &["CW", "BYLEVEL"]),
     spanner(&::spanner::planted::collected_while_still_readable, &["GC", "SNAP"]),
     spanner(&::spanner::planted::outcomes_not_in_snapshot, &["ONCE", "PREFIX"]),
-    spanner(&::spanner::planted::replica_serves_what_is_not_closed, &["SNAP"]),
+    spanner(&::spanner::planted::replica_serves_what_is_not_closed, &["SNAP", "TS"]),
     spanner(&::spanner::planted::reads_what_is_collected, &["SNAP", "GC"]),
     spanner(&::spanner::planted::in_doubt_aborts_alone, &["ATOMIC", "DUR"]),
     spanner(&sim::planted::contradicted_clock_relied_on, &["CW", "BYLEVEL", "SNAP", "FENCE"]),
-    spanner(&::spanner::planted::read_promises_nothing, &["SNAP", "BYLEVEL"]),
+    spanner(&::spanner::planted::read_promises_nothing, &["SNAP", "BYLEVEL", "TS"]),
     spanner(&::spanner::planted::bytes_in_progress_not_bounded, &["BOUND"]),
     spanner(&::spanner::planted::read_locks_not_taken_back, &["LOCK", "BYLEVEL"]),
     spanner(&::spanner::planted::dead_gateways_not_minded, &["LIVE", "CONV"]),
+    spanner(&::spanner::planted::settled_by_the_first_participant, &["ATOMIC"]),
+    spanner(&::spanner::planted::begins_again_under_its_old_name, &["TS", "UNIQ"]),
+    spanner(&::spanner::planted::shows_what_has_not_passed, &["CW"]),
+    spanner(&::spanner::planted::snapshot_has_a_key_twice, &["PREFIX"]),
+    spanner(&::spanner::planted::reads_under_locks_not_in_token, &["TOKEN"]),
+    spanner(&::spanner::planted::scan_dated_without_deletions, &["SNAP"]),
+    spanner(&::spanner::planted::absent_key_dated_too_early, &["SNAP", "TOKEN"]),
+    spanner(&::spanner::planted::closed_is_not_promised, &["TS"]),
+    spanner(&::spanner::planted::takes_itself_for_a_holder, &["CONV", "LIVE"]),
+    spanner(&::spanner::planted::prepares_without_its_reads, &["LOCK"]),
+    spanner(&::spanner::planted::skips_what_was_seen_at_its_timestamp, &["SNAP"]),
+    fuzzylog(&::fuzzylog::planted::delivered_before_pending, &["SER", "TS", "PREFIX"]),
+    fuzzylog(&::fuzzylog::planted::clock_not_raised, &["SER", "TS"]),
+    fuzzylog(&::fuzzylog::planted::other_owners_not_replaced, &["ATOMIC", "SER", "FENCE"]),
+    fuzzylog(&::fuzzylog::planted::test_and_set_compares_too_little, &["FENCE", "SER"]),
+    fuzzylog(&::fuzzylog::planted::trim_drops_other_colours, &["DUR", "TRIM"]),
+    fuzzylog(&::fuzzylog::planted::head_answers_alone, &["DUR", "LIN"]),
+    fuzzylog(&::fuzzylog::planted::repeated_proposal_is_new, &["UNIQ", "SER", "TS"]),
+    fuzzylog(&::fuzzylog::planted::goes_ahead_of_what_was_seen, &["SER"]),
+    fuzzylog(&::fuzzylog::planted::restarted_head_goes_on, &["NEST", "PREFIX", "DUR"]),
+    fuzzylog(&::fuzzylog::planted::tail_answers_alone, &["LIN"]),
+    fuzzylog(&::fuzzylog::planted::snapshot_asks_one_by_one, &["SNAP"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 
@@ -240,6 +265,10 @@ const fn composed(planted: &'static PlantedBug, expected: &'static [&'static str
 
 const fn coordination(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "coordination", expected }
+}
+
+const fn fuzzylog(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "fuzzylog", expected }
 }
 
 const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -295,6 +324,7 @@ mod tests {
             ::paxos::planted::ALL,
             ::mason::planted::ALL,
             ::corfu::planted::ALL,
+            ::fuzzylog::planted::ALL,
             shared_log::planted::ALL,
             ::coordination::planted::ALL,
             sequence::planted::ALL,

@@ -53,6 +53,7 @@ parts! {
     Links is "ordinate::links": "Other hosts.",
     Members is "ordinate::members": "Who is a member.",
     Tls is "ordinate::tls": "Certificates.",
+    Traces is "ordinate::traces": "Traces of requests.",
 }
 
 /// How lines look.

@@ -32,6 +32,8 @@ kernel::sum! {
         5 => Connection(ConnectionIn),
         /// Of transactions.
         6 => Spanner(spanner::SpannerMessage),
+        /// Of the partially ordered log.
+        7 => Fuzzy(fuzzylog::FuzzyMessage),
     }
 }
 
@@ -42,13 +44,15 @@ pub enum LocalRequest {
     Kv(paxos::Call),
     /// Of a node of another service, in that service's encoding: its requests, and for proxies the [`mason::Members`] to follow.
     Service(Bytes),
+    /// Of the partially ordered log's client.
+    Fuzzy(fuzzylog::FuzzyRequest),
 }
 
 impl LocalRequest {
     fn of_service(self) -> Option<Bytes> {
         match self {
             Self::Service(request) => Some(request),
-            Self::Kv(_) => None,
+            Self::Kv(_) | Self::Fuzzy(_) => None,
         }
     }
 }
@@ -60,6 +64,25 @@ pub enum LocalResponse {
     Kv(paxos::Outcome),
     /// By another service's gateway or proxy, in that service's encoding.
     Service(Bytes),
+    /// By the partially ordered log's client.
+    Fuzzy(fuzzylog::FuzzyResponse),
+}
+
+impl LocalResponse {
+    /// What the key-value store has answered; none if it was another service.
+    pub fn of_kv(self) -> Option<paxos::Outcome> {
+        if let Self::Kv(outcome) = self { Some(outcome) } else { None }
+    }
+
+    /// What another service's gateway or proxy has answered; none if it was somebody else.
+    pub fn of_service(self) -> Option<Bytes> {
+        if let Self::Service(body) = self { Some(body) } else { None }
+    }
+
+    /// What the partially ordered log's client has answered; none if it was somebody else.
+    pub fn of_fuzzylog(self) -> Option<fuzzylog::FuzzyResponse> {
+        if let Self::Fuzzy(response) = self { Some(response) } else { None }
+    }
 }
 
 impl From<paxos::Message> for OrdinateMessage {
@@ -104,6 +127,8 @@ kernel::nodes! {
         node CorfuGateway(Hosted<shared_log::corfu::GatewayNode>),
         /// Of transactions.
         node Txn(Hosted<spanner::SpannerMember>),
+        /// Of the partially ordered log.
+        node Fuzzy(Hosted<fuzzylog::FuzzyMember>),
     }
 }
 
@@ -115,14 +140,15 @@ impl Embeds<paxos::Paxos> for Ordinate {
             | OrdinateMessage::Corfu(_)
             | OrdinateMessage::User(_)
             | OrdinateMessage::Connection(_)
-            | OrdinateMessage::Spanner(_) => None,
+            | OrdinateMessage::Spanner(_)
+            | OrdinateMessage::Fuzzy(_) => None,
         }
     }
 
     fn inner_request(request: LocalRequest) -> Option<paxos::Call> {
         match request {
             LocalRequest::Kv(call) => Some(call),
-            LocalRequest::Service(_) => None,
+            LocalRequest::Service(_) | LocalRequest::Fuzzy(_) => None,
         }
     }
 
@@ -143,7 +169,8 @@ impl Embeds<mason::Mason> for Ordinate {
             OrdinateMessage::Kv(_)
             | OrdinateMessage::Corfu(_)
             | OrdinateMessage::Connection(_)
-            | OrdinateMessage::Spanner(_) => None,
+            | OrdinateMessage::Spanner(_)
+            | OrdinateMessage::Fuzzy(_) => None,
         }
     }
 
@@ -171,7 +198,8 @@ impl Embeds<corfu::Corfu> for Ordinate {
             | OrdinateMessage::Mason(_)
             | OrdinateMessage::User(_)
             | OrdinateMessage::Connection(_)
-            | OrdinateMessage::Spanner(_) => None,
+            | OrdinateMessage::Spanner(_)
+            | OrdinateMessage::Fuzzy(_) => None,
         }
     }
 
@@ -197,7 +225,8 @@ impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
             OrdinateMessage::Kv(_)
             | OrdinateMessage::Mason(_)
             | OrdinateMessage::Connection(_)
-            | OrdinateMessage::Spanner(_) => None,
+            | OrdinateMessage::Spanner(_)
+            | OrdinateMessage::Fuzzy(_) => None,
         }
     }
 
@@ -226,7 +255,8 @@ impl Embeds<spanner::Spanner> for Ordinate {
             OrdinateMessage::Kv(_)
             | OrdinateMessage::Mason(_)
             | OrdinateMessage::Corfu(_)
-            | OrdinateMessage::Connection(_) => None,
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Fuzzy(_) => None,
         }
     }
 
@@ -246,6 +276,35 @@ impl Embeds<spanner::Spanner> for Ordinate {
     }
 }
 
+impl Embeds<fuzzylog::FuzzyLog> for Ordinate {
+    fn inner_message(message: OrdinateMessage) -> Option<fuzzylog::FuzzyMessage> {
+        match message {
+            OrdinateMessage::Fuzzy(message) => Some(message),
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Mason(_)
+            | OrdinateMessage::Corfu(_)
+            | OrdinateMessage::User(_)
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
+        }
+    }
+
+    fn inner_request(request: LocalRequest) -> Option<fuzzylog::FuzzyRequest> {
+        match request {
+            LocalRequest::Fuzzy(request) => Some(request),
+            LocalRequest::Kv(_) | LocalRequest::Service(_) => None,
+        }
+    }
+
+    fn outer_message(message: fuzzylog::FuzzyMessage) -> OrdinateMessage {
+        OrdinateMessage::Fuzzy(message)
+    }
+
+    fn outer_response(response: fuzzylog::FuzzyResponse) -> LocalResponse {
+        LocalResponse::Fuzzy(response)
+    }
+}
+
 impl HostedNode {
     /// The role of the key-value store that it is, if it is one.
     pub fn as_kv(&self) -> Option<&KvMember> {
@@ -256,8 +315,8 @@ impl HostedNode {
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
         match self {
-            // CORFU' keeps the hosts that it began with.
-            Self::Kv(_) | Self::Corfu(_) | Self::CorfuGateway(_) => None,
+            // Chains keep the hosts that they began with.
+            Self::Kv(_) | Self::Corfu(_) | Self::CorfuGateway(_) | Self::Fuzzy(_) => None,
             Self::Coordination(embedded) => embedded.node().settled_on(),
             Self::Sequence(embedded) => embedded.node().settled_on(),
             Self::Log(embedded) => embedded.node().settled_on(),
@@ -288,4 +347,5 @@ hosted! {
     Corfu(corfu::Member),
     CorfuGateway(shared_log::corfu::GatewayNode),
     Txn(spanner::SpannerMember),
+    Fuzzy(fuzzylog::FuzzyMember),
 }

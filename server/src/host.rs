@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::cluster::{ClusterFile, Durability};
-use crate::family::{HostedNode, Ordinate};
+use crate::family::{HostedNode, Ordinate, OrdinateMessage};
 use crate::gate::Gate;
 use crate::latency::Latencies;
 use crate::native::{NativePort, NativeService};
@@ -11,7 +11,7 @@ use crate::secure::HostTls;
 use crate::services::{Listed, SERVICES, StartError, Starting, client_limits};
 use kernel::HostSlot;
 use runtime::{
-    Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, PeerConfig, Storage,
+    Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, ObservedBy, PeerConfig, Storage,
 };
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -48,6 +48,7 @@ pub fn start(
     descriptors: Descriptors,
     tls: Option<HostTls>,
     access: &Access,
+    observer: ObservedBy<OrdinateMessage>,
 ) -> Result<Host<HostedNode>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
     // The cluster file of a host that joined stays unconfirmed for as long as its data live, however it is started.
@@ -100,7 +101,7 @@ pub fn start(
         let (file, name) = (file.clone(), name.to_owned());
         move || all_nodes(&file, &name, joins)
     };
-    let host = Host::start(config, roles, front_ends)?;
+    let host = Host::start_observed(config, roles, front_ends, observer)?;
     beside.into_iter().for_each(|go_on| go_on(host.handle()));
     Ok(host)
 }

@@ -10,7 +10,8 @@ const METRICS: &str = "server/src/admin/metrics.rs";
 /// Metrics of the host are written in one file, those of services where they report their status.
 fn has_metrics(file: &File) -> bool {
     let of_services = file.path.starts_with("server/src/services/");
-    let of_a_part = [METRICS, "server/src/latency.rs", "server/src/secure.rs"].contains(&&*file.path);
+    let of_a_part = [METRICS, "server/src/latency.rs", "server/src/secure.rs", "server/src/trace/mod.rs"]
+        .contains(&&*file.path);
     of_a_part
         || file.path.starts_with("server/src/access/")
         || (of_services && ["/status.rs", "/mason.rs", "/series.rs"].iter().any(|end| file.is(end)))

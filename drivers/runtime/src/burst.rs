@@ -55,6 +55,9 @@ impl<N: Node + 'static> Reactor<N> {
 
     /// Hands a message to a node or client of this host.
     pub(crate) fn deliver(&mut self, from: NodeId, to: NodeId, message: Message<N>) {
+        if let Some(observer) = &mut self.router.observer {
+            observer.on_received(from, to, &message);
+        }
         if to.host_slot().0 >= CLIENT_SLOTS {
             let (clients, mut outside) = self.client_parts();
             clients.deliver(from, to, message, &mut outside);

@@ -6,9 +6,10 @@ use crate::error::HostError;
 use crate::event::EventSink;
 use crate::front_end::FrontEndConfig;
 use crate::handle::HostHandle;
+use crate::observer::ObservedBy;
 use crate::reactor::Reactor;
 use crate::storage::open_storage;
-use kernel::{HostId, HostSlot, Node};
+use kernel::{Family, HostId, HostSlot, Node};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::sync_channel;
@@ -29,6 +30,16 @@ impl<N: Node + 'static> Host<N> {
         nodes: impl FnOnce() -> Vec<(HostSlot, N)> + Send + 'static,
         front_ends: Vec<FrontEndConfig<N::Family>>,
     ) -> Result<Self, HostError> {
+        Self::start_observed(config, nodes, front_ends, None)
+    }
+
+    /// The same, with somebody who watches what the nodes send and are sent.
+    pub fn start_observed(
+        config: HostConfig,
+        nodes: impl FnOnce() -> Vec<(HostSlot, N)> + Send + 'static,
+        front_ends: Vec<FrontEndConfig<N::Family>>,
+        observer: ObservedBy<<N::Family as Family>::Message>,
+    ) -> Result<Self, HostError> {
         let host = HostId::named(&config.name);
         let (ready, started) = sync_channel(1);
         let body = move || {
@@ -37,6 +48,7 @@ impl<N: Node + 'static> Host<N> {
                 let (mut config, storage) = open_storage(config)?;
                 events.0 = config.events.take();
                 let mut reactor = Reactor::new(config, storage, nodes(), front_ends)?;
+                reactor.router.observer = observer;
                 // The starter waits for this; if it is gone, so is the host's owner.
                 let _ = ready.send((reactor.inlet(), reactor.incarnation()));
                 reactor.run(&mut events.0)

@@ -3,6 +3,7 @@
 use crate::handle::{Direction, LinkFault};
 use crate::link::{Link, LinkSettings};
 use crate::metrics::Metrics;
+use crate::observer::ObservedBy;
 use kernel::{Encode, HostId, Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub(crate) struct Router<M> {
     severed_from: BTreeSet<HostId>,
     delayed: BTreeMap<HostId, Delayed<M>>,
     pub(crate) metrics: Metrics,
+    pub(crate) observer: ObservedBy<M>,
 }
 
 impl<M: Encode> Router<M> {
@@ -40,10 +42,14 @@ impl<M: Encode> Router<M> {
             severed_from: BTreeSet::new(),
             delayed: BTreeMap::new(),
             metrics: Metrics::default(),
+            observer: None,
         }
     }
 
     pub(crate) fn route(&mut self, from: NodeId, to: NodeId, message: M, now: Instant) {
+        if let Some(observer) = &mut self.observer {
+            observer.on_sent(from, to, &message);
+        }
         if to.host() == self.me {
             self.metrics.messages_local += 1;
             self.inbox.push_back((from, to, message));

@@ -23,6 +23,8 @@ pub(crate) struct Clock {
     lie: i64,
     /// By how much somebody set it; the interval is wider by that.
     step: i64,
+    /// The late edge of the wall clock's interval is a multiple of this: clocks of several hosts say the same; 1: it is as it is.
+    grain: u64,
     /// Nobody keeps it.
     lost: bool,
     /// What roles that rest on it rely on; none where they do not.
@@ -45,8 +47,18 @@ impl Clock {
     /// Clocks without drift or offset.
     pub(crate) fn new(error: Duration) -> Self {
         let error = error.as_nanos() as u64;
-        let (offset, lie, step) = (0, 0, 0);
-        Self { drift: 0, since: 0, local_then: 0, error, offset, lie, step, lost: false, timed: None }
+        Self {
+            drift: 0,
+            since: 0,
+            local_then: 0,
+            error,
+            offset: 0,
+            lie: 0,
+            step: 0,
+            grain: 1,
+            lost: false,
+            timed: None,
+        }
     }
 
     /// A new incarnation of the host starts the monotonic clock anywhere: nobody may compare it across incarnations or hosts.
@@ -67,6 +79,10 @@ impl Clock {
         self.timed = Some(Timed { error_max, peers, judge, measurements: 0 });
     }
 
+    pub(crate) fn set_grain(&mut self, grain: Duration) {
+        self.grain = (grain.as_nanos() as u64).max(1);
+    }
+
     pub(crate) fn monotonic(&self, now: u64) -> Instant {
         let passed = (now - self.since) as i64;
         let gained = if self.drift == 0 { 0 } else { scaled(passed, self.drift) };
@@ -74,6 +90,11 @@ impl Clock {
     }
 
     pub(crate) fn wall(&self, now: u64) -> Wall {
+        let wall = self.fine_wall(now);
+        Wall { latest: wall.latest.next_multiple_of(self.grain), ..wall }
+    }
+
+    fn fine_wall(&self, now: u64) -> Wall {
         let middle = (WALL_EPOCH + now).saturating_add_signed(self.offset + self.lie + self.step);
         match &self.timed {
             Some(timed) => {

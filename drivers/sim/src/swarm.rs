@@ -42,6 +42,8 @@ pub struct Tuning {
     /// Roles rest on the wall clock, which is usable up to this error: clocks begin at the edges of their errors in some seeds, lose
     /// their source, are set, and hosts compare their intervals as the runtime does. None: they do not rest on it.
     pub clock_error_max: Option<Duration>,
+    /// The late edge of what such a clock says is a multiple of this, so that several hosts draw one timestamp; zero: it is not.
+    pub clock_grain: Duration,
     /// How often each structural class strikes a run on average, if it is on; log-uniform.
     pub blows: (f64, f64),
     /// The probability that a message is struck by a class that is on; log-uniform.
@@ -68,6 +70,7 @@ impl Default for Tuning {
             liveness: s(60),
             clock_error: (us(10), ms(50)),
             clock_error_max: None,
+            clock_grain: Duration::ZERO,
             blows: (0.3, 30.0),
             message_rate: (0.0003, 0.1),
             bounds: Bounds::REAL,

@@ -57,4 +57,26 @@ kernel::planted_bugs! {
     read_locks_not_taken_back = "T18",
     /// What dead gateways have open is never dropped.
     dead_gateways_not_minded = "T19",
+    /// A decision is forgotten when the first participant has it in its log.
+    settled_by_the_first_participant = "T20",
+    /// A leader that begins again, behind a snapshot, is still the one that it was: its horizon is too low.
+    begins_again_under_its_old_name = "T21",
+    /// A new leader shows commits whose timestamps have not passed.
+    shows_what_has_not_passed = "T22",
+    /// A snapshot has a key twice that changes when it has just been written.
+    snapshot_has_a_key_twice = "T23",
+    /// What an interactive transaction has read does not raise its session's token.
+    reads_under_locks_not_in_token = "T24",
+    /// A scan does not say how new the deletions are that it has looked at.
+    scan_dated_without_deletions = "T25",
+    /// A key that is absent without a trace is said to have been so always.
+    absent_key_dated_too_early = "T26",
+    /// A leader may assign what it has closed.
+    closed_is_not_promised = "T27",
+    /// A host takes itself for one that holds every shard.
+    takes_itself_for_a_holder = "T28",
+    /// What a transaction has read is not in what its participant prepares.
+    prepares_without_its_reads = "T29",
+    /// A reader skips what commits at the very timestamp that its session has seen.
+    skips_what_was_seen_at_its_timestamp = "T30",
 }

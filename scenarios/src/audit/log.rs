@@ -205,6 +205,11 @@ impl LogAudit {
         self.configurations.values().rev().find(|known| known.first_slot <= slot)
     }
 
+    /// What the machines of replicas were that had executed all slots below this one, if that is known.
+    pub(crate) fn machine_digest(&self, below: Slot) -> Option<u64> {
+        self.digests.get(&below).map(|(machine, ..)| *machine)
+    }
+
     pub(crate) fn on_report(&mut self, from: NodeId, message: &Message) {
         match message {
             Message::Leader(LeaderIn::Phase1b(page)) => {

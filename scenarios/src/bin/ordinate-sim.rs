@@ -95,6 +95,9 @@ fn experiment(name: &str, bug: Option<&String>) -> Option<(Box<dyn Experiment>, 
     Some((family, Options { planted, ..Options::default() }))
 }
 
+/// A mark that fewer than one of so many seeds reach is reported.
+const RARE: u64 = 40;
+
 fn run(arguments: &[String]) -> ExitCode {
     let [name, from, count, rest @ ..] = arguments else { return misused() };
     let (Ok(from), Ok(count)) = (from.parse::<u64>(), count.parse::<u64>()) else { return misused() };
@@ -107,6 +110,9 @@ fn run(arguments: &[String]) -> ExitCode {
     }
     for shortfall in &report.shortfalls {
         println!("NOT REACHED {shortfall}");
+    }
+    for (mark, reached) in report.marks.iter().filter(|(_, reached)| reached.seeds * RARE < report.seeds) {
+        println!("rare: {mark} in {} seeds", reached.seeds);
     }
     println!(
         "{name}: {} seeds, {} violations, {} excused, {} undecided, {:.2} simulated hours, {} events, {} operations, {seconds:.1} core s, {:.2} seeds a core s, hash {:x}",

@@ -2,7 +2,7 @@
 //! the other. Who has seen it, who comes behind a fence of who has seen it, and who comes behind the user's answer must find it at the
 //! other shard, too: t_min, the wait of a fence, and the wait for the earliest end see to that.
 
-use super::workload::Planned;
+use super::workload::{self, Planned};
 use super::{Node, SpannerScenario};
 use crate::audit::spanner::machine_of;
 use ::spanner::{Fate, ShardId, TxnId};
@@ -17,6 +17,9 @@ const HELD_FOR: Duration = Duration::from_millis(500);
 const PLOTTED_FOR: Duration = Duration::from_secs(3);
 /// The sessions of plots follow those of clients.
 const CLIENTS_FROM: u16 = 1_000;
+/// Who writes from afar for a plot, so often.
+const WRITERS_FROM: u16 = 40_000;
+const WRITES_EVERY: Duration = Duration::from_millis(300);
 
 /// What the early reader comes behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +32,8 @@ enum Behind {
     Answer,
 }
 
-const WAYS: [Behind; 3] = [Behind::OwnRead, Behind::Fence, Behind::Answer];
+/// Who waits for the answer has the least time left.
+const WAYS: [Behind; 4] = [Behind::Answer, Behind::OwnRead, Behind::Answer, Behind::Fence];
 
 impl Behind {
     fn mark(self) -> &'static str {
@@ -76,13 +80,20 @@ pub(super) struct EarlyReaders {
     /// The host that is far from the others: who writes from there learns late that others see it already.
     away: Option<HostId>,
     plot: Option<Plot>,
+    /// Which of the ways is the first.
+    first: u64,
     laid: u16,
     not_before: u64,
+    /// When somebody writes from afar next, and how many have.
+    writes_at: u64,
+    written: u16,
 }
 
 impl EarlyReaders {
     pub(super) fn new(away: Option<HostId>, rng: &mut Rng) -> Self {
-        Self { rng: rng.fork(), away, plot: None, laid: 0, not_before: 0 }
+        let mut rng = rng.fork();
+        let first = rng.below(WAYS.len() as u64);
+        Self { rng, away, plot: None, first, laid: 0, not_before: 0, writes_at: 0, written: 0 }
     }
 
     fn give_up(&mut self, control: &mut Control<'_, Node>) {
@@ -154,8 +165,10 @@ impl SpannerScenario {
         match &early.plot {
             Some(plot) if now > plot.until => early.give_up(control),
             None if now >= early.not_before => {
-                let behind = WAYS[usize::from(early.laid) % WAYS.len()];
-                let Some(mut plot) = find(early.away, behind, &control.cluster) else { return };
+                let behind = WAYS[(early.first as usize + usize::from(early.laid)) % WAYS.len()];
+                let Some(mut plot) = find(early.away, behind, &control.cluster) else {
+                    return self.write_from_afar(control);
+                };
                 control.hinder(plot.participant, Hindrance::Held, HELD_FOR);
                 control.mark("scenario.held_a_decision");
                 plot.client = CLIENTS_FROM + 2 * early.laid;
@@ -172,6 +185,30 @@ impl SpannerScenario {
             }
             None | Some(_) => {}
         }
+    }
+
+    /// While there is no commit to plot around, somebody writes from afar to two shards that other hosts lead.
+    fn write_from_afar(&mut self, control: &mut Control<'_, Node>) {
+        let now = control.cluster.now();
+        let Some(early) = &mut self.early else { return };
+        let Some(away) = early.away.filter(|_| now >= early.writes_at) else { return };
+        early.writes_at = now + WRITES_EVERY.as_nanos() as u64;
+        let directory = self.deployment.directory();
+        let led = directory.all().filter_map(|shard| leader(shard, &control.cluster).map(|at| (shard, at)));
+        let led: Vec<(ShardId, HostId)> =
+            led.map(|(shard, at)| (shard, at.host())).filter(|(_, host)| *host != away).collect();
+        let both = led.iter().find_map(|one| {
+            let other = led.iter().find(|other| other.1 != one.1)?;
+            Some([one.0, other.0])
+        });
+        let Some(both) = both else { return };
+        let client = WRITERS_FROM + early.written;
+        early.written += 1;
+        let keys = workload::keys_of(&both, |key| directory.shard_of(key));
+        let planned = workload::writes_each(u64::from(client) << 32, &keys, &format!("{client}.afar"));
+        let node = self.deployment.gateway_of(away);
+        let id = self.ask(node, &planned.call, control);
+        self.history.asked(id, (client, 0), node, &planned, now);
     }
 
     fn act_early(&mut self, stage: Stage, control: &mut Control<'_, Node>) {

@@ -3,11 +3,11 @@
 use super::lies::Lies;
 use super::truth::Truth;
 use super::workload::{Message, Planned, Sessions};
+use crate::audit::spanner::true_time;
 use ::spanner::SpannerParameters;
 use consistency::history::{Draft, History as Recorded, Timestamp as Version};
 use consistency::{Level, Model, Process, Time, Verdict, check, operation_line};
 use kernel::{Bytes, NodeId, RequestId, invariant};
-use sim::WALL_EPOCH;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use wire::txn::{
@@ -44,6 +44,20 @@ pub(super) struct History {
 }
 
 impl Asked {
+    /// A commit's timestamp lies between the call and its answer, unless somebody believed a clock that lied.
+    fn check_commit_wait(&self, at: Timestamp, now: u64, lies: Option<&Lies>) {
+        let began = self.again.map_or(self.at, |_| 0);
+        // Whose clock lies does not know the true time, until it knows that.
+        let is_misled = lies.is_some_and(|lies| lies.may_have_misled((began, now)));
+        if is_misled || (self.writes.is_empty() && self.read.is_none()) {
+            return;
+        }
+        let passed = true_time(at);
+        let is_later = began <= passed || self.again.is_some();
+        invariant!(CW, is_later, "{at} was committed before it was asked");
+        invariant!(CW, passed < now, "{at} is answered before it has passed");
+    }
+
     /// Whether it may have believed a clock that lied.
     fn is_misled_by(&self, lies: &Lies) -> bool {
         lies.may_have_misled((self.at, self.answered.as_ref().map_or(u64::MAX, |(at, _)| *at)))
@@ -57,11 +71,6 @@ fn process(client: u16, incarnation: u32) -> Process {
 /// Of a call that belongs to no session.
 fn own_process(id: RequestId) -> Process {
     Process(1 << 60 | id.0)
-}
-
-/// A timestamp as true time has it, in nanoseconds of the run.
-pub(super) fn true_time(at: Timestamp) -> u64 {
-    (at.0 * 1_000).saturating_sub(WALL_EPOCH)
 }
 
 impl History {
@@ -105,6 +114,7 @@ impl History {
     /// An interactive transaction has read; whatever becomes of it, its user has seen that.
     pub(super) fn has_read(&mut self, id: RequestId, rows: &RowsWithin) {
         if let Some(asked) = self.calls.get_mut(&id) {
+            check_token(&asked.call, &TxnReply::RowsWithin(rows.clone()));
             asked.read = Some(rows.clone());
         }
     }
@@ -119,6 +129,7 @@ impl History {
     ) {
         let first_sent = self.first_sent(id);
         let Some(asked) = self.calls.get_mut(&id) else { return };
+        check_token(&asked.call, reply);
         let session = sessions.of(asked.client);
         let (token, rows) = seen_in(reply);
         session.token = session.token.max(token.unwrap_or_default());
@@ -132,23 +143,18 @@ impl History {
             session.versions.insert(row.key.clone(), version);
         }
         match reply {
-            TxnReply::Committed(committed) => {
-                let began = asked.again.map_or(asked.at, |_| 0);
-                let at = committed.at;
-                let is_misled = lies.is_some_and(|lies| lies.may_have_misled((began, now)));
-                if is_misled {
-                    // Whose clock lies does not know the true time, until it knows that.
-                } else if !asked.writes.is_empty() || asked.read.is_some() {
-                    let passed = true_time(at);
-                    invariant!(
-                        CW,
-                        began <= passed || asked.again.is_some(),
-                        "{at} was committed before it was asked"
-                    );
-                    invariant!(CW, passed < now, "{at} is answered before it has passed");
-                }
+            TxnReply::Committed(committed) => asked.check_commit_wait(committed.at, now, lies),
+            TxnReply::Fenced(fenced) => {
+                let until = fenced.token.plus(parameters.fence_bound.as_micros() as u64);
+                let is_misled = lies.is_some_and(|lies| lies.may_have_misled((asked.at, now)));
+                invariant!(
+                    FENCE,
+                    is_misled || fenced.token == Timestamp(0) || true_time(until) < now,
+                    "a fence of {} is over before {until} has passed",
+                    fenced.token
+                );
+                self.fences.push((now, fenced.token));
             }
-            TxnReply::Fenced(fenced) => self.fences.push((now, fenced.token)),
             TxnReply::Failed(failed) => {
                 if failed.why == TxnFailure::Unknown {
                     session.incarnation += 1;
@@ -312,6 +318,13 @@ impl History {
     fn check_read(&self, asked: &Asked, reply: &ReadRows, truth: &Truth, lies: Option<&Lies>) {
         check_rows(&reply.rows, reply.at, asked, truth);
         let TxnCall::ReadOnly(call) = &asked.call else { return };
+        let wanted = if let TxnLevel::At(at) = call.level { Some(at) } else { None };
+        invariant!(
+            SNAP,
+            wanted.is_none_or(|wanted| wanted == reply.at),
+            "{wanted:?} was to be read, and {} is answered",
+            reply.at
+        );
         check_scans(&call.scans, &reply.scans, reply.at, asked, truth);
         let is_misled = lies.is_some_and(|lies| asked.is_misled_by(lies));
         if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) && !is_misled {
@@ -490,6 +503,40 @@ fn seen_in(reply: &TxnReply) -> (Option<Timestamp>, &[KeyRow]) {
         TxnReply::Fenced(reply) => (Some(reply.token), &[]),
         TxnReply::Begun(_) | TxnReply::CommitFate(_) | TxnReply::Failed(_) => (None, &[]),
     }
+}
+
+/// A token covers what its session had seen before, and all that the answer shows.
+fn check_token(call: &TxnCall, reply: &TxnReply) {
+    let (before, level) = match call {
+        TxnCall::ReadOnly(call) => (call.token, call.level),
+        TxnCall::OneShot(call) => (call.token, TxnLevel::Strict),
+        TxnCall::Begin(call) => (call.token, TxnLevel::Strict),
+        TxnCall::Fence(call) => (call.token, TxnLevel::Strict),
+        TxnCall::ReadWithin(_) | TxnCall::Commit(_) | TxnCall::GiveUp(_) | TxnCall::CommitStatus(_) => return,
+    };
+    let (Some(token), rows) = seen_in(reply) else { return };
+    invariant!(TOKEN, token >= before, "who has seen {before} is given the token {token}: {reply:?}");
+    if matches!(level, TxnLevel::At(_) | TxnLevel::Stale(_)) {
+        return;
+    }
+    let at = match reply {
+        TxnReply::ReadRows(reply) => Some(reply.at),
+        TxnReply::Committed(reply) => Some(reply.at),
+        TxnReply::NotMet(_)
+        | TxnReply::RowsWithin(_)
+        | TxnReply::Begun(_)
+        | TxnReply::Fenced(_)
+        | TxnReply::CommitFate(_)
+        | TxnReply::Failed(_) => None,
+    };
+    let reads = matches!(reply, TxnReply::ReadRows(_));
+    invariant!(
+        TOKEN,
+        at.is_none_or(|at| at <= token && (!reads || at >= before)),
+        "who has seen {before} is answered as of {at:?} with the token {token}: {call:?}"
+    );
+    let newest = rows.iter().filter(|row| row.value.is_some()).map(|row| row.version).max();
+    invariant!(TOKEN, newest <= Some(token), "{newest:?} is shown with the token {token}: {call:?}");
 }
 
 fn text(bytes: &Bytes) -> String {

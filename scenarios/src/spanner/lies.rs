@@ -1,9 +1,10 @@
 //! Clocks that lie: for a while a host's clock is off by more than it declares. Within a second the others' clocks have shown it so, and it
 //! does nothing any more that rests on time.
 
+use super::workload;
 use super::{Node, SpannerScenario};
-use kernel::{ClockTrouble, HostId, Rng, invariant};
-use sim::{Blow, Class, Classes, Cluster, Control};
+use kernel::{ClockTrouble, HostId, NodeId, Rng, invariant};
+use sim::{Blow, Class, Classes, Cluster, Control, Hindrance};
 use std::time::Duration;
 
 /// Within what time a host must know that its clock lies.
@@ -23,7 +24,17 @@ struct Lie {
 #[derive(Default)]
 pub(super) struct Lies {
     lies: Vec<Lie>,
+    /// Who believes in a later time, and asks for a lock that another one holds.
+    waits: Option<HostId>,
+    waited: u16,
 }
+
+/// The alarm by which it does.
+pub(super) const WAITS_FOR_A_LOCK: u64 = 3;
+/// Behind that of who holds it.
+const WAITS_AFTER: Duration = Duration::from_millis(30);
+/// The sessions of those two.
+const CLIENTS_FROM: u16 = 25_000;
 
 fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
@@ -59,7 +70,9 @@ impl Lies {
         let lasts = size + rng.duration(Duration::from_secs(3), Duration::from_secs(6));
         let over_at = now + nanos(FENCED_WITHIN + size + control.cluster.clock_error());
         self.lies.push(Lie { host, from: now, until: now + nanos(lasts), over_at });
-        let nanoseconds = nanos(size) as i64 * if rng.chance(0.5) { 1 } else { -1 };
+        let is_ahead = rng.chance(0.6);
+        self.waits = is_ahead.then_some(host);
+        let nanoseconds = nanos(size) as i64 * if is_ahead { 1 } else { -1 };
         let hosts: Vec<HostId> = control.cluster.hosts().collect();
         let index = hosts.iter().position(|it| *it == host).unwrap_or(0) as u8;
         control.inflict(Blow::ClockLie { host: index, nanoseconds }, lasts);
@@ -98,6 +111,50 @@ impl SpannerScenario {
     pub(super) fn lie(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
         let Some(lies) = &mut self.lies else { return false };
         let Some(&host) = rng.pick(&self.hosts) else { return false };
-        lies.begin(host, rng, control)
+        let begun = lies.begin(host, rng, control);
+        let others: Vec<HostId> = self.hosts.iter().copied().filter(|other| *other != host).collect();
+        if let (true, Some(&other)) = (begun && lies.waits == Some(host), rng.pick(&others)) {
+            let held = rng.duration(Duration::from_millis(100), Duration::from_millis(500));
+            self.hold_a_lock(other, held, control);
+        }
+        begun
+    }
+
+    /// A gateway reads under locks, and does not hear for a while that it has them.
+    fn hold_a_lock(&mut self, host: HostId, lasts: Duration, control: &mut Control<'_, Node>) {
+        let Some(lies) = &mut self.lies else { return };
+        let client = CLIENTS_FROM + 2 * lies.waited;
+        let planned = workload::reads_and_writes(u64::from(client) << 32, &format!("{client}.holds"));
+        let node = self.deployment.gateway_of(host);
+        control.hinder(node, Hindrance::Held, lasts);
+        control.alarm(WAITS_AFTER, WAITS_FOR_A_LOCK);
+        self.ask_for(client, node, planned, control);
+    }
+
+    /// What is asked at a time that is ahead waits for that lock: its earliest end is put off further than its commit timestamp.
+    pub(super) fn wait_for_a_lock(&mut self, control: &mut Control<'_, Node>) {
+        let Some(lies) = &mut self.lies else { return };
+        let Some(host) = lies.waits.take() else { return };
+        control.mark("scenario.waited_for_a_lock_with_a_clock_ahead");
+        let client = CLIENTS_FROM + 2 * lies.waited + 1;
+        lies.waited += 1;
+        let planned = workload::writes_alone(u64::from(client) << 32, &format!("{client}.waits"));
+        let node = self.deployment.gateway_of(host);
+        self.ask_for(client, node, planned, control);
+    }
+
+    fn ask_for(
+        &mut self,
+        client: u16,
+        node: NodeId,
+        planned: workload::Planned,
+        control: &mut Control<'_, Node>,
+    ) {
+        let id = self.ask(node, &planned.call, control);
+        self.history.asked(id, (client, 0), node, &planned, control.cluster.now());
+        if let Some(mut interactive) = planned.interactive {
+            interactive.first(id);
+            self.interactive.insert(id, interactive);
+        }
     }
 }

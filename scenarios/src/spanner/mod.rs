@@ -6,6 +6,7 @@ mod history;
 mod lies;
 mod model_log;
 mod plots;
+mod probes;
 pub mod smallest;
 mod truth;
 mod workload;
@@ -20,14 +21,15 @@ use kernel::client::Response;
 use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use lies::Lies;
 use plots::Plots;
+use probes::Probes;
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
-    Scenario, StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, Hindrance, HostSpec, Incarnation, IsClaim, Loss,
+    OperationId, Scenario, StrikeKind, Tuning,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
 use truth::Truth;
-use wire::txn::{TxnCall, TxnReply};
+use wire::txn::{TxnCall, TxnLevel, TxnReply};
 use workload::{Interactive, Mix, Sessions};
 
 /// What a host runs.
@@ -47,12 +49,15 @@ pub struct SpannerScenario {
     core: Vec<HostId>,
     /// In seeds where hosts are as far apart as continents.
     distances: Vec<Duration>,
+    /// In some seeds clocks are coarse, and timestamps of several hosts are equal.
+    clock_grain: Duration,
     /// In seeds where clocks lie.
     lies: Option<Lies>,
     plots: Option<Plots>,
     /// In seeds where commits that have not ended are read early.
     early: Option<EarlyReaders>,
     changes: Changes,
+    probes: Probes,
     asked_when_paused: u16,
 }
 
@@ -83,6 +88,7 @@ const MARKS: &[&str] = &[
     "scenario.read_what_is_held_back_behind_an_own_read",
     "scenario.asked_a_paused_leader",
     "scenario.clock_lied",
+    "scenario.waited_for_a_lock_with_a_clock_ahead",
     "scenario.changed_the_hosts",
     "gateway.asked_to_prepare_again",
     "gateway.lost_its_locks",
@@ -100,6 +106,7 @@ const MARKS: &[&str] = &[
     "shard.executed_a_call_once",
     "shard.gave_up_collecting",
     "shard.asked_for_the_leadership",
+    "shard.began_again_behind_a_snapshot",
     "shard.handed_a_read_to_another_replica",
     "shard.handed_over_before_it_leaves",
     "shard.handed_over_to_who_is_to_lead",
@@ -123,7 +130,7 @@ const MARKS: &[&str] = &[
     "shard.wounded",
 ];
 
-const STRIKES: [StrikeKind; 8] = [
+const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "kill a shard's leader", class: Class::Strike },
     StrikeKind { name: "pause a shard's leader", class: Class::Strike },
     StrikeKind { name: "kill all leaders", class: Class::Strike },
@@ -132,6 +139,7 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "a clock lies", class: Class::Strike },
     StrikeKind { name: "replace a host", class: Class::Membership },
     StrikeKind { name: "grow or shrink", class: Class::Membership },
+    StrikeKind { name: "a leader's replica hears nobody", class: Class::Strike },
 ];
 
 /// In some seeds there is little room for anything: bounds that are never met hold by themselves.
@@ -145,6 +153,11 @@ fn tight(rng: &mut Rng) -> SpannerParameters {
         parameters.calls_max = rng.between(3, 8) as usize;
     }
     parameters
+}
+
+/// True if there is little room.
+fn is_tight(parameters: &SpannerParameters) -> bool {
+    parameters.calls_max < SpannerParameters::DEFAULT.calls_max
 }
 
 impl SpannerScenario {
@@ -167,11 +180,7 @@ impl SpannerScenario {
             close_every: ms(rng.between(5, 50)),
             owner_silence: ms(rng.between(500, 2_000)),
             owner_alive_every: ms(rng.between(50, 200)),
-            keep: if rng.chance(0.5) && lies.is_none() {
-                ms(rng.between(6_000, 10_000))
-            } else {
-                Duration::from_secs(600)
-            },
+            keep: ms(if rng.chance(0.5) && lies.is_none() { rng.between(6_000, 10_000) } else { 600_000 }),
             try_for: ms(far * rng.between(1_000, 2_000)),
             fence_bound: ms(if is_early { rng.between(400, 800) } else { 1 << rng.below(9) }),
             clock_error_max: ms(500),
@@ -189,9 +198,9 @@ impl SpannerScenario {
             heartbeat_every: ms(rng.between(15, 40)),
             resend_after: ms(far * rng.between(50, 150)),
             window: 8 << rng.below(4),
-            snapshot_every_bytes: 2_000 << rng.below(6),
+            snapshot_every_bytes: 2_000 << rng.below(6).min(rng.below(6)),
             snapshot_chunk_bytes: 128 << rng.below(5),
-            retained_bytes_max: 4_000 << rng.below(6),
+            retained_bytes_max: 4_000 << rng.below(6).min(rng.below(6)),
             batch_bytes_max: limits::OPERATION_BYTES_MAX,
             page_bytes: limits::OPERATION_BYTES_MAX,
             ..paxos::Parameters::default()
@@ -202,20 +211,22 @@ impl SpannerScenario {
         let early = is_early.then(|| EarlyReaders::new(away.map(|at| hosts[at]), rng));
         Self {
             hosts,
-            mix: Mix::draw(parameters.keep / 4, rng),
+            mix: Mix::draw(parameters.keep / 4, is_tight(&parameters), rng),
             sessions: Sessions::default(),
             interactive: BTreeMap::new(),
             history: History::default(),
             truth: Truth::new(deployment.directory().clone()),
             changes: Changes::new(deployment.clone(), parameters.replicas, lies.is_some(), rng.chance(0.5)),
             deployment,
-            audit: SpannerAudit::new(parameters.fence_bound, parameters.keep),
+            audit: SpannerAudit::new(parameters.fence_bound, parameters.keep, lies.is_none()),
             parameters,
             core: Vec::new(),
             distances,
+            clock_grain: ms(if lies.is_none() && rng.chance(0.3) { 1 << rng.below(4) } else { 0 }),
             plots: (lies.is_none() && rng.chance(0.35)).then(|| Plots::draw(rng)),
             early,
             lies,
+            probes: Probes::default(),
             asked_when_paused: 0,
         }
     }
@@ -257,7 +268,7 @@ impl SpannerScenario {
         if let TxnReply::Committed(committed) = reply
             && let Some(end) = self.audit.earliest_end(node, committed.at).filter(|_| lies.is_none())
         {
-            let passed = history::true_time(end);
+            let passed = audit::spanner::true_time(end);
             invariant!(TEE, passed < now, "a commit at {} is over before {end} has passed", committed.at);
         }
         self.history.answered(id, reply, now, (&self.parameters, lies), &mut self.sessions);
@@ -269,10 +280,24 @@ impl SpannerScenario {
         control.mark("scenario.asked_a_paused_leader");
         self.asked_when_paused += 1;
         let client = ASKS_WHEN_PAUSED_FROM + self.asked_when_paused;
-        let planned = workload::read_of_all(u64::from(client) << 32);
+        let planned = workload::read_of_all(u64::from(client) << 32, TxnLevel::Strict);
         let node = self.deployment.gateway_of(host);
         let id = self.ask(node, &planned.call, control);
         self.history.asked(id, (client, 0), node, &planned, control.cluster.now());
+    }
+
+    /// The replica beside a shard's leader hears no other host: its leader goes on, and it may have to take a snapshot of another one.
+    fn deafen_a_replica(&self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let leads = control.cluster.nodes().filter_map(|(id, node)| match node {
+            Node::Shard(role) if role.is_leading() => Some((id.host(), role.shard())),
+            Node::Shard(_) | Node::Gateway(_) | Node::Log(_) => None,
+        });
+        let leads: Vec<_> = leads.collect();
+        let Some(&(host, shard)) = rng.pick(&leads) else { return false };
+        let replica = self.deployment.log_of(shard).node(host, paxos::LogRole::Replica);
+        let second = Duration::from_secs(1);
+        control.hinder(replica, Hindrance::Lost, rng.duration(second, 6 * second));
+        true
     }
 
     fn ask(&mut self, node: NodeId, call: &TxnCall, control: &mut Control<'_, Node>) -> RequestId {
@@ -314,6 +339,7 @@ impl Scenario for SpannerScenario {
             // Where clocks are much worse than links, an earliest end has passed when its commit has.
             clock_error: (ms(1), ms(if self.early.is_some() { 10 } else { 200 })),
             clock_error_max: Some(ms(500)),
+            clock_grain: self.clock_grain,
             distances: self.distances.clone(),
             bounds: limits::BOUNDS,
             ..Tuning::default()
@@ -368,6 +394,7 @@ impl Scenario for SpannerScenario {
             return;
         }
         let reply = TxnReply::decoded(&response.0).expect("a gateway answers in the words of the protocol");
+        self.probes.on_answer(id, &reply);
         // An interactive transaction goes on until it is committed, and answers its first request then.
         if let Some(mut interactive) = self.interactive.remove(&id) {
             if let TxnReply::RowsWithin(rows) = &reply {
@@ -394,6 +421,12 @@ impl Scenario for SpannerScenario {
         if token == changing::ASK {
             self.changes.ask_whether_settled(control);
         }
+        if token == probes::ASK_AGAIN {
+            self.probe(control);
+        }
+        if token == lies::WAITS_FOR_A_LOCK {
+            self.wait_for_a_lock(control);
+        }
         if token == LOOK_FOR_THE_DEAD {
             Truth::check_the_dead(&self.core, &control.cluster);
         }
@@ -401,6 +434,7 @@ impl Scenario for SpannerScenario {
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
         self.changes.lost(id);
+        self.probes.lost(id);
         let first = self.interactive.remove(&id).map_or(id, |mut interactive| interactive.first(id));
         self.history.lost(first, &mut self.sessions);
     }
@@ -433,12 +467,15 @@ impl Scenario for SpannerScenario {
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
         if which == 5 || self.lies.is_some() {
-            return which == 5 && self.lie(rng, control);
+            return self.lie(rng, control);
         }
         if which == 6 || which == 7 {
             return self.change_hosts(which == 7, rng, control);
         }
         let second = Duration::from_secs(1);
+        if which == 8 {
+            return self.deafen_a_replica(rng, control);
+        }
         let leaders = Self::leaders(&control.cluster);
         let down = rng.duration(second / 20, 2 * second);
         let one = rng.pick(&leaders).copied();
@@ -471,6 +508,7 @@ impl Scenario for SpannerScenario {
         let is_wide = self.distances.iter().any(|distance| !distance.is_zero());
         let after = if is_wide { DEAD_FOR_FAR_APART } else { DEAD_FOR };
         control.alarm(after, LOOK_FOR_THE_DEAD);
+        self.begin_probes(core, control);
         if let Some(lies) = &mut self.lies {
             lies.end(control.cluster.now());
         }
@@ -478,7 +516,7 @@ impl Scenario for SpannerScenario {
 
     /// Nothing is prepared, locked or undecided for those who are gone, and all replicas of the core are alike.
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        if let Some(missing) = self.changes.unsettled() {
+        if let Some(missing) = self.changes.unsettled().or_else(|| self.probes.missing()) {
             return Err(missing);
         }
         self.truth.converged(core, |shard| self.changes.preferred(shard), cluster)
@@ -490,6 +528,7 @@ impl Scenario for SpannerScenario {
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
         self.truth.look_at_all(cluster);
+        self.audit.check_answers(&self.truth);
         self.history.check(&self.truth, self.lies.as_ref());
     }
 

@@ -65,7 +65,7 @@ impl Plots {
 
     fn next(rng: &mut Rng) -> (Moment, Victims) {
         let moment = MOMENTS[rng.below(MOMENTS.len() as u64) as usize];
-        let power = rng.chance(0.25);
+        let power = rng.chance(0.4);
         let who = if power { 7 } else { rng.between(1, 7) };
         let (gateway, coordinator, participants) = (who & 1 > 0, who & 2 > 0, who & 4 > 0);
         let victims = Victims { gateway, coordinator, participants, power };

@@ -1,7 +1,7 @@
 //! What was committed, as the replicas' states show it, and what must hold of those states.
 
 use super::Node;
-use crate::audit::spanner::machine_of;
+use crate::audit::spanner::{Committed, machine_of};
 use ::spanner::shard::BoundedUse;
 use ::spanner::{Directory, ShardId, ShardMachine, SpannerParameters};
 use kernel::{Bytes, HostId, NodeId, invariant};
@@ -137,6 +137,9 @@ impl Truth {
             }
         }
         for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
+            if let Some(left) = usage_of(node).into_iter().find(|it| it.used > 0) {
+                return Err(format!("{id} has {} {} left", left.used, left.what));
+            }
             let Some((executed, machine)) = machine_of(node) else { continue };
             if leaders.get(&machine.shard()).is_some_and(|replicas| !replicas.contains(&id.host())) {
                 // What a host that left has of it is old.
@@ -158,6 +161,18 @@ impl Truth {
             Some(shard) => Err(format!("nobody leads shard {shard}")),
             None => Ok(()),
         }
+    }
+}
+
+impl Committed for Truth {
+    fn versions(&self, key: &[u8], at: Timestamp) -> Vec<Timestamp> {
+        let versions = self.versions.get(key).into_iter().flat_map(|versions| versions.range(..=at).rev());
+        versions.map(|(&at, _)| at).collect()
+    }
+
+    fn keys(&self, shard: ShardId, range: &KeyRange) -> Vec<Bytes> {
+        let keys = self.versions.keys().filter(|key| range.contains(key));
+        keys.filter(|key| self.directory.shard_of(key) == shard).cloned().collect()
     }
 }
 
@@ -194,20 +209,22 @@ fn check_locks(id: NodeId, machine: &ShardMachine) {
     }
 }
 
+/// What is bounded at a shard's role or a gateway.
+fn usage_of(node: &Node) -> Vec<BoundedUse> {
+    match node {
+        Node::Shard(role) => role.usage(),
+        Node::Gateway(gateway) => gateway.usage().to_vec(),
+        Node::Log(_) => Vec::new(),
+    }
+}
+
 /// Nothing is more than its bound.
 pub(super) fn check_bounds(host: HostId, parameters: &SpannerParameters, cluster: &Cluster<'_, Node>) {
     for (id, node) in cluster.called_nodes_of(host) {
-        let usage = match node {
-            Node::Shard(role) => role.usage(),
-            Node::Gateway(gateway) => gateway.usage().to_vec(),
-            Node::Log(_) => {
-                let prepared = machine_of(node).map(|(_, machine)| machine.prepared().count());
-                let max = parameters.transactions_max;
-                let used = |used| BoundedUse { what: "prepared transactions", used, max };
-                prepared.map(used).into_iter().collect()
-            }
-        };
-        for BoundedUse { what, used, max } in usage {
+        let prepared = machine_of(node).map(|(_, machine)| machine.prepared().count());
+        let max = parameters.transactions_max;
+        let prepared = prepared.map(|used| BoundedUse { what: "prepared transactions", used, max });
+        for BoundedUse { what, used, max } in usage_of(node).into_iter().chain(prepared) {
             invariant!(BOUND, used <= max, "{id} has {used} {what}, and is to have {max} at most");
         }
     }

@@ -1,6 +1,7 @@
 //! What users ask: every level, one-shot and interactive transactions, deletions, scans, calls that are sent again, tokens that one user
 //! gives another.
 
+use ::spanner::ShardId;
 use kernel::{Bytes, RequestId, Rng};
 use sim::{OperationId, WALL_EPOCH};
 use std::collections::BTreeMap;
@@ -73,8 +74,49 @@ pub(super) struct Mix {
     dumps: f64,
     fences: f64,
     hot: u64,
-    large: bool,
+    /// How many values are large.
+    large: f64,
     send_again_within: u64,
+}
+
+/// A transaction that reads a key under locks, and writes it.
+pub(super) fn reads_and_writes(id: u64, value: &str) -> Planned {
+    let (token, keys) = (Timestamp(0), vec![key(0)]);
+    let writes = vec![KeyWrite { key: key(0), value: Some(Bytes::from(value.to_owned())) }];
+    let interactive = Interactive { name: id, first: None, keys, scans: Vec::new(), writes, has_read: false };
+    let call = Begin { id, token, priority: None };
+    Planned { call: call.into(), interactive: Some(interactive) }
+}
+
+/// A write of the same key.
+pub(super) fn writes_alone(id: u64, value: &str) -> Planned {
+    writes(id, 0..1, value)
+}
+
+/// A write of keys of the `nth` user's own, which begin with different parts.
+pub(super) fn writes_own(id: u64, nth: usize, value: &str) -> Planned {
+    let first = KEYS + 3 * nth as u64;
+    writes(id, first..first + 3, value)
+}
+
+/// A key of each of these shards.
+pub(super) fn keys_of(shards: &[ShardId], shard_of: impl Fn(&[u8]) -> ShardId) -> Vec<Bytes> {
+    shards.iter().filter_map(|shard| (0..KEYS * KEYS).map(key).find(|key| shard_of(key) == *shard)).collect()
+}
+
+fn writes(id: u64, keys: std::ops::Range<u64>, value: &str) -> Planned {
+    writes_each(id, &keys.map(key).collect::<Vec<_>>(), value)
+}
+
+/// A write of these keys.
+pub(super) fn writes_each(id: u64, keys: &[Bytes], value: &str) -> Planned {
+    let write = |key: &Bytes| KeyWrite { key: key.clone(), value: Some(Bytes::from(value.to_owned())) };
+    let writes = keys.iter().map(write).collect();
+    let (token, none) = (Timestamp(0), Vec::new());
+    let key = Some(CallKey { session: id, number: 1 });
+    let (conditions, reads, otherwise) = (Vec::new(), none.clone(), none);
+    let call = OneShot { id, token, key, acknowledged: 0, conditions, writes, reads, otherwise };
+    Planned { call: call.into(), interactive: None }
 }
 
 /// A call, and what is known of it.
@@ -137,15 +179,16 @@ fn key(number: u64) -> Bytes {
     Bytes::from(format!("p{}/{number}", number % 3))
 }
 
-/// A strict read of all keys.
-pub(super) fn read_of_all(id: u64) -> Planned {
-    let (token, level, scans) = (Timestamp(0), TxnLevel::Strict, Vec::new());
+/// A read of all keys.
+pub(super) fn read_of_all(id: u64, level: TxnLevel) -> Planned {
+    let (token, scans) = (Timestamp(0), Vec::new());
     let call = ReadOnly { id, token, level, keys: (0..KEYS).map(key).collect(), scans };
     Planned { call: call.into(), interactive: None }
 }
 
 impl Mix {
-    pub(super) fn draw(send_again_within: Duration, rng: &mut Rng) -> Self {
+    /// `is_tight`: there is little room, which large values fill.
+    pub(super) fn draw(send_again_within: Duration, is_tight: bool, rng: &mut Rng) -> Self {
         let levels = match rng.below(7) {
             0 => vec![0],
             1 | 2 => vec![1],
@@ -161,7 +204,11 @@ impl Mix {
             dumps: if rng.chance(0.5) { 0.05 } else { 0.0 },
             fences: if rng.chance(0.25) { 0.3 } else { 0.05 },
             hot: rng.between(1, KEYS),
-            large: rng.chance(0.25),
+            large: if rng.chance(if is_tight { 0.6 } else { 0.2 }) {
+                if is_tight { 0.7 } else { 0.3 }
+            } else {
+                0.0
+            },
             send_again_within: send_again_within.as_nanos() as u64,
         }
     }
@@ -181,7 +228,7 @@ impl Mix {
         let keys = self.keys(3, rng);
         let value = |index: usize, rng: &mut Rng| {
             let mut value = format!("{}.{}.{index}", operation.client, operation.nth);
-            if self.large && rng.chance(0.3) {
+            if rng.chance(self.large) {
                 value.push_str(&"x".repeat(rng.between(100, 2_000) as usize));
             }
             Bytes::from(value)

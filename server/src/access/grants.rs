@@ -22,6 +22,8 @@ pub enum Area {
     Txn,
     /// Logs, and Kafka's topics, which are logs.
     Log,
+    /// Colours of the partially ordered log.
+    Fuzzylog,
     /// Groups of readers.
     Group,
     /// Spaces of the sequence.
@@ -48,8 +50,16 @@ impl Right {
 
 impl Area {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Kv, Self::Txn, Self::Log, Self::Group, Self::Sequence, Self::Coordination, Self::Cluster];
+    pub const ALL: [Self; 8] = [
+        Self::Kv,
+        Self::Txn,
+        Self::Log,
+        Self::Fuzzylog,
+        Self::Group,
+        Self::Sequence,
+        Self::Coordination,
+        Self::Cluster,
+    ];
 
     /// As grants have it.
     pub const fn name(self) -> &'static str {
@@ -57,6 +67,7 @@ impl Area {
             Self::Kv => "kv",
             Self::Txn => "txn",
             Self::Log => "log",
+            Self::Fuzzylog => "fuzzylog",
             Self::Group => "group",
             Self::Sequence => "sequence",
             Self::Coordination => "coordination",

@@ -54,6 +54,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     if let Some(tls) = &admin.tls {
         tls.metrics(&mut page);
     }
+    admin.traces.metrics(&mut page);
     let process = std::process::id();
     if let Some(cpu) = crate::process::cpu_time(process) {
         page.process_cpu(cpu.as_secs_f64());

@@ -9,6 +9,7 @@ use crate::family::HostedNode;
 use crate::health::HealthWatch;
 use crate::latency::Latencies;
 use crate::secure::HostTls;
+use crate::trace::Traces;
 use axum::Router;
 use runtime::HostHandle;
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub struct Admin {
     pub access: Access,
     /// When certificates end, if TLS is on.
     pub tls: Option<HostTls>,
+    /// What is followed of requests.
+    pub traces: Traces,
 }
 
 impl Admin {
@@ -59,6 +62,7 @@ impl Admin {
         health: HealthWatch,
         access: Access,
         tls: Option<HostTls>,
+        traces: Traces,
     ) -> Self {
         let reads = file.services().iter().filter_map(|service| service.listed().reads.as_ref());
         let counts = Arc::new(Counts::of(reads));
@@ -68,6 +72,18 @@ impl Admin {
         let addresses = hosts.chain(ports.into_iter().flatten().map(String::as_str));
         let named = file.hosts.iter().map(|host| &host.name).chain(&listen.names);
         let names = OwnNames::of(addresses, named.map(String::as_str));
-        Self { handle, file, host: host.to_owned(), started, latencies, counts, names, health, access, tls }
+        Self {
+            handle,
+            file,
+            host: host.to_owned(),
+            started,
+            latencies,
+            counts,
+            names,
+            health,
+            access,
+            tls,
+            traces,
+        }
     }
 }

@@ -16,6 +16,7 @@ use crate::latency::Latencies;
 use crate::services::native::NativeCalls;
 use crate::services::records::RecordOwner;
 use crate::services::status::ServiceStatus;
+use crate::trace::TraceKeys;
 use axum::http::Method;
 use kernel::{Bytes, HostSlot};
 use runtime::blobs::{Archive, ArchiveError};
@@ -96,6 +97,8 @@ pub struct ClusterFile {
     pub tls: Option<TlsPaths>,
     /// The access file, if access control is on.
     pub access: Option<PathBuf>,
+    /// What is followed of requests, if anything is.
+    pub trace: Option<TraceKeys>,
     /// Who plays which role.
     pub placement: BootstrapPlacement,
     pub(super) services: Vec<Arc<dyn Service>>,

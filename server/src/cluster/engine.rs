@@ -13,6 +13,8 @@ pub enum Engine {
     Corfu,
     /// Shards that are replicated logs, under clocks of known error and locks.
     Spanner,
+    /// Colours on chains of servers, ordered as far as they must be.
+    FuzzyLog,
 }
 
 impl Engine {
@@ -23,6 +25,7 @@ impl Engine {
             Self::Mason => "mason",
             Self::Corfu => "corfu",
             Self::Spanner => "spanner",
+            Self::FuzzyLog => "fuzzylog",
         }
     }
 }

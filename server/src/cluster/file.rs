@@ -120,6 +120,7 @@ impl ClusterFile {
             clock: ClockKeys::of(&values)?,
             tls: values.tls()?,
             access: values.path("access.file"),
+            trace: values.trace()?,
             placement,
             hosts: raw.hosts,
             values: values.values,

@@ -128,6 +128,16 @@ pub(super) const OF_THE_CLUSTER: &[Key] = &[
     ),
 ];
 
+/// True if traces can be sent there.
+fn is_collector(text: &str) -> bool {
+    let Some(address) = text.strip_prefix("http://") else { return false };
+    let authority = address.split('/').next().unwrap_or_default();
+    !address.contains(char::is_whitespace)
+        && authority
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+}
+
 /// Those that all services share.
 pub(super) const SHARED: &[Key] = &[
     key(
@@ -143,6 +153,20 @@ pub(super) const SHARED: &[Key] = &[
         "text",
         "how a host writes its log to standard error: lines for people, or an object a line, with time, level, host and target",
         "a program that reads the log must know which; the lines of the start are text always",
+    ),
+    key(
+        "trace.endpoint",
+        KeyKind::Checked(is_collector, "the URL of a collector, like http://127.0.0.1:4318"),
+        "",
+        "where traces of requests are sent: a collector of OpenTelemetry that takes OTLP over HTTP; without it none are made",
+        "spans that the collector does not take are dropped and counted; no request waits for it",
+    ),
+    key(
+        "trace.one_in",
+        KeyKind::Number(1, 1_000_000_000),
+        "1000",
+        "one request in so many is followed, over all roles and hosts that it crosses",
+        "equal on all hosts, or traces have holes; a small number costs time with each request",
     ),
     key(
         "durability.ack",
@@ -335,20 +359,10 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 /// `30ms`, `2s`, `1m`, `500us`.
 pub fn parse_duration(text: &str) -> Option<std::time::Duration> {
-    let (number, unit) = split_unit(text)?;
-    let nanos = match unit {
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
-        _ => return None,
-    };
-    number.checked_mul(nanos).map(std::time::Duration::from_nanos)
+    humantime::parse_duration(text).ok()
 }
 
-/// `100`, `64KiB`, `1MiB`, `2GiB`.
+/// `100`, `64KiB`, `1MiB`, `2GiB`. Libraries take `64kb` as well, for 64,000 bytes, which nobody means who writes it.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = split_unit(text)?;
     let factor = match unit {
@@ -375,6 +389,14 @@ mod tests {
     fn units_are_read() {
         assert_eq!(parse_duration("30ms"), Some(std::time::Duration::from_millis(30)));
         assert_eq!(parse_duration("30"), None);
+        let units =
+            [("5us", 5_000), ("2 s", 2_000_000_000), ("3m", 180_000_000_000), ("1h", 3_600_000_000_000)];
+        for (text, nanos) in
+            [&units[..], &[("7d", 604_800_000_000_000), ("1h30m", 5_400_000_000_000)]].concat()
+        {
+            assert_eq!(parse_duration(text), Some(std::time::Duration::from_nanos(nanos)), "{text}");
+        }
+        assert_eq!(parse_duration("99999999999999999999s"), None);
         assert_eq!(parse_size("64KiB"), Some(65_536));
         assert_eq!(parse_size("1 MiB"), Some(1 << 20));
         assert_eq!(parse_size("64kb"), None);

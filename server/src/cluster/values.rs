@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::keys::{self, Key, KeyKind, OrNone};
+use crate::trace::TraceKeys;
 use runtime::TlsFiles;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -230,6 +231,20 @@ impl Values<'_> {
             return Err(FileError::new(None, "listen.http_secure is set without [tls]", help));
         }
         Ok(())
+    }
+
+    /// What is followed of requests.
+    pub(super) fn trace(&self) -> Result<Option<TraceKeys>, FileError> {
+        match self.text("trace.endpoint") {
+            Some(endpoint) => {
+                Ok(Some(TraceKeys { endpoint, one_in: self.number("trace.one_in").unwrap_or(1_000) }))
+            }
+            None if self.is_set("trace.one_in") => {
+                let help = "add  endpoint = \"http://127.0.0.1:4318\"  to [trace]: where a collector takes OTLP over HTTP";
+                Err(FileError::new(None, "trace.one_in is set without trace.endpoint", help))
+            }
+            None => Ok(None),
+        }
     }
 
     /// The certificates.

@@ -1,9 +1,8 @@
-//! Asking a host's admin port, without a library: one request, one answer.
+//! Asking a host's admin port.
 
 use crate::failure::Failure;
 use serde_json::Value;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use server::http_client::HttpClient;
 use std::time::Duration;
 
 /// An address as people give it: `host:port`, perhaps as the URL that a browser has.
@@ -55,6 +54,26 @@ impl clap::Args for GivenToken {
     }
 }
 
+/// A host is silent for so long at most: what it answers it has at hand.
+const SILENT_FOR: Duration = Duration::from_secs(5);
+/// Of an answer, in bytes; more is an error.
+const ANSWER_BYTES_MAX: u64 = 256 << 20;
+
+/// A request to a host's admin port, with the token that was given.
+pub fn request<B>(
+    admin: &str,
+    token: &GivenToken,
+    verb: &str,
+    path: &str,
+    body: B,
+) -> std::io::Result<axum::http::Request<B>> {
+    let mut request = axum::http::Request::builder().method(verb).uri(format!("http://{admin}{path}"));
+    if let GivenToken(Some(token)) = token {
+        request = request.header("Authorization", format!("Bearer {token}"));
+    }
+    request.body(body).map_err(std::io::Error::other)
+}
+
 /// Asks a host's admin port; returns the status and the answer's body.
 pub fn call(
     admin: &str,
@@ -63,23 +82,11 @@ pub fn call(
     path: &str,
     body: &str,
 ) -> std::io::Result<(u16, String)> {
-    let address =
-        admin.to_socket_addrs()?.next().ok_or_else(|| std::io::Error::other("the name has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let length = body.len();
-    let GivenToken(token) = token;
-    let shown = token.as_ref().map_or_else(String::new, |it| format!("Authorization: Bearer {it}\r\n"));
-    write!(
-        stream,
-        "{verb} {path} HTTP/1.1\r\nHost: {admin}\r\n{shown}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let truncated = || std::io::Error::other("the answer is truncated");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(truncated)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(truncated)?;
-    Ok((status, body.to_owned()))
+    let request = request(admin, token, verb, path, body)?;
+    let answer = HttpClient::patient(SILENT_FOR).send(request, ANSWER_BYTES_MAX)?;
+    let status = answer.status().as_u16();
+    let text = String::from_utf8(answer.into_body());
+    Ok((status, text.map_err(|_| std::io::Error::other("the answer is no text"))?))
 }
 
 /// The JSON in what [`fetch`] got.

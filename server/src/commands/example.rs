@@ -38,6 +38,9 @@ spaces = 4
 [txn]                            # transactions: they rest on the clock
 shards = 4
 
+# [fuzzylog]                     # the partially ordered log: no host joins a running cluster that has it
+# partitions = 3
+
 [clock]                          # ordinate clock measures the sources of this machine
 source = "auto"                  # or clockbound, chrony, kernel; "fixed" believes epsilon
 # epsilon = "10ms"
@@ -50,6 +53,10 @@ source = "auto"                  # or clockbound, chrony, kernel; "fixed" believ
 
 # [access]                       # made by: ordinate access init --file access.toml
 # file = "access.toml"
+
+# [trace]                        # one request in so many, to a collector of OpenTelemetry
+# endpoint = "http://127.0.0.1:4318"
+# one_in   = 1000
 
 # [backup]                       # ordinate config explain backup.to
 # to    = "s3://bucket/backups"
@@ -135,6 +142,9 @@ brokers = "{}"
 
 [txn]
 shards = 2
+
+[fuzzylog]
+partitions = 2
 
 [clock]                          # hosts on one machine have one clock
 source  = "fixed"

@@ -14,6 +14,7 @@ mod example;
 mod figures;
 mod files;
 mod frame_file;
+mod fuzzylog;
 mod inspect;
 mod kv;
 mod log;
@@ -75,6 +76,9 @@ enum Verb {
     /// The shared log: named logs without holes
     #[command(subcommand)]
     Log(log::Log),
+    /// The partially ordered log: colours that scale apart, and appends to several of them at once
+    #[command(subcommand)]
+    Fuzzylog(fuzzylog::Fuzzylog),
     /// The coordination service, by ZooKeeper's protocol
     Zk(zk::Zk),
     /// Back up all services while they run
@@ -162,6 +166,7 @@ pub fn run() -> ExitCode {
         Verb::Txn(txn) => txn.run(),
         Verb::Sequence(sequence) => sequence.run(),
         Verb::Log(log) => log.run(),
+        Verb::Fuzzylog(fuzzylog) => fuzzylog.run(),
         Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),

@@ -17,6 +17,7 @@ use server::latency::Latencies;
 use server::members;
 use server::secure::HostTls;
 use server::services::{CannotJoin, StartError};
+use server::trace::{TraceError, Traces};
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -60,14 +61,7 @@ impl Serve {
         if let Some(CannotJoin { what, fact, remedy }) = refused.filter(|_| self.join) {
             return Err(Failure::input("O2005", what, fact, remedy));
         }
-        let ports = file.services().iter().flat_map(|service| service.ports());
-        let sockets = Sockets {
-            peer: bind(&line.address, "[hosts]")?,
-            native: bind(&file.listen.native, "listen.native")?,
-            users: ports
-                .map(|port| Ok((port.key, bind(&port.address, port.key)?)))
-                .collect::<Result<_, _>>()?,
-        };
+        let sockets = sockets(&file, &line.address)?;
         let admin = bind(&file.listen.admin, "listen.admin")?;
         let bind_if = |address: &Option<String>, key| address.as_ref().map(|at| bind(at, key)).transpose();
         let http = bind_if(&file.listen.http, "listen.http")?;
@@ -82,6 +76,7 @@ impl Serve {
         let tls = file.tls.as_ref().map(HostTls::load).transpose();
         let tls = tls.map_err(|error| explain(&StartError::Tls(error), &file, &self.host))?;
         let access = Access::open(file.access.as_deref(), &log).map_err(|error| no_access(&error, &file))?;
+        let (traces, observer) = Traces::begin(&file, &self.host, &log).map_err(no_traces)?;
         let host = host::start(
             &file,
             &self.host,
@@ -93,6 +88,7 @@ impl Serve {
             files.clients.clone(),
             tls.clone(),
             &access,
+            observer,
         )
         .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
@@ -109,6 +105,7 @@ impl Serve {
             health,
             access,
             tls,
+            traces,
         ));
         let stop_admin = admin::serve(admin, &shared, files.admin).map_err(not_served)?;
         let ports = http_ports(users_tls, http, http_secure);
@@ -195,6 +192,17 @@ impl Serve {
     }
 }
 
+/// Listens where hosts and users connect.
+fn sockets(file: &ClusterFile, peer: &str) -> Result<Sockets, Failure> {
+    let ports = file.services().iter().flat_map(|service| service.ports());
+    let users = ports.map(|port| Ok((port.key, bind(&port.address, port.key)?)));
+    Ok(Sockets {
+        peer: bind(peer, "[hosts]")?,
+        native: bind(&file.listen.native, "listen.native")?,
+        users: users.collect::<Result<_, _>>()?,
+    })
+}
+
 fn watch_health(
     handle: &HostHandle<HostedNode>,
     file: &ClusterFile,
@@ -225,6 +233,11 @@ fn no_access(error: &PolicyError, file: &ClusterFile) -> Failure {
     let path = file.access.as_deref().unwrap_or(Path::new("access.toml")).display();
     let remedy = format!("ordinate access list --file {path}  (`ordinate access init` makes one)");
     Failure::input("O2116", format!("the access file {path} cannot be used"), error.to_string(), remedy)
+}
+
+fn no_traces(error: TraceError) -> Failure {
+    let remedy = "ordinate config explain trace.endpoint";
+    Failure::input("O2118", "requests cannot be followed", error.to_string(), remedy)
 }
 
 fn not_served(error: std::io::Error) -> Failure {

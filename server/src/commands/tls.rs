@@ -21,6 +21,8 @@ use time::{Duration, OffsetDateTime};
 
 /// How long a certificate is good unless somebody says.
 const DAYS: i64 = 365;
+/// In seconds.
+const DAY: i64 = 24 * 60 * 60;
 /// The client whose certificate comes with an authority.
 const CLIENT: &str = "client";
 /// How long an authority is good: all certificates end with it.
@@ -237,7 +239,7 @@ struct Found {
     path: PathBuf,
     alternatives: Vec<String>,
     holder: Holder,
-    /// Days until it ends; below zero: it has ended.
+    /// Days until it ends, the last one whole; below one: it has ended.
     days: i64,
 }
 
@@ -255,7 +257,8 @@ fn found_in(path: &Path) -> Result<Vec<Found>, Failure> {
             .map_err(|error| failed(format!("{}: {error}", file.display())))?;
         let ends = names::ends_at(&certificate)
             .ok_or_else(|| failed(format!("{}: no certificate", file.display())))?;
-        let days = (ends - OffsetDateTime::now_utc().unix_timestamp()).div_euclid(24 * 60 * 60);
+        // The last one counts whole: what is sound has a day left.
+        let days = (ends - OffsetDateTime::now_utc().unix_timestamp() + DAY - 1).div_euclid(DAY);
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         // Those of clients were made for hosts' purposes, too, before there was a difference; one of them is known by its name.
         let is_host = names::is_for_servers(&certificate) && name != CLIENT;
@@ -279,7 +282,7 @@ fn renew(wanted: &[String], within: i64, out: &Path, days: i64, output: Output) 
         ));
     }
     let is_wanted =
-        |it: &&Found| if wanted.is_empty() { it.days < within } else { wanted.contains(&it.name) };
+        |it: &&Found| if wanted.is_empty() { it.days <= within } else { wanted.contains(&it.name) };
     let mut count = 0;
     for it in found.iter().filter(is_wanted) {
         let key = std::fs::read_to_string(out.join(format!("{}.key", it.name)));
@@ -313,7 +316,7 @@ fn show(path: &Path, as_json: bool) -> Result<(), Failure> {
     println!("{:<16}{:>10}  {:<8}GOOD FOR", "CERTIFICATE", "DAYS LEFT", "OF A");
     for it in &found {
         let good_for = if it.name == "ca" { "the authority".to_owned() } else { it.alternatives.join(", ") };
-        let days = if it.days < 0 { "ENDED".to_owned() } else { it.days.to_string() };
+        let days = if it.days <= 0 { "ENDED".to_owned() } else { it.days.to_string() };
         let holder = if it.name == "ca" { "" } else { it.holder.name() };
         println!("{:<16}{days:>10}  {holder:<8}{good_for}", it.name);
     }

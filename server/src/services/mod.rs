@@ -5,6 +5,7 @@
 //! metrics, `ordinate inspect` for whose a record is.
 
 pub mod coordination;
+pub mod fuzzylog;
 pub mod kv;
 pub mod log;
 pub mod mason;
@@ -28,7 +29,7 @@ use records::RecordOwner;
 
 /// All services. The order is that of their nodes on a host, and of what is printed.
 pub const SERVICES: &[&Listed] =
-    &[&kv::LISTED, &coordination::LISTED, &sequence::LISTED, &log::LISTED, &txn::LISTED];
+    &[&kv::LISTED, &coordination::LISTED, &sequence::LISTED, &log::LISTED, &txn::LISTED, &fuzzylog::LISTED];
 
 /// What they serve over HTTP.
 pub const HTTP_ROUTES: &[&HttpRoutes] = &[
@@ -37,6 +38,7 @@ pub const HTTP_ROUTES: &[&HttpRoutes] = &[
     &sequence::HTTP_ROUTES,
     &log::HTTP_ROUTES,
     &txn::HTTP_ROUTES,
+    &fuzzylog::HTTP_ROUTES,
 ];
 
 /// The slots of the services' nodes, the same on all hosts of all clusters. A number that was given away is never given again.
@@ -56,6 +58,8 @@ pub mod slots {
     pub const LOG_OVER_CORFU: Slots = Slots { first: 3 * BLOCK, count: BLOCK };
     /// Of transactions.
     pub const TXN: Slots = Slots { first: 4 * BLOCK, count: BLOCK };
+    /// Of the partially ordered log.
+    pub const FUZZYLOG: Slots = Slots { first: 5 * BLOCK, count: BLOCK };
 }
 
 /// The role that has this slot in every cluster.
@@ -122,7 +126,7 @@ mod tests {
         ClusterFile::parse(&text, Path::new("."), &Overrides::default()).expect("it is sound")
     }
 
-    const ALL: &str = "[coordination]\nengine = \"mason\"\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 2\n[txn]\nshards = 2\n";
+    const ALL: &str = "[coordination]\nengine = \"mason\"\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 2\n[txn]\nshards = 2\n[fuzzylog]\npartitions = 2\n";
 
     // Slots that are not a service's own are another's one day, and its journal is read as that one's.
     #[test]

@@ -16,6 +16,7 @@ mod disk_full;
 mod earlier;
 mod ensemble;
 mod failover;
+mod fuzzylog;
 mod grants;
 mod grants_tls;
 mod health;
@@ -41,6 +42,7 @@ mod sequence;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;
+mod traces;
 mod txn;
 mod web;
 mod zk_verbs;

@@ -11,7 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 
 const METHODS: [&str; 4] = ["get", "put", "post", "delete"];
-const SETTINGS: &str = "[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 2\n[log]\nspaces = 1\n\
+const SETTINGS: &str = "[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 2\n[log]\nspaces = 1\n[fuzzylog]\npartitions = 2\n\
                         [sequence]\nspaces = [\"orders\"]\n[coordination]\nengine = \"mason\"\n";
 
 struct Page(Value);
@@ -201,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 /// The calls in an order in which each finds what it needs; `begin` and what commits give names that later ones use.
-const CALLS: [&str; 34] = [
+const CALLS: [&str; 39] = [
     "putKey",
     "getKey",
     "incrementKey",
@@ -213,6 +213,11 @@ const CALLS: [&str; 34] = [
     "readLog",
     "followLog",
     "nextNumbers",
+    "appendToColours",
+    "snapshotOfColours",
+    "syncColour",
+    "trimColour",
+    "fuzzylogPartitions",
     "transact",
     "commitStatus",
     "beginTransaction",
@@ -239,7 +244,7 @@ const CALLS: [&str; 34] = [
 ];
 
 /// What is refused: the call, its path and body, and how it is answered.
-const REFUSED: [(&str, &str, &str, u16); 15] = [
+const REFUSED: [(&str, &str, &str, u16); 18] = [
     ("getKey", "/v1/kv/nowhere", "", 404),
     ("getKey", "/v1/kv/a?consistency=wishful", "", 400),
     ("putKey", "/v1/kv/a?if_version=999999", "1", 409),
@@ -251,6 +256,9 @@ const REFUSED: [(&str, &str, &str, u16); 15] = [
     ("appendToLog", "/v1/log/jobs/append?expect=77", "x", 409),
     ("readLog", "/v1/log/jobs?from=77", "", 416),
     ("nextNumbers", "/v1/sequence/next", "{\"spaces\":[\"other\"]}", 400),
+    ("appendToColours", "/v1/fuzzylog/append", "{\"colours\":[\"red\"]}", 400),
+    ("syncColour", "/v1/fuzzylog/colours/red", "", 410),
+    ("syncColour", "/v1/fuzzylog/colours/red?from=77", "", 416),
     ("transact", "/v1/txn", "{\"level\":\"wishful\"}", 400),
     ("transact", "/v1/txn", "{\"if\":[{\"key\":\"bank/1\",\"version\":1}],\"put\":{\"x\":\"1\"}}", 409),
     ("zooKeeperCommand", "/commands/nothing", "", 404),

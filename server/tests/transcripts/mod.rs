@@ -13,6 +13,38 @@ use volatile::stable;
 
 /// Pages with such blocks.
 const PAGES: [&str; 2] = ["README.md", "docs/quickstart.md"];
+/// Those that share a folder and a cluster, which [`BEFORE`] makes: their blocks are one session, in this order.
+const SHARED: [&str; 8] = [
+    "docs/from-zookeeper.md",
+    "docs/backup.md",
+    "docs/hardening.md",
+    "docs/capacity.md",
+    "docs/kafka.md",
+    "docs/transactions.md",
+    "docs/http.md",
+    "docs/troubleshooting.md",
+];
+/// Clusters of one host with every service: one that the pages use, one that plays the part of an old ZooKeeper, and an empty one.
+const BEFORE: &str = r#"
+begin() {
+  printf '%s\n' "cluster = \"$1\"" "data = \"data-$1\"" '[listen]' "native = \"$2:7071\"" \
+    "admin = \"$2:7070\"" "zookeeper = \"$2:2181\"" "kafka = \"$2:9092\"" \
+    '[coordination]' 'engine = "mason"' '[log]' 'spaces = 2' '[sequence]' 'spaces = ["orders"]' \
+    '[txn]' 'shards = 2' '[clock]' 'source = "fixed"' 'epsilon = "1ms"' \
+    '[hosts]' "a = \"$2:7072\"" > "$1.toml"
+  ordinate serve --config "$1.toml" --host a > "$1.log" 2>&1 &
+  beside="$beside $!"
+}
+begin ordinate 127.0.0.1; begin old 127.0.0.2; begin new 127.0.0.3
+for address in 127.0.0.1 127.0.0.2 127.0.0.3; do
+  until ordinate status --admin $address:7070 2>&1 | grep -q 'serving     yes'; do sleep 0.1; done
+done
+for node in /app /app/config /app/jobs; do
+  ordinate zk --servers 127.0.0.2:2181 create $node "of the old one" > /dev/null
+done
+ordinate tls init --config ordinate.toml --out tls > /dev/null 2>&1
+ordinate access init --file access.toml > /dev/null 2>&1
+"#;
 const MARK: &str = "<!-- transcript -->";
 const FENCE: &str = "```";
 
@@ -74,22 +106,40 @@ fn parts_of(page: &str) -> Vec<(bool, String)> {
     parts
 }
 
-/// The page as it is to be: the same where nothing but volatile words differ.
-fn renewed(page: &str, session: &mut Session) -> String {
-    let parts = parts_of(page);
-    let blocks = parts.iter().filter(|(is_block, _)| *is_block).map(|(_, text)| steps_of(text));
+/// The pages as they are to be: the same where nothing but volatile words differ.
+fn renewed(pages: &[String], session: &mut Session) -> Vec<String> {
+    let parts: Vec<Vec<(bool, String)>> = pages.iter().map(|page| parts_of(page)).collect();
+    let blocks = parts.iter().flatten().filter(|(is_block, _)| *is_block).map(|(_, text)| steps_of(text));
     let blocks: Vec<Vec<Step>> = blocks.collect();
     let mut ran = session.run(&blocks).into_iter();
-    let mut written = String::new();
-    for (is_block, text) in parts {
+    let mut part = |(is_block, text): (bool, String)| {
         if !is_block {
-            written += &text;
-            continue;
+            return text;
         }
         let now: String = ran.next().expect("as many as there were").iter().map(Step::text).collect();
-        written += if stable(&now) == stable(&text) { &text } else { &now };
+        if stable(&now) == stable(&text) { text } else { now }
+    };
+    parts.into_iter().map(|parts| parts.into_iter().map(&mut part).collect()).collect()
+}
+
+/// Compares pages with what their commands print, or writes them.
+fn look_at(names: &[&str], mut session: Session) {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let blesses = std::env::var_os("ORDINATE_BLESS").is_some();
+    let read =
+        |name: &&str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|it| panic!("{name}: {it}"));
+    let pages: Vec<String> = names.iter().map(read).collect();
+    let now = renewed(&pages, &mut session);
+    for ((name, page), now) in names.iter().zip(&pages).zip(&now) {
+        assert!(page.contains(MARK), "{name} has no transcript");
+        if blesses {
+            std::fs::write(root.join(name), now).expect("the page can be written");
+        }
+        assert!(
+            now == page || blesses,
+            "{name} shows something else than is printed (ORDINATE_BLESS=1 writes it):\n{now}"
+        );
     }
-    written
 }
 
 // A page whose commands fail, or print something else than it shows, is the first thing that a new user meets.
@@ -99,21 +149,22 @@ fn pages_show_what_commands_print() {
         println!("SKIPPED: the system lets this user have no network of its own");
         return;
     }
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
-    let blesses = std::env::var_os("ORDINATE_BLESS").is_some();
-    for name in PAGES {
-        let path = root.join(name);
-        let page = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(page.contains(MARK), "{name} has no transcript");
-        let now = renewed(&page, &mut Session::new(name));
-        if blesses {
-            std::fs::write(&path, &now).expect("the page can be written");
-        }
-        assert!(
-            now == page || blesses,
-            "{name} shows something else than is printed (ORDINATE_BLESS=1 writes it):\n{now}"
-        );
+    PAGES.iter().for_each(|name| look_at(&[*name], Session::new(name)));
+}
+
+// A page for operators that shows what no longer works is found when something is on fire.
+#[test]
+fn pages_of_one_cluster_show_what_commands_print() {
+    if !has_own_network() {
+        println!("SKIPPED: the system lets this user have no network of its own");
+        return;
     }
+    let has_curl = std::process::Command::new("curl").arg("--version").output().is_ok();
+    if !has_curl {
+        println!("SKIPPED: docs/http.md needs curl");
+    }
+    let pages: Vec<&str> = SHARED.into_iter().filter(|name| has_curl || *name != "docs/http.md").collect();
+    look_at(&pages, Session::prepared("shared", BEFORE));
 }
 
 // A page that is left out of the list above is never looked at.
@@ -125,7 +176,7 @@ fn all_pages_with_transcripts_are_looked_at() {
     for path in pages {
         let name = format!("docs/{}", path.file_name().expect("a name").to_string_lossy());
         let has = std::fs::read_to_string(&path).expect("text").contains(MARK);
-        assert_eq!(has, PAGES.contains(&name.as_str()), "{name}");
+        assert_eq!(has, PAGES.iter().chain(&SHARED).any(|page| *page == name), "{name}");
     }
 }
 

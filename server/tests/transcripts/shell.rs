@@ -21,12 +21,20 @@ pub fn has_own_network() -> bool {
 /// A session in a folder of its own.
 pub struct Session {
     folder: Folder,
+    /// What the shell does before the first step, and no page shows.
+    before: &'static str,
 }
 
 impl Session {
     /// For the page of this name.
     pub fn new(page: &str) -> Self {
-        Self { folder: Folder::new(&format!("transcript-{}", page.replace(['/', '.'], "-"))) }
+        let folder = Folder::new(&format!("transcript-{}", page.replace(['/', '.'], "-")));
+        Self { folder, before: "" }
+    }
+
+    /// Of several pages, in whose folder a cluster file and such are made beforehand.
+    pub fn prepared(name: &str, before: &'static str) -> Self {
+        Self { before, ..Self::new(name) }
     }
 
     /// Runs the steps of all blocks in one shell; the steps with what they print now.
@@ -45,7 +53,7 @@ impl Session {
     }
 
     fn output_of(&self, steps: &[&Step]) -> String {
-        let mut script = "ip link set lo up\nexec 2>&1\n".to_owned();
+        let mut script = format!("ip link set lo up\n{}\nexec 2>&1\n", self.before);
         for (number, step) in steps.iter().enumerate() {
             let typed = step.typed.iter().map(|(line, _)| format!("{UNKNOWN}\n{line}\n"));
             let input: String = typed.collect();

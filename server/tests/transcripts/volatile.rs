@@ -8,6 +8,7 @@ const COUNTS: [&str; 4] = ["executed", "version", "gsn", "(version"];
 /// The text without that: measured numbers and the hosts that lead are dots, and blanks are one.
 pub fn stable(text: &str) -> String {
     let lines = text.lines().map(|line| {
+        let line = without_drawn(line);
         let words: Vec<&str> = line.split_whitespace().collect();
         let of = |(index, word): (usize, &&str)| {
             let before = index.checked_sub(1).map_or("", |before| words[before]);
@@ -27,6 +28,18 @@ pub fn stable(text: &str) -> String {
         words.collect::<Vec<_>>().join(" ")
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The line without what is made of the time or drawn at random: timestamps, identifiers.
+fn without_drawn(line: &str) -> String {
+    let is_drawn =
+        |run: &str| run.len() >= 15 || (run.len() >= 13 && run.bytes().all(|digit| digit.is_ascii_digit()));
+    let pieces = line.split_inclusive(|letter: char| !letter.is_ascii_hexdigit());
+    let shown = pieces.map(|piece| {
+        let run = piece.trim_end_matches(|letter: char| !letter.is_ascii_hexdigit());
+        if is_drawn(run) { format!("...{}", &piece[run.len()..]) } else { piece.to_owned() }
+    });
+    shown.collect()
 }
 
 fn is_number(word: &str) -> bool {
@@ -49,6 +62,12 @@ mod tests {
         assert!(!same("  100   (version 101)", "  99   (version 101)"));
         assert!(!same("acknowledged writes lost: 0", "acknowledged writes lost: 1"));
         assert!(!same("127.0.0.1:7070", "127.0.0.1:7071"));
+        assert!(same(
+            "backup 1795647255631-8e213457e9218118: 1 keys",
+            "backup 1795647255632-0e213457e9218118: 1 keys"
+        ));
+        assert!(same("committed at 1795647258191005", "committed at 1795647258191006"));
+        assert!(!same("200000 writes", "200001 writes"));
         assert!(!same("linearizable (checked: 5 operations)", "NOT LINEARIZABLE (checked: 5 operations)"));
     }
 }

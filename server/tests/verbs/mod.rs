@@ -1,6 +1,7 @@
 //! What all verbs have in common: JSON, exit codes, profiles.
 
 use crate::{Folder, Run, program, run};
+use std::io::{Read as _, Write as _};
 
 // A verb without JSON ends a script; a flag that is added to some of them is missed at the others.
 #[test]
@@ -57,6 +58,9 @@ fn verbs_that_reach_nobody_end_with_4() {
         let refused = folder.run(&[verb, &native].concat());
         assert_eq!(refused.code, Some(4), "{verb:?}: {refused:?}");
         assert!(refused.err.starts_with("error[O"), "{verb:?}: {refused:?}");
+        // Who reads must not be sent to look for what a write may have done.
+        let reads = ["get", "scan", "list", "read", "tail", "stat", "dump", "status"].contains(&verb[1]);
+        assert!(!reads || refused.err.contains("nothing was executed"), "{verb:?}: {refused:?}");
     }
     for verb in [
         &["status"][..],
@@ -75,6 +79,32 @@ fn verbs_that_reach_nobody_end_with_4() {
     assert_eq!(sessions.code, Some(4), "{sessions:?}");
     let backup = folder.run(&["backup", "--to", "backups", "--admin", "127.0.0.1:9"]);
     assert_eq!(backup.code, Some(4), "{backup:?}");
+}
+
+// Who has mixed up two ports, or a name, looks for what is broken, and nothing is.
+#[test]
+fn wrong_ports_and_names_are_said() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("it is bound").to_string();
+    let answer = std::thread::spawn(move || {
+        for said in [wire::native::refusal("no ORDINATE"), Vec::new()] {
+            let (mut stream, _) = listener.accept().expect("the command connects");
+            let mut read = [0; 1_024];
+            let _ = stream.read(&mut read);
+            let _ = stream.write_all(&said);
+        }
+    });
+    for _ in 0..2 {
+        let refused = run(&["status", "--admin", &address]);
+        assert_eq!(refused.code, Some(4), "{refused:?}");
+        assert!(refused.err.contains("what listens there does not speak HTTP"), "{refused:?}");
+    }
+    answer.join().expect("it does not panic");
+    for verb in [&["log", "create", "bad name"][..], &["log", "read", "bad/name"]] {
+        let refused = run(&[verb, &["--endpoints", "127.0.0.1:9"]].concat());
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+        assert!(refused.err.contains("letters, digits, '.', '_' and '-', at most 128"), "{refused:?}");
+    }
 }
 
 // A profile that is misread aims a write at another cluster.

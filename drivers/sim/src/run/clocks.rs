@@ -20,6 +20,7 @@ impl<S: Scenario> Run<S> {
             let others = |other: &&HostSpec| is_server(spec) && is_server(other) && other.id != spec.id;
             let peers: Vec<HostId> = hosts.iter().filter(others).map(|other| other.id).collect();
             host.clock.is_relied_on(error_max, peers);
+            host.clock.set_grain(self.tuning.clock_grain);
             let within = rng.between(0, 2_000_000) as f64 / 1e6 - 1.0;
             host.clock.set_offset(if self.out.swarm.clocks_at_edges { within.signum() } else { within });
         }

@@ -265,6 +265,11 @@ impl TxnGateway {
         }
     }
 
+    /// What the session of a read in progress had seen when it began, for invariants.
+    pub fn seen_before(&self, id: u64) -> Option<Timestamp> {
+        self.reads.get(&id).map(|read| read.t_min)
+    }
+
     /// Asks again where answers are late, and gives up what nobody can answer in time.
     pub(super) fn look_after_reads(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, after, most) = (cx.now(), self.parameters.resend_after, self.parameters.try_for);

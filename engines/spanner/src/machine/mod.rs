@@ -1,6 +1,7 @@
 //! The replicated state of a shard: executed alike on every replica of its log.
 
 mod calls;
+mod digest;
 pub mod entry;
 mod snapshot;
 mod versions;
@@ -177,14 +178,32 @@ impl ShardMachine {
         }
     }
 
+    /// How transactions ended, as far as gateways may ask for it.
+    pub fn ends(&self) -> impl Iterator<Item = (TxnId, Fate)> + '_ {
+        self.state.owners.iter().flat_map(|(&gateway, owner)| {
+            let incarnation = owner.incarnation;
+            owner.ended.iter().map(move |(&number, &fate)| (TxnId { gateway, incarnation, number }, fate))
+        })
+    }
+
     /// Decisions that not all participants have in their logs.
     pub fn open_decisions(&self) -> usize {
         self.state.decisions.len()
     }
 
-    /// The leader in force, counted.
-    pub fn epoch(&self) -> u64 {
-        self.state.epoch
+    /// Those decisions, with the participants that have not reported them as logged.
+    pub fn decisions(&self) -> impl Iterator<Item = (&TxnId, Fate, &BTreeSet<ShardId>)> {
+        self.state.decisions.iter().map(|(txn, open)| (txn, open.fate, &open.waits_for))
+    }
+
+    /// The leader in force, counted, and the last of its steps that was applied.
+    pub fn position(&self) -> (u64, u64) {
+        (self.state.epoch, self.state.index)
+    }
+
+    /// No later change has a timestamp at or below.
+    pub fn closed(&self) -> Timestamp {
+        self.state.closed
     }
 
     /// Readers may have been promised timestamps up to this.
@@ -223,7 +242,8 @@ impl ShardMachine {
         if (ballot, attempt) < (state.ballot, state.attempt) {
             return;
         }
-        if (ballot, attempt) > (state.ballot, state.attempt) {
+        let known = if planted!(begins_again_under_its_old_name) { attempt } else { state.attempt };
+        if (ballot, attempt) > (state.ballot, known) {
             (state.ballot, state.attempt) = (ballot, attempt);
             (state.epoch, state.index) = (state.epoch + 1, 0);
             state.assigns_above = state.horizon;
@@ -295,7 +315,7 @@ impl ShardMachine {
                 for txn in change.txns {
                     let Some(decision) = self.state.decisions.get_mut(&txn) else { continue };
                     decision.waits_for.remove(&change.by);
-                    if decision.waits_for.is_empty() {
+                    if decision.waits_for.is_empty() || planted!(settled_by_the_first_participant) {
                         self.state.decisions.remove(&txn);
                     }
                 }
@@ -538,6 +558,6 @@ impl StateMachine for ShardMachine {
     }
 
     fn digest(&self) -> u64 {
-        parts::digest(&snapshot::encode_state(self)) ^ self.versions.digest()
+        parts::digest(&self.fields()) ^ self.versions.digest()
     }
 }

@@ -1,6 +1,6 @@
 //! The data: versions of keys by commit timestamp, and what is read of them at one.
 
-use kernel::Bytes;
+use kernel::{Bytes, planted};
 use parts::Lookup;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -176,6 +176,7 @@ impl Versions {
     pub(super) fn at(&self, key: &Bytes, at: Timestamp, unknown: Timestamp) -> KeyRow {
         let history = self.history(key).unwrap_or_default();
         let version = history.iter().rev().find(|version| version.at <= at);
+        let unknown = if planted!(absent_key_dated_too_early) { Timestamp(0) } else { unknown };
         KeyRow {
             key: key.clone(),
             value: version.and_then(|version| version.value.clone()),
@@ -201,7 +202,9 @@ impl Versions {
                 found.next = Some(key.clone());
                 break;
             }
-            newest = newest.max(version.at);
+            if version.value.is_some() || !planted!(scan_dated_without_deletions) {
+                newest = newest.max(version.at);
+            }
             if let Some(value) = &version.value {
                 *bytes -= size;
                 let (key, value) = (key.clone(), Some(value.clone()));

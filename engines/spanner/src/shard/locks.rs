@@ -114,6 +114,15 @@ impl Locks {
         others
     }
 
+    /// Two transactions that hold locks which conflict; by the invariant there are none.
+    pub(super) fn conflict(&self) -> Option<(TxnId, TxnId)> {
+        self.keys.iter().find_map(|(key, lock)| {
+            let writer = lock.writer?;
+            let readers = lock.readers.iter().copied().chain(self.range_readers_of(key));
+            readers.filter(|reader| *reader != writer).map(|reader| (writer, reader)).next()
+        })
+    }
+
     /// Adds those who hold a lock of a key, its ranges' included.
     fn add_holders(&self, key: &Bytes, holders: &mut BTreeSet<TxnId>) {
         if let Some(lock) = self.keys.get(key) {

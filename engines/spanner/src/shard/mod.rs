@@ -10,6 +10,7 @@ mod coordinator;
 mod counts;
 mod frame;
 mod gateways;
+mod knowledge;
 mod lead;
 mod locking;
 mod locks;
@@ -25,6 +26,7 @@ mod steps;
 mod view;
 
 pub use counts::{BoundedUse, ShardCounts};
+pub use knowledge::LeaderKnowledge;
 pub use moving::ShardPlacement;
 pub use view::TxnInProgress;
 
@@ -47,7 +49,6 @@ use replica::ReplicaReads;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::txn::Timestamp;
 
 kernel::timers! {
     /// The timers of a shard's role.
@@ -156,11 +157,6 @@ impl SpannerShard {
         self.lead.as_ref().map_or(String::new(), Lead::describe)
     }
 
-    /// The highest timestamp that this leader has promised to readers: nothing is assigned at or below it.
-    pub fn promised(&self) -> Option<(u64, Timestamp)> {
-        self.lead.as_ref().filter(|lead| lead.serves()).map(|lead| (lead.epoch(), lead.promised()))
-    }
-
     fn leads_here(&self) -> bool {
         self.leader.is_some_and(|ballot| ballot.leader == self.log.leader)
     }
@@ -234,6 +230,9 @@ impl SpannerShard {
             }
             ShardIn::Installed(message) => {
                 self.replica.note(message.safe, message.collected);
+                if self.lead.is_some() {
+                    cx.mark("shard.began_again_behind_a_snapshot");
+                }
                 // Steps of this leader may be in there that it was not notified of.
                 self.begin(cx);
                 self.serve_replica_reads(cx);

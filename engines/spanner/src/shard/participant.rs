@@ -218,7 +218,7 @@ impl Lead {
             t_p,
             t_ee: asked.t_ee,
             coordinator: asked.coordinator,
-            reads: held.reads.into_iter().collect(),
+            reads: held.reads.into_iter().filter(|_| !planted!(prepares_without_its_reads)).collect(),
             ranges: held.ranges,
             writes: asked.writes,
         };

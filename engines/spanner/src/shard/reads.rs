@@ -98,7 +98,8 @@ impl Lead {
             let Some((t_p, t_ee)) = counts(&txn) else { continue };
             // It commits neither before it was prepared, nor more than L before its earliest end.
             let commits_at_least = t_p.max(Timestamp(t_ee.0.saturating_sub(bound)));
-            let must_be_seen = commits_at_least <= t_min || (t_ee <= t_read && !planted!(t_ee_ignored));
+            let seen = if planted!(skips_what_was_seen_at_its_timestamp) { t_min.before() } else { t_min };
+            let must_be_seen = commits_at_least <= seen || (t_ee <= t_read && !planted!(t_ee_ignored));
             if (skips && !must_be_seen) || planted!(does_not_wait_for_prepared) {
                 skipped.insert(txn);
             } else {
@@ -197,7 +198,9 @@ impl Lead {
         self.close_wanted = false;
         self.closed_at = cx.now();
         let closed = TrueTime(cx.wall()).earliest().before();
-        self.promise(closed);
+        if !planted!(closed_is_not_promised) {
+            self.promise(closed);
+        }
         let horizon = self.horizon_asked.max(closed);
         self.steps.push(Extend { horizon, closed }, Applied::Extended(horizon), 0);
     }

@@ -69,6 +69,16 @@ impl Steps {
         self.epoch
     }
 
+    /// True if nothing is on its way to the log.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.queue.is_empty() && self.in_flight.is_empty()
+    }
+
+    /// The last step that is known to be in the log.
+    pub(super) fn last_applied(&self) -> u64 {
+        self.index - self.in_flight.len() as u64
+    }
+
     pub(super) fn describe(&self) -> String {
         let (queued, in_flight) = (self.queue.len(), self.in_flight.len());
         format!(

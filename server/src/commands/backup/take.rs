@@ -3,7 +3,7 @@
 use super::lease::Lease;
 use super::manifest::{BackupChunk, Manifest, Records, SavedLog, digest_of, name_of, put_record, take_part};
 use super::store::BackupStore;
-use crate::commands::admin::GivenToken;
+use crate::commands::admin;
 use crate::commands::frame_file::{FrameFileReader, unsound};
 use crate::commands::kv::Endpoint;
 use crate::commands::{fetch, parse};
@@ -12,9 +12,9 @@ use indicatif::ProgressBar;
 use kernel::Bytes;
 use ordinate_client::{KeyRange, Log, LogError, Rows, TxnClient, TxnLevel};
 use server::cut::{self, LogCut};
+use server::http_client::{self, HttpClient};
 use std::collections::BTreeMap;
-use std::io::{BufReader, Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::io::{BufReader, Read};
 use std::time::{Duration, SystemTime};
 
 /// A chunk ends behind a record whose key's digest is a multiple of this, when it has so many bytes at least; and when it has so many at
@@ -126,22 +126,12 @@ impl Source<'_> {
     }
 
     /// Asks the host for the state of its services.
-    fn ask(&self) -> std::io::Result<FrameFileReader<BufReader<TcpStream>>> {
-        let none = || std::io::Error::other("the name has no address");
-        let address = self.admin.to_socket_addrs()?.next().ok_or_else(none)?;
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
-        stream.set_read_timeout(Some(CUT_WITHIN))?;
-        let GivenToken(token) = self.endpoint.token();
-        let shown = token.as_ref().map_or_else(String::new, |it| format!("Authorization: Bearer {it}\r\n"));
-        write!(stream, "GET /v1/cut HTTP/1.1\r\nHost: {}\r\n{shown}Connection: close\r\n\r\n", self.admin)?;
-        let mut input = BufReader::with_capacity(1 << 20, stream);
-        let (mut head, mut byte) = (Vec::new(), [0]);
-        while !head.ends_with(b"\r\n\r\n") && head.len() < 16 << 10 {
-            input.read_exact(&mut byte)?;
-            head.push(byte[0]);
-        }
-        let head = String::from_utf8_lossy(&head).into_owned();
-        if head.split(' ').nth(1) != Some("200") {
+    fn ask(&self) -> std::io::Result<FrameFileReader<BufReader<impl Read + use<>>>> {
+        let request = admin::request(self.admin, self.endpoint.token(), "GET", "/v1/cut", "")?;
+        let answer = HttpClient::patient(CUT_WITHIN).begin(request)?;
+        let is_there = answer.status() == 200;
+        let input = BufReader::with_capacity(1 << 20, http_client::reader(answer));
+        if !is_there {
             let mut said = String::new();
             input.take(4 << 10).read_to_string(&mut said)?;
             return Err(std::io::Error::other(said.trim().to_owned()));
@@ -206,7 +196,11 @@ impl Source<'_> {
                     .with_transactions(|client| async move { save_keys(&client, endpoint, writer).await })?,
             );
         }
-        let left_out = [("sequence", is_on("sequence")), ("log", is_on("log") && manifest.logs.is_none())];
+        let left_out = [
+            ("sequence", is_on("sequence")),
+            ("fuzzylog", is_on("fuzzylog")),
+            ("log", is_on("log") && manifest.logs.is_none()),
+        ];
         manifest.left_out = left_out.into_iter().filter(|it| it.1).map(|it| it.0.to_owned()).collect();
         self.lease.check()?;
         let id = super::wait(manifest.write(store))?;

@@ -23,6 +23,7 @@ use server::health::HealthWatch;
 use server::host::{self, Sockets};
 use server::latency::Latencies;
 use server::status::HostStatus;
+use server::trace::Traces;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
@@ -228,6 +229,7 @@ impl Cluster {
             Descriptors::default(),
             None,
             &Access::default(),
+            None,
         )
         .map_err(|error| failed("a host did not start", error))?;
         let health =
@@ -242,6 +244,7 @@ impl Cluster {
             health.clone(),
             Access::default(),
             None,
+            Traces::default(),
         ));
         let _admin = admin::serve(admin, &shared, Descriptors::new(admin::CONNECTIONS_MAX))
             .map_err(|error| failed("the admin port cannot be served", error))?;

@@ -1,6 +1,6 @@
 //! `ordinate log archive`, and `ordinate log read --archive`: what was trimmed, read back.
 
-use super::{PAGE, broken, failure, write_lines};
+use super::{PAGE, broken, failed_read, write_lines};
 use crate::commands::kv::{Endpoint, Output};
 use crate::commands::output::GivenOutput;
 use crate::failure::Failure;
@@ -219,8 +219,8 @@ pub(super) fn read_through(
 ) -> Result<(), Failure> {
     endpoint.with_log(|client| async move {
         let archive = open(location)?;
-        let identity = client.identify(name).await.map_err(|error| failure(&error))?;
-        let tail = client.stat(name).await.map_err(|error| failure(&error))?.next;
+        let identity = client.identify(name).await.map_err(|error| failed_read(&error))?;
+        let tail = client.stat(name).await.map_err(|error| failed_read(&error))?.next;
         let mut log = counterpart(&archive, name, &identity).await?;
         let mut segments = segments_of(&archive, log.as_ref()).await?;
         let first = segments.first_key_value().map_or(identity.retained, |(segment, _)| segment.first);
@@ -250,7 +250,7 @@ pub(super) fn read_through(
             at += entries.len() as u64;
         }
         output.flush().map_err(broken("the output cannot be written"))?;
-        let now = client.identify(name).await.map_err(|error| failure(&error))?;
+        let now = client.identify(name).await.map_err(|error| failed_read(&error))?;
         if (now.space, now.number, now.created_ms) != (identity.space, identity.number, identity.created_ms) {
             let what = format!("the log {name} was deleted and made anew while it was read");
             return Err(Failure::failed("O1022", what, "what was written is of both", "read it again"));
@@ -266,6 +266,6 @@ async fn recall(client: &Client, name: &str, at: u64, end: u64) -> Result<Result
         Ok(page) if page.entries.is_empty() => Ok(Err(at + 1)),
         Ok(page) => Ok(Ok(page.entries)),
         Err(LogError::Trimmed { resume_from, .. }) => Ok(Err(resume_from)),
-        Err(error) => Err(failure(&error)),
+        Err(error) => Err(failed_read(&error)),
     }
 }

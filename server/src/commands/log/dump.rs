@@ -3,7 +3,7 @@
 //! A file of frames. Each behind the first has the position of its first entry (`u64`) and entries (`length: u32 | bytes`). The last has
 //! the position behind the last entry, and no entries: a file that ends too early lacks it.
 
-use super::{IN_FLIGHT_MAX, Sent, broken, failure, progress_of};
+use super::{IN_FLIGHT_MAX, Sent, broken, failed_read, failure, progress_of};
 use crate::commands::frame_file::{CHUNK_BYTES, FrameFileReader, FrameFileWriter, unsound};
 use crate::commands::kv::{Endpoint, Output};
 use crate::failure::Failure;
@@ -113,7 +113,7 @@ pub(super) fn dump(endpoint: &Endpoint, name: &str, out: &Path) -> Result<(), Fa
     let partial = PathBuf::from(format!("{}.partial", out.display()));
     endpoint.with_log(|log| async move {
         let written = broken("the dump cannot be written");
-        let stat = log.stat(name).await.map_err(|error| failure(&error))?;
+        let stat = log.stat(name).await.map_err(|error| failed_read(&error))?;
         let bar = std::io::stderr().is_terminal().then(|| progress_of(stat.next - stat.first));
         let file = File::create(&partial).map_err(&written)?;
         let about = json!({ "log": name, "first": stat.first, "tail": stat.next, "sealed": stat.sealed,
@@ -123,7 +123,7 @@ pub(super) fn dump(endpoint: &Endpoint, name: &str, out: &Path) -> Result<(), Fa
         let (mut at, mut count) = (stat.first, 0);
         while at < stat.next {
             let most = (stat.next - at).min(PAGE.into()) as u32;
-            let page = log.read(name, at, most, Duration::ZERO).await.map_err(|error| failure(&error))?;
+            let page = log.read(name, at, most, Duration::ZERO).await.map_err(|error| failed_read(&error))?;
             if !page.entries.is_empty() {
                 writer.add(page.first, &page.entries).map_err(&written)?;
             }

@@ -27,6 +27,7 @@ pub enum Log {
     /// Make a log
     Create {
         /// Its name: letters, digits, '.', '_' and '-'
+        #[arg(value_parser = log_name)]
         name: String,
         /// What it may hold, at least 1MiB; beyond it the oldest entries go. No limit but the hosts' disk budget unless given
         #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -52,6 +53,7 @@ pub enum Log {
     /// Append the lines of the standard input, each as an entry
     Append {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         #[command(flatten)]
         endpoint: Endpoint,
@@ -67,6 +69,7 @@ pub enum Log {
     /// Write entries to the standard output, each as a line
     Read {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         /// The first position; the first that is left unless given
         #[arg(long)]
@@ -87,6 +90,7 @@ pub enum Log {
     /// Write the last entries, and with --follow those to come
     Tail {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         /// How many of those that are there
         #[arg(short = 'n', long, default_value_t = 10)]
@@ -100,6 +104,7 @@ pub enum Log {
     /// Drop the entries below a position
     Trim {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         /// The first position to keep
         #[arg(long)]
@@ -110,6 +115,7 @@ pub enum Log {
     /// Let nothing be appended any more
     Seal {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         #[command(flatten)]
         endpoint: Endpoint,
@@ -117,6 +123,7 @@ pub enum Log {
     /// Drop a log with its entries
     Delete {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         #[command(flatten)]
         endpoint: Endpoint,
@@ -124,6 +131,7 @@ pub enum Log {
     /// Write what a log holds into a file, with checksums
     Dump {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         /// The file; it appears when it is whole
         #[arg(long, value_name = "FILE")]
@@ -134,6 +142,7 @@ pub enum Log {
     /// Check a file that `log dump` wrote, and append its entries
     Load {
         /// The log; positions are as they were if it is empty, and the dump begins at 0
+        #[arg(value_parser = log_name)]
         name: String,
         /// The file
         #[arg(long = "in", value_name = "FILE")]
@@ -147,6 +156,7 @@ pub enum Log {
     /// How far a log goes, how it was made, and what it has dropped
     Stat {
         /// The log
+        #[arg(value_parser = log_name)]
         name: String,
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
@@ -165,6 +175,13 @@ const PAGE: u32 = 10_000;
 const LISTED: u32 = 500;
 /// How long one read of a follower waits.
 const FOLLOW_WAIT: Duration = Duration::from_secs(20);
+
+/// What a log may be called.
+const NAME_RULE: &str = "wanted: letters, digits, '.', '_' and '-', at most 128";
+
+fn log_name(text: &str) -> Result<String, String> {
+    if wire::log::is_name(text) { Ok(text.to_owned()) } else { Err(NAME_RULE.to_owned()) }
+}
 
 fn size(text: &str) -> Result<u64, String> {
     keys::parse_size(text).ok_or_else(|| "wanted: a size like 64MiB".to_owned())
@@ -218,14 +235,23 @@ impl Log {
                     Ok(description) => print_description(&description, output),
                     // The baseline counts nothing.
                     Err(LogError::Unsupported) => {
-                        print(&[log.stat(&name).await.map_err(|error| failure(&error))?], output);
+                        print(&[log.stat(&name).await.map_err(|error| failed_read(&error))?], output);
                     }
-                    Err(error) => return Err(failure(&error)),
+                    Err(error) => return Err(failed_read(&error)),
                 }
                 Ok(())
             }),
         }
     }
+}
+
+/// A failed call that changes nothing, whatever became of it, in the user's terms.
+pub(super) fn failed_read(error: &LogError) -> Failure {
+    let failure = failure(error);
+    if let LogError::Call(ordinate_client::CallError::TimedOut(after)) = error {
+        return Failure { fact: format!("no answer within {after:?}; nothing was executed"), ..failure };
+    }
+    failure
 }
 
 /// A failed call in the user's terms.
@@ -242,7 +268,7 @@ pub(super) fn failure(error: &LogError) -> Failure {
             "O1012",
             "the log refused the call",
             said,
-            "a name has letters, digits, '.', '_' and '-', at most 200; an entry at most 1 MiB",
+            "a name has letters, digits, '.', '_' and '-', at most 128; an entry at most 1 MiB",
         ),
         LogError::Call(ordinate_client::CallError::MaybeExecuted) => Failure::failed(
             "O1011",
@@ -305,7 +331,9 @@ fn print(logs: &[LogStat], output: Output) {
                 let sealed = if *sealed { "   sealed" } else { "" };
                 let stored = match retain_ms {
                     0 => String::new(),
-                    ms => format!("   retained for {:?}", Duration::from_millis(*ms)),
+                    ms => {
+                        format!("   retained for {}", humantime::format_duration(Duration::from_millis(*ms)))
+                    }
                 };
                 let limit = if *retain_bytes > 0 { format!(" of {retain_bytes}") } else { String::new() };
                 println!("{name}   first {first}   tail {next}   {bytes}{limit} bytes{stored}{sealed}");
@@ -340,7 +368,7 @@ fn list(endpoint: &Endpoint, output: Output) -> Result<(), Failure> {
     endpoint.with_log(|log| async move {
         let mut after = String::new();
         loop {
-            let logs = log.list(&after, LISTED).await.map_err(|error| failure(&error))?;
+            let logs = log.list(&after, LISTED).await.map_err(|error| failed_read(&error))?;
             print(&logs, output);
             match logs.last() {
                 Some(last) if logs.len() == LISTED as usize => after.clone_from(&last.name),
@@ -460,14 +488,14 @@ fn multi_append(endpoint: &Endpoint, entries: &[(String, String)]) -> Result<(),
 
 fn read(endpoint: &Endpoint, name: &str, from: Option<u64>, limit: Option<u64>) -> Result<(), Failure> {
     endpoint.with_log(|log| async move {
-        let stat = log.stat(name).await.map_err(|error| failure(&error))?;
+        let stat = log.stat(name).await.map_err(|error| failed_read(&error))?;
         let mut at = from.unwrap_or(stat.first);
         let end = limit.map_or(stat.next, |limit| at.saturating_add(limit).min(stat.next));
         let mut output = BufWriter::new(std::io::stdout().lock());
         // A first position that is gone, or not there yet, is refused by the read.
         loop {
             let most = end.saturating_sub(at).min(PAGE.into()) as u32;
-            let page = log.read(name, at, most, Duration::ZERO).await.map_err(|error| failure(&error))?;
+            let page = log.read(name, at, most, Duration::ZERO).await.map_err(|error| failed_read(&error))?;
             write_lines(&mut output, endpoint.output(), at, &page.entries)?;
             at = page.next();
             if at >= end {
@@ -505,12 +533,12 @@ fn entry_as_json(position: u64, entry: &[u8]) -> Value {
 
 fn tail(endpoint: &Endpoint, name: &str, lines: u64, follow: bool) -> Result<(), Failure> {
     endpoint.with_log(|log| async move {
-        let stat = log.stat(name).await.map_err(|error| failure(&error))?;
+        let stat = log.stat(name).await.map_err(|error| failed_read(&error))?;
         let mut at = stat.next.saturating_sub(lines).max(stat.first);
         let mut output = std::io::stdout().lock();
         loop {
             let wait = if follow { FOLLOW_WAIT } else { Duration::ZERO };
-            let page = log.read(name, at, PAGE, wait).await.map_err(|error| failure(&error))?;
+            let page = log.read(name, at, PAGE, wait).await.map_err(|error| failed_read(&error))?;
             write_lines(&mut output, endpoint.output(), at, &page.entries)?;
             output.flush().map_err(broken("the output cannot be written"))?;
             at = page.next();

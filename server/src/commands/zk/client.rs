@@ -4,10 +4,12 @@ use coordination::wire::{JuteInput, JuteOutput as _, Malformed, frame, op};
 use ordinate_client::Tls;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take to take a connection, and to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a server may take to turn a stranger away.
+const GREETED_WITHIN: Duration = Duration::from_secs(2);
 /// The session timeout asked for, in milliseconds.
 const SESSION_TIMEOUT: i32 = 10_000;
 /// Replies beyond this are refused: nothing that fits on a terminal is longer.
@@ -55,6 +57,9 @@ pub enum ZkError {
     /// Something listens there, and does not answer as ZooKeeper does.
     #[error("{0} did not answer as ZooKeeper's port does, and closed the connection; nothing was changed")]
     NotGreeted(String),
+    /// A server listens there, and opens no session.
+    #[error("{0} takes connections, and opened no session; nothing was changed")]
+    NoSession(String),
     /// The server said what this client does not understand.
     #[error("the server's reply is not ZooKeeper's protocol")]
     Strange,
@@ -143,8 +148,11 @@ impl ZkClient {
             out.put_buffer(Some(&[0; 16]));
             out.push(0);
         });
+        let began = Instant::now();
         let greeted = client.stream.write_all(&hello).map_err(ZkError::from).and_then(|()| client.receive());
         let answer = greeted.map_err(|error| match error {
+            // It has waited for others, and what is no ZooKeeper answers at once.
+            ZkError::Broken(_) if began.elapsed() >= GREETED_WITHIN => ZkError::NoSession(server.to_owned()),
             ZkError::Broken(_) | ZkError::Strange => ZkError::NotGreeted(server.to_owned()),
             other => other,
         })?;

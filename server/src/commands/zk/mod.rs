@@ -230,6 +230,11 @@ impl Zk {
     }
 }
 
+/// There is no session with anybody.
+fn nobody(what: &str, error: &ZkError, remedy: &str) -> Failure {
+    Failure { exit: Exit::Unreachable, ..Failure::input("O4102", what, error.to_string(), remedy) }
+}
+
 fn explain(error: &ZkError, servers: &str) -> Failure {
     match error {
         ZkError::Refused(-101) => Failure::failed(
@@ -266,24 +271,19 @@ fn explain(error: &ZkError, servers: &str) -> Failure {
         ZkError::Input(_) => {
             Failure::input("O4104", "the input cannot be used", error.to_string(), "ordinate zk --help")
         }
-        ZkError::Unreachable(..) => Failure {
-            exit: Exit::Unreachable,
-            ..Failure::input(
-                "O4102",
-                "no server can be reached",
-                error.to_string(),
-                "ordinate demo, or give --servers HOST:PORT",
-            )
-        },
-        ZkError::NotGreeted(_) => Failure {
-            exit: Exit::Unreachable,
-            ..Failure::input(
-                "O4102",
-                "no ZooKeeper server answers",
-                error.to_string(),
-                "ordinate config explain listen.zookeeper  (with TLS: --tls-ca, --tls-cert, --tls-key)",
-            )
-        },
+        ZkError::Unreachable(..) => {
+            nobody("no server can be reached", error, "ordinate demo, or give --servers HOST:PORT")
+        }
+        ZkError::NoSession(_) => nobody(
+            "the ZooKeeper server opens no session",
+            error,
+            "ordinate status --admin ADDRESS  (it says whether a majority is heard)",
+        ),
+        ZkError::NotGreeted(_) => nobody(
+            "no ZooKeeper server answers",
+            error,
+            "ordinate config explain listen.zookeeper  (with TLS: --tls-ca, --tls-cert, --tls-key)",
+        ),
         ZkError::Broken(_) | ZkError::Strange => Failure::failed(
             "O4103",
             "the conversation failed",

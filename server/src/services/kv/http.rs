@@ -250,37 +250,40 @@ async fn ask(admin: &Admin, query: &Query<'_>, level: Level) -> Result<Answer, R
 }
 
 async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
-    let outcome =
-        tokio::time::timeout(ANSWER_WITHIN, admin.handle.request(GATEWAY, family::LocalRequest::Kv(call)))
-            .await;
-    let unknown = "no answer in time; a write may have been executed: read before you send it again";
+    let unknown = match &call {
+        Call::Read { .. } => "no answer in time; nothing was executed",
+        Call::Write(_) | Call::Reconfigure(_) => {
+            "no answer in time; a write may have been executed: read before you send it again"
+        }
+    };
+    let asked = admin.handle.request(GATEWAY, family::LocalRequest::Kv(call));
+    let outcome = match tokio::time::timeout(ANSWER_WITHIN, asked).await {
+        Err(_) => return Err(error(StatusCode::GATEWAY_TIMEOUT, unknown)),
+        Ok(Err(_)) => return Err(error(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping")),
+        Ok(Ok(response)) => response.of_kv(),
+    };
     match outcome {
-        Err(_) => Err(error(StatusCode::GATEWAY_TIMEOUT, unknown)),
-        Ok(Err(_)) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping")),
-        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::MaybeExecuted)))) => {
-            Err(error(StatusCode::GATEWAY_TIMEOUT, unknown))
-        }
-        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::Busy)))) => {
-            let busy = "busy, not executed: too much is waiting; send it again later";
-            Err(([(header::RETRY_AFTER, "1")], error(StatusCode::SERVICE_UNAVAILABLE, busy)).into_response())
-        }
-        // The port refuses before anything is called.
-        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::NotGranted)))) => {
-            Err(error(StatusCode::FORBIDDEN, "not granted: nothing was executed"))
-        }
-        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::DiskFull)))) => Err(error(
-            StatusCode::INSUFFICIENT_STORAGE,
-            "the disk is full, not executed: send it again when there is room",
-        )),
-        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::Malformed | Refusal::Conflict)))) => Err(
-            error(StatusCode::PAYLOAD_TOO_LARGE, "the request is larger than paxos.batch_bytes_max allows"),
-        ),
-        Ok(Ok(family::LocalResponse::Kv(Outcome::Done(bytes)))) => {
+        Some(Outcome::Done(bytes)) => {
             Answer::decode(&bytes).map_err(|why| error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()))
         }
-        Ok(Ok(family::LocalResponse::Service(_))) => {
-            Err(error(StatusCode::INTERNAL_SERVER_ERROR, "the answer of another service"))
-        }
+        Some(Outcome::Refused(refusal)) => Err(match refusal {
+            Refusal::MaybeExecuted => error(StatusCode::GATEWAY_TIMEOUT, unknown),
+            Refusal::Busy => {
+                let busy = "busy, not executed: too much is waiting; send it again later";
+                ([(header::RETRY_AFTER, "1")], error(StatusCode::SERVICE_UNAVAILABLE, busy)).into_response()
+            }
+            // The port refuses before anything is called.
+            Refusal::NotGranted => error(StatusCode::FORBIDDEN, "not granted: nothing was executed"),
+            Refusal::DiskFull => error(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "the disk is full, not executed: send it again when there is room",
+            ),
+            Refusal::Malformed | Refusal::Conflict => error(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the request is larger than paxos.batch_bytes_max allows",
+            ),
+        }),
+        None => Err(error(StatusCode::INTERNAL_SERVER_ERROR, "the answer of another service")),
     }
 }
 

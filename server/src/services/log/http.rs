@@ -166,7 +166,11 @@ pub(super) async fn ask(admin: &Admin, request: &Request, wait_ms: u32) -> Resul
     let gateway = log.gateway(&admin.file, &admin.host).host_slot();
     let call = admin.handle.request(gateway, family::LocalRequest::Service(request.encoded().into()));
     let within = ANSWER_WITHIN + Duration::from_millis(wait_ms.into());
-    let late = || Failed::new(StatusCode::GATEWAY_TIMEOUT, "no answer in time; it may have been done");
+    let unknown = match request.written().is_empty() {
+        true => "no answer in time; nothing was changed",
+        false => "no answer in time; it may have been done",
+    };
+    let late = || Failed::new(StatusCode::GATEWAY_TIMEOUT, unknown);
     let answer = tokio::time::timeout(within, call).await.ok().and_then(Result::ok).ok_or_else(late)?;
     let family::LocalResponse::Service(body) = answer else { return Err(other_answer()) };
     match Answer::decoded(&body) {

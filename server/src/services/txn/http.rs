@@ -90,12 +90,10 @@ async fn ask(admin: &Admin, call: impl Into<TxnCall>, commit: Option<CallKey>) -
     let writes = matches!(call, TxnCall::OneShot(_) | TxnCall::Commit(_));
     let nobody = || failure(if writes { TxnFailure::Unknown } else { TxnFailure::Unavailable }, commit);
     let asked = admin.handle.request(gateway, LocalRequest::Service(call.encoded().into()));
-    Ok(match tokio::time::timeout(ANSWER_WITHIN, asked).await {
-        Ok(Ok(LocalResponse::Service(body))) => {
-            TxnReply::decoded(&body).map_or_else(|_| nobody(), |reply| answer(&reply, commit))
-        }
-        Ok(Ok(LocalResponse::Kv(_)) | Err(_)) | Err(_) => nobody(),
-    })
+    let answered = tokio::time::timeout(ANSWER_WITHIN, asked).await;
+    let reply = answered.ok().and_then(Result::ok).and_then(LocalResponse::of_service);
+    let reply = reply.and_then(|body| TxnReply::decoded(&body).ok());
+    Ok(reply.map_or_else(nobody, |reply| answer(&reply, commit)))
 }
 
 /// `POST /v1/txn`
@@ -191,19 +189,14 @@ pub(super) async fn abort(
 pub(super) async fn transactions(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
     gateway(&admin)?;
     let seen = admin.handle.inspect(|view| {
-        let shards = view.nodes().filter_map(|(_, node)| match node {
-            HostedNode::Txn(embedded) => match embedded.node() {
+        let shards = view.nodes().filter_map(|(_, node)| {
+            let HostedNode::Txn(embedded) = node else { return None };
+            match embedded.node() {
                 SpannerMember::Shard(role) if role.is_leading() => {
                     Some((role.shard(), role.locks(), role.transactions(SHOWN_MAX)))
                 }
                 SpannerMember::Shard(_) | SpannerMember::Gateway(_) | SpannerMember::Log(_) => None,
-            },
-            HostedNode::Kv(_)
-            | HostedNode::Coordination(_)
-            | HostedNode::Sequence(_)
-            | HostedNode::Log(_)
-            | HostedNode::Corfu(_)
-            | HostedNode::CorfuGateway(_) => None,
+            }
         });
         shards.collect::<Vec<_>>()
     });

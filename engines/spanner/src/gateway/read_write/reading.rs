@@ -83,7 +83,9 @@ impl TxnGateway {
         let Some(pending) = at.pending.take() else { return };
         at.held = Some(held);
         // Its user will have seen this, whatever becomes of it.
-        attempt.token = attempt.token.max(found.newest);
+        if !planted!(reads_under_locks_not_in_token) {
+            attempt.token = attempt.token.max(found.newest);
+        }
         attempt.rows.extend(found.rows.into_iter().map(|row| (row.key.clone(), row)));
         for (index, rows) in pending.scans.into_iter().zip(found.scans) {
             attempt.scans[index].1.push(rows);

@@ -1,0 +1,115 @@
+//! How a server that is not in its chain gets the row: from the chain's last server, page by page, while the chain goes on.
+//!
+//! What such a server has applied is what every chain has. What is behind that may be what no chain has any more, and goes before it
+//! begins. A copy belongs to an epoch and a source; in another epoch it begins anew. While the server is sealed for a later epoch it
+//! takes nothing, so that the director's choice of the head rests on rows that do not change.
+
+use super::{ChainServer, CutBack, PullRow, Pulled};
+use crate::messages::director::CopyProgress;
+use crate::terms::{ChainEpoch, ChainJournal, RowIndex};
+use kernel::{Cx, Instant, NodeId, PageBudget};
+
+/// A copy in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Copy {
+    session: u64,
+    epoch: ChainEpoch,
+    source: NodeId,
+    /// The source's.
+    journal: ChainJournal,
+    asked_at: Instant,
+    /// Commands that the source had beyond.
+    lacks: Option<u64>,
+}
+
+impl Copy {
+    pub(super) fn epoch(&self) -> ChainEpoch {
+        self.epoch
+    }
+
+    pub(super) fn progress(&self) -> CopyProgress {
+        CopyProgress { epoch: self.epoch, lacks: self.lacks }
+    }
+}
+
+impl ChainServer {
+    /// Begins to copy the chain whose projection it was notified of.
+    pub(super) fn begin_copy(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(projection) = &self.projection else { return };
+        let source = projection.members.last().and_then(|it| Some((it.node, it.journal?)));
+        let (epoch, Some((source, journal))) = (projection.epoch, source) else { return };
+        if self.copy.as_ref().is_some_and(|copy| copy.epoch == epoch) {
+            return;
+        }
+        let applied = self.state.applied();
+        if self.length() > applied {
+            cx.mark("chain.dropped_what_its_chain_may_not_have");
+            self.cut_row(applied);
+            self.window = 0;
+            cx.append(&CutBack { length: applied }.into());
+        }
+        cx.mark("chain.began_to_copy");
+        let session = cx.rng().bits();
+        self.copy = Some(Copy { session, epoch, source, journal, asked_at: cx.now(), lacks: None });
+        self.pull(cx);
+    }
+
+    fn pull(&mut self, cx: &mut Cx<'_, Self>) {
+        let from = self.length();
+        let sealed = self.sealed;
+        let Some(copy) = self.copy.as_mut().filter(|copy| copy.epoch == sealed) else { return };
+        copy.asked_at = cx.now();
+        let Copy { session, epoch, source, journal, .. } = *copy;
+        cx.send(source, PullRow { session, epoch, journal, from });
+    }
+
+    pub(super) fn on_pull(&mut self, from: NodeId, message: &PullRow, cx: &mut Cx<'_, Self>) {
+        let PullRow { session, epoch, journal, from: first } = *message;
+        // Sealed for what follows, it has the row of that epoch all the same.
+        if self.journal != Some(journal) || self.opened != epoch || first > self.length() {
+            return;
+        }
+        let mut page = PageBudget::new(self.parameters.page_bytes);
+        let entries = self.row.iter().skip(first.0 as usize);
+        let entries =
+            entries.take_while(|entry| page.admits(super::row::entry_bytes(entry))).cloned().collect();
+        let (length, stable) = (self.length(), self.state.applied());
+        // What a tail has applied may not be on its own disk.
+        cx.send_durable(from, Pulled { session, first, entries, length, stable });
+    }
+
+    pub(super) fn on_pulled(&mut self, from: NodeId, message: Pulled, cx: &mut Cx<'_, Self>) {
+        let Pulled { session, first, entries, length, stable } = message;
+        let (own, sealed) = (self.length(), self.sealed);
+        let Some(copy) = self
+            .copy
+            .as_mut()
+            .filter(|copy| copy.session == session && copy.source == from && copy.epoch == sealed)
+        else {
+            return;
+        };
+        if first != own {
+            return;
+        }
+        let end = first.plus(entries.len() as u64);
+        let lacks = length.0.saturating_sub(end.0);
+        let has_news = !entries.is_empty();
+        copy.lacks = Some(lacks);
+        for entry in entries {
+            self.push(entry, cx);
+        }
+        self.apply_through(RowIndex(stable.0.min(self.length().0)), cx);
+        if has_news && lacks > 0 {
+            self.pull(cx);
+        }
+    }
+
+    pub(super) fn look_after_copy(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let Some(copy) = &self.copy else { return };
+        let wait = if copy.lacks == Some(0) { self.parameters.tick } else { self.parameters.resend_after };
+        if now.since(copy.asked_at) >= wait {
+            self.pull(cx);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! How a server is sealed, and begins to serve.
+
+use super::{ChainServer, Links, Project, SealChain, SealedFor, Serves};
+use crate::messages::director::{Pong, SealAck};
+use kernel::{Cx, NodeId, planted};
+
+impl ChainServer {
+    pub(super) fn report(&self, director: NodeId, cx: &mut Cx<'_, Self>) {
+        let Some(journal) = self.journal else { return };
+        let notified = self.projection.as_ref().map(|it| it.epoch).unwrap_or_default();
+        let serves = self.serves() == Some(notified);
+        let copy = self.copy.as_ref().map(|copy| copy.progress());
+        let (partition, sealed) = (self.partition, self.sealed);
+        cx.repeat_durable([director], Pong { partition, journal, sealed, notified, serves, copy });
+    }
+
+    pub(super) fn on_seal(&mut self, director: NodeId, message: &SealChain, cx: &mut Cx<'_, Self>) {
+        let SealChain { epoch } = *message;
+        let Some(journal) = self.journal else { return };
+        if epoch < self.sealed || self.serves() == Some(epoch) {
+            return self.report(director, cx);
+        }
+        if epoch > self.sealed {
+            self.sealed = epoch;
+            cx.append(&SealedFor { epoch }.into());
+            self.syncs.clear();
+        }
+        self.sealed_here = epoch;
+        let copy = self.copy.as_ref().map(|copy| copy.epoch());
+        let (partition, length) = (self.partition, self.length());
+        cx.send_durable(director, SealAck { partition, epoch, journal, length, copy });
+    }
+
+    pub(super) fn on_project(&mut self, message: Project, cx: &mut Cx<'_, Self>) {
+        let Project { projection, copies } = message;
+        let known = self.projection.as_ref().map(|it| it.epoch).unwrap_or_default();
+        let epoch = projection.epoch;
+        if projection.partition != self.partition || !projection.is_sound() || epoch < known {
+            return;
+        }
+        let me = cx.node();
+        let is_meant = self.journal.is_some_and(|journal| projection.means(me, journal));
+        self.projection = Some(projection);
+        if is_meant {
+            let may_open = self.opened < epoch && self.sealed_here == epoch
+                || planted!(restarted_head_goes_on) && !self.serving;
+            if epoch == self.sealed && may_open {
+                self.open(cx);
+            }
+        } else {
+            // A chain that goes on without it: what it has may not be what they have.
+            if epoch > self.sealed {
+                self.sealed = epoch;
+                cx.append(&SealedFor { epoch }.into());
+            }
+            self.serving = false;
+            if !copies {
+                self.copy = None;
+            } else if epoch == self.sealed {
+                self.begin_copy(cx);
+            }
+        }
+    }
+
+    fn open(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.copy.take().is_some() {
+            cx.mark("chain.joining_server_serves");
+        }
+        let epoch = self.sealed;
+        (self.opened, self.serving) = (epoch, true);
+        cx.append(&Serves { epoch }.into());
+        self.syncs.clear();
+        let answers_from = self.length();
+        self.links = Links { moved: cx.now(), owes_length: true, answers_from, ..Links::default() };
+        self.watched.forget();
+        cx.mark("chain.serves");
+    }
+}

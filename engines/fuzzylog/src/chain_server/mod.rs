@@ -1,0 +1,266 @@
+//! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
+//!
+//! `row` is how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
+//! serves, `copy` how one that joins gets the row, `stuck` how a head notices what is not going on.
+//!
+//! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
+//! last; while it is sealed for an epoch that it does not serve its row stays as it is; in an epoch each server's row begins with the
+//! row of the one behind it.
+
+mod copy;
+mod epochs;
+mod idle_clients;
+mod reads;
+mod record;
+mod row;
+mod stuck;
+
+pub use crate::messages::chain_server::*;
+pub use record::{ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves};
+
+use crate::FuzzyLog;
+use crate::parameters::FuzzyParameters;
+use crate::partition::PartitionState;
+use crate::partition::command::RowEntry;
+use crate::projection::ChainProjection;
+use crate::terms::{ChainEpoch, ChainJournal, ColourPlacement, PartitionId, RowIndex};
+use copy::Copy;
+use idle_clients::PassedRow;
+use kernel::{Cx, Instant, NodeId, Position, Role};
+use reads::WaitingSync;
+use std::collections::VecDeque;
+use stuck::Watched;
+
+kernel::timers! {
+    /// The chain server's timers.
+    pub enum ChainTimer {
+        /// Look after what is late.
+        Tick,
+    }
+}
+
+/// What a server knows of its neighbours in the epoch that it serves.
+#[derive(Clone, Debug, Default)]
+struct Links {
+    /// All servers before it have the row on their disks up to here.
+    above: RowIndex,
+    /// Something came from the one before.
+    heard: bool,
+    /// What came of commands from here on is answered.
+    answers_from: RowIndex,
+    /// The one behind has the row up to here; none before it says so.
+    received: Option<RowIndex>,
+    /// What was sent to it goes up to here.
+    sent: RowIndex,
+    /// What it was said to be durable goes up to here.
+    said: Option<RowIndex>,
+    /// When something went on last.
+    moved: Instant,
+    /// The one before is to learn how long the row is.
+    owes_length: bool,
+    /// The one behind is to learn what is durable.
+    owes_durable: bool,
+    /// The others are to learn what is stable.
+    owes_stable: bool,
+}
+
+/// A server of one partition.
+#[derive(Clone, Debug)]
+pub struct ChainServer {
+    partition: PartitionId,
+    placement: ColourPlacement,
+    parameters: FuzzyParameters,
+    /// The client role beside it, which takes over what is stuck.
+    client: NodeId,
+    journal: Option<ChainJournal>,
+    /// It serves no epoch below.
+    sealed: ChainEpoch,
+    /// The epoch for which this run has said that it is sealed. An earlier run may have served that one, and lost what it wrote.
+    sealed_here: ChainEpoch,
+    /// The last epoch that it has begun to serve, in any run.
+    opened: ChainEpoch,
+    /// It serves that one, in this run.
+    serving: bool,
+    /// The last projection that this run was notified of.
+    projection: Option<ChainProjection>,
+    row: VecDeque<RowEntry>,
+    state: PartitionState,
+    links: Links,
+    syncs: VecDeque<WaitingSync>,
+    copy: Option<Copy>,
+    watched: Watched,
+    passed: PassedRow,
+    /// Bytes of commands that are not applied.
+    window: usize,
+    /// Bytes of all commands.
+    row_bytes: usize,
+}
+
+impl ChainServer {
+    /// A server that waits for the order to serve.
+    pub fn new(
+        partition: PartitionId,
+        placement: ColourPlacement,
+        parameters: FuzzyParameters,
+        client: NodeId,
+    ) -> Self {
+        Self {
+            partition,
+            placement,
+            parameters,
+            client,
+            journal: None,
+            sealed: ChainEpoch(1),
+            sealed_here: ChainEpoch(0),
+            opened: ChainEpoch(0),
+            serving: false,
+            projection: None,
+            row: VecDeque::new(),
+            state: PartitionState::new(partition, placement),
+            links: Links::default(),
+            syncs: VecDeque::new(),
+            copy: None,
+            watched: Watched::default(),
+            passed: PassedRow::default(),
+            window: 0,
+            row_bytes: 0,
+        }
+    }
+
+    /// Its partition.
+    pub fn partition(&self) -> PartitionId {
+        self.partition
+    }
+
+    /// What it has applied.
+    pub fn state(&self) -> &PartitionState {
+        &self.state
+    }
+
+    /// Its journal's name; none before it has started.
+    pub fn journal(&self) -> Option<ChainJournal> {
+        self.journal
+    }
+
+    /// The epoch that it serves; none while it serves none.
+    pub fn serves(&self) -> Option<ChainEpoch> {
+        (self.serving && self.opened == self.sealed).then_some(self.opened)
+    }
+
+    /// It serves no epoch below.
+    pub fn sealed(&self) -> ChainEpoch {
+        self.sealed
+    }
+
+    /// Bytes of its row.
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+
+    /// The length of its row.
+    pub fn length(&self) -> RowIndex {
+        RowIndex(self.row.len() as u64)
+    }
+
+    /// A command of its row.
+    pub fn entry(&self, index: RowIndex) -> Option<&RowEntry> {
+        self.row.get(usize::try_from(index.0).ok()?)
+    }
+
+    /// True while it copies a chain that it is not in.
+    pub fn is_copying(&self) -> bool {
+        self.copy.is_some()
+    }
+
+    /// The projection that it serves by; none while it serves none.
+    fn serving_projection(&self) -> Option<&ChainProjection> {
+        let epoch = self.serves()?;
+        self.projection.as_ref().filter(|projection| projection.epoch == epoch)
+    }
+
+    fn is_head(&self, me: NodeId) -> bool {
+        self.serving_projection().is_some_and(|projection| projection.head() == Some(me))
+    }
+
+    fn is_tail(&self, me: NodeId) -> bool {
+        self.serving_projection().is_some_and(|projection| projection.tail() == Some(me))
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_, Self>) {
+        self.look_after_row(cx);
+        self.look_after_copy(cx);
+        self.look_after_stuck(cx);
+        self.look_after_clients(cx);
+    }
+}
+
+impl Role for ChainServer {
+    type Family = FuzzyLog;
+    type In = ChainServerIn;
+    type Timer = ChainTimer;
+    type Record = ChainRecord;
+
+    fn restore(&mut self, _position: Position, record: ChainRecord) {
+        match record {
+            ChainRecord::Ordered(record) => {
+                // A record of an index that the row has is of a row that was cut back, or the same again.
+                if record.index < self.length() {
+                    self.cut_row(record.index);
+                }
+                self.row_bytes += row::entry_bytes(&record.entry);
+                self.row.push_back(record.entry);
+            }
+            ChainRecord::SealedFor(record) => self.sealed = self.sealed.max(record.epoch),
+            ChainRecord::Serves(record) => {
+                self.opened = self.opened.max(record.epoch);
+                self.sealed = self.sealed.max(record.epoch);
+            }
+            ChainRecord::JournalName(record) => self.journal = Some(record.journal),
+            ChainRecord::CutBack(record) => self.cut_row(record.length),
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.journal.is_none() {
+            let journal = ChainJournal(cx.rng().bits());
+            self.journal = Some(journal);
+            cx.append(&JournalName { journal }.into());
+        }
+        self.window = self.row.iter().map(row::entry_bytes).sum();
+        cx.set_timer(ChainTimer::Tick, self.parameters.tick);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: ChainServerIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ChainServerIn::Client(FromClient::Submit(message)) => self.on_submit(from, message, cx),
+            ChainServerIn::Client(FromClient::Sync(message)) => self.on_sync(from, &message, cx),
+            ChainServerIn::Client(FromClient::Play(message)) => self.on_play(from, &message, cx),
+            ChainServerIn::Server(FromServer::Forward(message)) => self.on_forward(from, message, cx),
+            ChainServerIn::Server(FromServer::DurableThrough(message)) => {
+                self.on_durable_through(from, &message, cx);
+            }
+            ChainServerIn::Server(FromServer::Received(message)) => self.on_received(from, &message, cx),
+            ChainServerIn::Server(FromServer::StableThrough(message)) => {
+                self.on_stable_through(from, &message, cx);
+            }
+            ChainServerIn::Server(FromServer::PullRow(message)) => self.on_pull(from, &message, cx),
+            ChainServerIn::Server(FromServer::Pulled(message)) => self.on_pulled(from, message, cx),
+            ChainServerIn::Director(FromDirector::Ping(Ping {})) => self.report(from, cx),
+            ChainServerIn::Director(FromDirector::SealChain(message)) => self.on_seal(from, &message, cx),
+            ChainServerIn::Director(FromDirector::Project(message)) => self.on_project(message, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: ChainTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            ChainTimer::Tick => {
+                self.tick(cx);
+                cx.set_timer(ChainTimer::Tick, self.parameters.tick);
+            }
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        self.pass_on(cx);
+    }
+}

@@ -1,0 +1,106 @@
+//! Syncs, which the tail answers, and plays, which any server does.
+//!
+//! A sync is asked of all servers of the chain. One that is sealed refuses. Every later projection has a server that was sealed, so when
+//! all have answered the epoch was in force after the question, and the tail knew of everything that was acknowledged before.
+
+use super::{ChainServer, Play, Sync};
+use crate::messages::client::{EpochInForce, NodesPage, NotThere, Synced};
+use crate::partition::ColourNode;
+use crate::terms::{AppendTime, Colour, RowIndex};
+use kernel::{Cx, NodeId, PageBudget};
+
+/// A sync that waits until the tail has applied what it had when it was asked.
+#[derive(Clone, Debug)]
+pub(super) struct WaitingSync {
+    client: NodeId,
+    call: u64,
+    colour: Colour,
+    seen: AppendTime,
+    through: RowIndex,
+}
+
+impl ChainServer {
+    pub(super) fn on_sync(&mut self, from: NodeId, message: &Sync, cx: &mut Cx<'_, Self>) {
+        let Sync { call, epoch, colour, seen } = *message;
+        if self.refuse(from, call, epoch, cx) {
+            return;
+        }
+        let me = cx.node();
+        let is_lower = self.is_head(me) && self.state.clock() < seen.clock;
+        if is_lower && !self.raises(seen) && self.window < self.parameters.window_bytes {
+            cx.mark("chain.raised_its_clock_for_a_sync");
+            self.raise(seen, cx);
+        }
+        if !self.is_tail(me) {
+            return cx.send(from, EpochInForce { call, epoch });
+        }
+        self.syncs.retain(|sync| (sync.client, sync.call) != (from, call));
+        if self.syncs.len() < self.parameters.syncs_max {
+            // One that has joined may lack what was acknowledged before.
+            let whole_from = self.serving_projection().map_or(RowIndex(0), |it| it.whole_from);
+            let through = self.length().max(whole_from);
+            self.syncs.push_back(WaitingSync { client: from, call, colour, seen, through });
+        }
+    }
+
+    /// True if a command that is not applied yet raises the clock so far. Looks at the newest one alone.
+    fn raises(&self, seen: AppendTime) -> bool {
+        use crate::partition::command::Command;
+        let is_raise = |command: &Command| match command {
+            Command::Raise(raise) => raise.seen.clock >= seen.clock,
+            Command::Append(_)
+            | Command::ProposeTime(_)
+            | Command::Fix(_)
+            | Command::TakeOver(_)
+            | Command::CleanUp(_)
+            | Command::Trim(_)
+            | Command::ForgetClients(_) => false,
+        };
+        self.state.applied() < self.length() && self.row.back().is_some_and(|last| is_raise(&last.command))
+    }
+
+    /// Nothing that is at or before what the user has seen is still to be delivered.
+    fn is_past(&self, seen: AppendTime) -> bool {
+        self.state.clock() >= seen.clock && self.state.first_queued().is_none_or(|first| first > seen)
+    }
+
+    pub(super) fn answer_syncs(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.syncs.is_empty() {
+            return;
+        }
+        let Some(epoch) = self.serves().filter(|_| self.is_tail(cx.node())) else {
+            return self.syncs.clear();
+        };
+        let mut waiting = std::mem::take(&mut self.syncs);
+        waiting.retain(|sync| {
+            if self.state.applied() < sync.through || !self.is_past(sync.seen) {
+                return true;
+            }
+            let (first, tail) = (self.state.first(sync.colour), self.state.tail(sync.colour));
+            let last = self.state.last_time(sync.colour);
+            cx.send_durable(sync.client, Synced { call: sync.call, epoch, first, tail, last });
+            false
+        });
+        self.syncs = waiting;
+    }
+
+    pub(super) fn on_play(&mut self, from: NodeId, message: &Play, cx: &mut Cx<'_, Self>) {
+        let Play { call, colour, from: first_wanted, to } = *message;
+        if self.state.tail(colour) < to {
+            return cx.send(from, NotThere { call, from: first_wanted });
+        }
+        let first = self.state.first(colour);
+        let begin = first_wanted.max(first);
+        let mut page = PageBudget::new(self.parameters.page_bytes);
+        let wanted = to.0.saturating_sub(begin.0) as usize;
+        let nodes: Vec<ColourNode> = self
+            .state
+            .nodes(colour, begin)
+            .take(wanted)
+            .take_while(|node| page.admits(node.bytes()))
+            .cloned()
+            .collect();
+        // A tail applies what is durable elsewhere and may not be here yet.
+        cx.send_durable(from, NodesPage { call, colour, from: first_wanted, first, nodes });
+    }
+}

@@ -1,0 +1,89 @@
+//! How calls of local applications begin.
+
+use super::reads::Reading;
+use super::requests::{AppendCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, SnapshotCall, TrimCall};
+use super::several::{self, SeveralTask};
+use super::{FuzzyClient, Task};
+use crate::partition::command::{Append, Trim};
+use crate::terms::{AppendId, Content, ContentFlaw};
+use kernel::{Cx, RequestId, planted};
+
+/// Numbers of a client that a partition may have to remember at a time.
+const NUMBERS_MAX: u64 = 1_024;
+
+impl FuzzyClient {
+    pub(super) fn on_call(&mut self, id: RequestId, request: FuzzyRequest, cx: &mut Cx<'_, Self>) {
+        if let Some(refusal) = self.refusal(&request) {
+            return cx.respond(id, FuzzyResponse::Refused(refusal));
+        }
+        match request {
+            FuzzyRequest::Append(call) => self.append(id, call, cx),
+            FuzzyRequest::Snapshot(call) if planted!(snapshot_asks_one_by_one) => {
+                self.snapshot_one_by_one(id, &call, cx);
+            }
+            FuzzyRequest::Snapshot(call) => {
+                let SnapshotCall { client, number, below, seen, colours } = call;
+                let content = Content { colours, bodies: Vec::new() };
+                self.append(id, AppendCall { client, number, below, seen, content }, cx);
+            }
+            FuzzyRequest::Sync(call) => {
+                let partition = self.placement.partition_of(call.colour);
+                self.begin(Some(id), Task::Reading(Box::new(Reading::sync(partition, call))), cx);
+            }
+            FuzzyRequest::Play(call) => {
+                let partition = self.placement.partition_of(call.colour);
+                let reading = Reading::play(partition, call, self.next_call);
+                self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
+            }
+            FuzzyRequest::Trim(TrimCall { colour, before }) => {
+                let partition = self.placement.partition_of(colour);
+                let command = Trim { colour, before }.into();
+                self.begin(Some(id), Task::One { partition, command }, cx);
+            }
+        }
+    }
+
+    fn refusal(&self, request: &FuzzyRequest) -> Option<FuzzyRefusal> {
+        if self.outstanding() >= self.parameters.calls_max {
+            return Some(FuzzyRefusal::Busy);
+        }
+        let flaw = |content: &Content| {
+            let (colours, bytes) = (self.parameters.colours_max, self.parameters.append_bytes_max);
+            content.flaw(colours, bytes).map(FuzzyRefusal::Content)
+        };
+        let out_of_range = |number: u64, below: u64| {
+            (number < below || number - below >= NUMBERS_MAX).then_some(FuzzyRefusal::NumberOutOfRange)
+        };
+        match request {
+            // Nothing is what a snapshot stores.
+            FuzzyRequest::Append(call) if call.content.bodies.is_empty() => {
+                Some(FuzzyRefusal::Content(ContentFlaw::BodiesDoNotMatch))
+            }
+            FuzzyRequest::Append(call) => {
+                flaw(&call.content).or_else(|| out_of_range(call.number, call.below))
+            }
+            FuzzyRequest::Snapshot(call) => {
+                let content = Content { colours: call.colours.clone(), bodies: Vec::new() };
+                flaw(&content).or_else(|| out_of_range(call.number, call.below))
+            }
+            FuzzyRequest::Play(call) if call.from > call.to => {
+                Some(FuzzyRefusal::BeyondTail { tail: call.to })
+            }
+            FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) => None,
+        }
+    }
+
+    fn append(&mut self, request: RequestId, call: AppendCall, cx: &mut Cx<'_, Self>) {
+        let AppendCall { client, number, below, seen, content } = call;
+        let id = AppendId { client, number, content: content.digest() };
+        let partitions = self.placement.partitions_of(&content.colours);
+        let task = match partitions[..] {
+            [partition] => Task::One { partition, command: Append { id, below, seen, content }.into() },
+            _ => {
+                let identity = several::identity(cx);
+                Task::Several(Box::new(SeveralTask::new(id, below, seen, content, partitions, identity)))
+            }
+        };
+        self.begin(Some(request), task, cx);
+    }
+}

@@ -1,0 +1,331 @@
+//! The client role (the paper's library): appends, plays, takes snapshots, trims, and finishes what other clients have left unfinished.
+//!
+//! `requests` is what local applications ask, `calls` how that begins, `reads` are syncs and plays, `several` appends to several partitions and how they are taken
+//! over.
+//!
+//! A user is named by a number of its own, the client, and numbers its appends and snapshots. It may ask again by any client role, under the same
+//! number, until it has the answer. It hands on the last time that it has seen: what it does later is ordered behind.
+
+mod calls;
+mod reads;
+mod requests;
+mod several;
+
+pub use crate::messages::client::*;
+pub use requests::{
+    AppendCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall,
+    TrimCall,
+};
+
+use crate::FuzzyLog;
+use crate::messages::chain_server::Submit;
+use crate::messages::director::WantProjection;
+use crate::parameters::FuzzyParameters;
+use crate::partition::command::{Command, Outcome, Placed};
+use crate::projection::ChainProjection;
+use crate::terms::{AppendId, ChainEpoch, ColourPlacement, PartitionId};
+use kernel::{Cx, Instant, NodeId, Position, RequestId, Role};
+use reads::Reading;
+pub use several::SeveralInFlight;
+use several::SeveralTask;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+kernel::timers! {
+    /// The client's timers.
+    pub enum FuzzyClientTimer {
+        /// Look after what is late.
+        Tick,
+    }
+}
+
+/// What a call needs.
+#[derive(Clone, Debug)]
+enum Task {
+    /// One command.
+    One { partition: PartitionId, command: Command },
+    /// An append or a snapshot of several partitions.
+    Several(Box<SeveralTask>),
+    /// A sync or a play.
+    Reading(Box<Reading>),
+}
+
+/// A call in flight; none asks for a take-over.
+#[derive(Clone, Debug)]
+struct Operation {
+    request: Option<RequestId>,
+    task: Task,
+    sent_at: Instant,
+}
+
+/// The client of a host.
+#[derive(Clone, Debug)]
+pub struct FuzzyClient {
+    parameters: FuzzyParameters,
+    placement: ColourPlacement,
+    directors: Vec<NodeId>,
+    projections: Vec<ChainProjection>,
+    /// When each partition's projection was asked for last.
+    asked_at: Vec<Instant>,
+    next_call: u64,
+    operations: BTreeMap<u64, Operation>,
+    /// Take-overs in flight, by what they finish.
+    recovering: BTreeMap<AppendId, u64>,
+}
+
+impl FuzzyClient {
+    /// A client of partitions whose first projections are these.
+    pub fn new(
+        parameters: FuzzyParameters,
+        placement: ColourPlacement,
+        directors: Vec<NodeId>,
+        initial: Vec<ChainProjection>,
+    ) -> Self {
+        let asked_at = vec![Instant(0); initial.len()];
+        Self {
+            parameters,
+            placement,
+            directors,
+            projections: initial,
+            asked_at,
+            next_call: 0,
+            operations: BTreeMap::new(),
+            recovering: BTreeMap::new(),
+        }
+    }
+
+    /// Calls of local applications in flight.
+    pub fn outstanding(&self) -> usize {
+        self.operations.len() - self.recovering.len()
+    }
+
+    /// Take-overs in flight.
+    pub fn recovering(&self) -> usize {
+        self.recovering.len()
+    }
+
+    /// How far appends to several partitions are that are in flight here: whether they are in phase 2, whether they are taken over, how
+    /// many partitions have answered, and how many are asked.
+    pub fn several_in_flight(&self) -> impl Iterator<Item = SeveralInFlight> {
+        self.operations.values().filter_map(|operation| match &operation.task {
+            Task::Several(task) => Some(task.in_flight()),
+            Task::One { .. } | Task::Reading(_) => None,
+        })
+    }
+
+    /// What is in flight, in a few words, for reports.
+    pub fn describe(&self) -> String {
+        let words = self.operations.values().map(|operation| match &operation.task {
+            Task::One { partition, command } => format!("{command:?} at {partition}"),
+            Task::Several(task) => task.describe(),
+            Task::Reading(reading) => format!("{reading:?}"),
+        });
+        words.collect::<Vec<_>>().join(", ")
+    }
+
+    fn new_call(&mut self) -> u64 {
+        self.next_call += 1;
+        self.next_call
+    }
+
+    fn projection(&self, partition: PartitionId) -> &ChainProjection {
+        &self.projections[usize::from(partition.0)]
+    }
+
+    fn begin(&mut self, request: Option<RequestId>, task: Task, cx: &mut Cx<'_, Self>) -> u64 {
+        let call = self.new_call();
+        self.operations.insert(call, Operation { request, task, sent_at: cx.now() });
+        self.say(call, cx);
+        call
+    }
+
+    /// Sends what a call needs now.
+    fn say(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
+        let Some(operation) = self.operations.get_mut(&call) else { return };
+        operation.sent_at = cx.now();
+        match &operation.task {
+            Task::One { partition, command } => {
+                let (partition, command) = (*partition, command.clone());
+                self.submit(call, partition, command, cx);
+            }
+            Task::Several(_) => self.say_several(call, cx),
+            Task::Reading(_) => self.say_reading(call, cx),
+        }
+    }
+
+    fn submit(&mut self, call: u64, partition: PartitionId, command: Command, cx: &mut Cx<'_, Self>) {
+        let projection = self.projection(partition);
+        let epoch = projection.epoch;
+        match projection.head().filter(|_| projection.is_bootstrapped()) {
+            Some(head) => cx.send(head, Submit { call, epoch, command }),
+            None => self.want(partition, epoch.next(), cx),
+        }
+    }
+
+    /// Asks for a projection, unless that was done lately.
+    fn want(&mut self, partition: PartitionId, epoch: ChainEpoch, cx: &mut Cx<'_, Self>) {
+        let (now, at) = (cx.now(), usize::from(partition.0));
+        let is_late = self.asked_at[at] == Instant(0) || now.since(self.asked_at[at]) >= self.parameters.tick;
+        if epoch > self.projection(partition).epoch && is_late {
+            self.asked_at[at] = now;
+            cx.multicast(self.directors.iter().copied(), WantProjection { partition, epoch });
+        }
+    }
+
+    fn end(&mut self, call: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
+        if let Some(operation) = self.operations.remove(&call) {
+            match operation.request {
+                Some(request) => cx.respond(request, response),
+                None => self.recovering.retain(|_, recovering| *recovering != call),
+            }
+        }
+    }
+
+    fn on_done(&mut self, message: CommandDone, cx: &mut Cx<'_, Self>) {
+        let CommandDone { call, partition, outcome } = message;
+        let Some(operation) = self.operations.get(&call) else { return };
+        match &operation.task {
+            Task::One { partition: own, command } if *own == partition => {
+                let is_snapshot = matches!(command, Command::Append(it) if it.content.is_snapshot());
+                let response = response_of(outcome, is_snapshot);
+                self.end(call, response, cx);
+            }
+            Task::Several(_) => self.on_several(call, partition, outcome, cx),
+            Task::One { .. } | Task::Reading(_) => {}
+        }
+    }
+
+    /// It is sent again after a while, unless it concerns one partition alone, and that is full.
+    fn on_busy(&mut self, message: &HeadBusy, cx: &mut Cx<'_, Self>) {
+        cx.mark("client.was_busy");
+        let operation = self.operations.get(&message.call);
+        let is_one = operation.is_some_and(
+            |it| matches!(&it.task, Task::One { partition, .. } if *partition == message.partition),
+        );
+        if message.is_full && is_one {
+            self.end(message.call, FuzzyResponse::Refused(FuzzyRefusal::Full), cx);
+        }
+    }
+
+    fn on_decided(&mut self, projection: ChainProjection, cx: &mut Cx<'_, Self>) {
+        let partition = projection.partition;
+        let Some(known) = self.projections.get_mut(usize::from(partition.0)) else { return };
+        if projection.epoch <= known.epoch || !projection.is_sound() {
+            return;
+        }
+        *known = projection;
+        let concerned = |operation: &Operation| match &operation.task {
+            Task::One { partition: own, .. } => *own == partition,
+            Task::Several(task) => task.waits_for(partition),
+            Task::Reading(reading) => reading.partition() == partition,
+        };
+        let calls: Vec<u64> =
+            self.operations.iter().filter(|(_, it)| concerned(it)).map(|(&call, _)| call).collect();
+        for call in calls {
+            self.restart_reading(call);
+            self.say(call, cx);
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, resend_after) = (cx.now(), self.parameters.resend_after);
+        let late: Vec<u64> = self
+            .operations
+            .iter()
+            .filter(|(_, operation)| now.since(operation.sent_at) >= resend_after)
+            .map(|(&call, _)| call)
+            .collect();
+        let mut silent = Vec::new();
+        for call in late {
+            if let Some(operation) = self.operations.get(&call) {
+                match &operation.task {
+                    Task::One { partition, .. } => silent.push(*partition),
+                    Task::Several(task) => silent.extend(task.waiting_for()),
+                    Task::Reading(reading) => silent.push(reading.partition()),
+                }
+            }
+            self.next_source(call);
+            self.say(call, cx);
+        }
+        silent.sort_unstable();
+        silent.dedup();
+        for partition in silent {
+            // Somebody is silent: there may be a new projection.
+            let epoch = self.projection(partition).epoch.next();
+            self.want(partition, epoch, cx);
+        }
+        self.end_back_offs(cx);
+    }
+}
+
+/// What a local application is answered.
+fn response_of(outcome: Outcome, is_snapshot: bool) -> FuzzyResponse {
+    match outcome {
+        Outcome::Delivered(it) => delivered(it.at, it.placed, is_snapshot),
+        Outcome::TrimmedTo(it) => FuzzyResponse::Trimmed { first: it.first },
+        Outcome::BeyondTail(it) => FuzzyResponse::Refused(FuzzyRefusal::BeyondTail { tail: it.tail }),
+        Outcome::Forgotten(_) => FuzzyResponse::Refused(FuzzyRefusal::Forgotten),
+        Outcome::Conflict(_)
+        | Outcome::Unknown(_)
+        | Outcome::Proposed(_)
+        | Outcome::Fixed(_)
+        | Outcome::Held(_) => FuzzyResponse::Refused(FuzzyRefusal::NumberUsed),
+    }
+}
+
+fn delivered(at: crate::terms::AppendTime, placed: Vec<Placed>, is_snapshot: bool) -> FuzzyResponse {
+    if is_snapshot {
+        FuzzyResponse::Snapshotted { at, tails: placed }
+    } else {
+        FuzzyResponse::Appended { at, placed }
+    }
+}
+
+impl Role for FuzzyClient {
+    type Family = FuzzyLog;
+    type In = FuzzyClientIn;
+    type Timer = FuzzyClientTimer;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        // What is answered to an earlier run means nothing to this one.
+        self.next_call = cx.rng().bits() >> 1;
+        cx.set_timer(FuzzyClientTimer::Tick, self.parameters.tick);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: FuzzyClientIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            FuzzyClientIn::CommandDone(message) => self.on_done(message, cx),
+            FuzzyClientIn::HeadBusy(message) => self.on_busy(&message, cx),
+            FuzzyClientIn::ServerSealed(message) => {
+                if usize::from(message.partition.0) < self.projections.len() {
+                    self.want(message.partition, message.epoch, cx);
+                }
+            }
+            FuzzyClientIn::EpochInForce(message) => self.on_in_force(from, &message, cx),
+            FuzzyClientIn::Synced(message) => self.on_synced(from, &message, cx),
+            FuzzyClientIn::NodesPage(message) => self.on_page(message, cx),
+            // Another server is asked when it is late.
+            FuzzyClientIn::NotThere(_) => cx.mark("client.asked_a_server_that_lags"),
+            FuzzyClientIn::StuckAppend(message) => self.on_stuck(message, cx),
+            FuzzyClientIn::ProjectionDecided(message) => self.on_decided(message.projection, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: FuzzyClientTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            FuzzyClientTimer::Tick => {
+                self.tick(cx);
+                cx.set_timer(FuzzyClientTimer::Tick, self.parameters.tick);
+            }
+        }
+    }
+
+    fn on_request(&mut self, id: RequestId, request: FuzzyRequest, cx: &mut Cx<'_, Self>) {
+        self.on_call(id, request, cx);
+    }
+}

@@ -1,0 +1,203 @@
+//! Syncs and plays.
+
+use super::requests::{FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall};
+use super::{EpochInForce, FuzzyClient, NodesPage, Synced, Task};
+use crate::messages::chain_server::{Play, Sync};
+use crate::partition::command::Placed;
+use crate::terms::{AppendTime, ChainEpoch, Colour, NodePosition, PartitionId};
+use kernel::{Cx, NodeId, RequestId, planted};
+
+/// A sync or a play in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Reading {
+    partition: PartitionId,
+    colour: Colour,
+    from: NodePosition,
+    seen: AppendTime,
+    stage: Stage,
+    /// Only where a planted bug asks for one colour after the other.
+    one_by_one: Option<(Vec<Colour>, Vec<Placed>)>,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// The tail is to answer, and all others to say that the epoch is in force.
+    Syncing { epoch: ChainEpoch, in_force: Vec<NodeId>, synced: Option<Synced> },
+    /// Some server is to hand over nodes; which one is asked goes round.
+    Playing { to: NodePosition, source: u64 },
+}
+
+impl Reading {
+    pub(super) fn sync(partition: PartitionId, call: SyncCall) -> Self {
+        let SyncCall { colour, from, seen } = call;
+        let stage = Stage::Syncing { epoch: ChainEpoch(0), in_force: Vec::new(), synced: None };
+        Self { partition, colour, from, seen, stage, one_by_one: None }
+    }
+
+    pub(super) fn play(partition: PartitionId, call: PlayCall, source: u64) -> Self {
+        let PlayCall { colour, from, to } = call;
+        let stage = Stage::Playing { to, source };
+        Self { partition, colour, from, seen: AppendTime::ZERO, stage, one_by_one: None }
+    }
+
+    pub(super) fn partition(&self) -> PartitionId {
+        self.partition
+    }
+}
+
+impl FuzzyClient {
+    fn reading(&mut self, call: u64) -> Option<&mut Reading> {
+        match &mut self.operations.get_mut(&call)?.task {
+            Task::Reading(reading) => Some(reading),
+            Task::One { .. } | Task::Several(_) => None,
+        }
+    }
+
+    pub(super) fn say_reading(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
+        let Some(reading) = self.reading(call) else { return };
+        let (partition, colour, seen, from) = (reading.partition, reading.colour, reading.seen, reading.from);
+        let stage = reading.stage.clone();
+        let projection = self.projection(partition);
+        let epoch = projection.epoch;
+        if !projection.is_bootstrapped() {
+            return self.want(partition, epoch.next(), cx);
+        }
+        let nodes: Vec<NodeId> = projection.nodes().collect();
+        match stage {
+            Stage::Syncing { epoch: begun, in_force, synced } => {
+                let tail = projection.tail();
+                let is_asked = |node: &NodeId| {
+                    begun != epoch || !in_force.contains(node) && (synced.is_none() || tail != Some(*node))
+                };
+                cx.multicast(nodes.into_iter().filter(is_asked), Sync { call, epoch, colour, seen });
+                if let Some(Reading { stage: Stage::Syncing { epoch: begun, in_force, synced }, .. }) =
+                    self.reading(call).filter(|_| begun != epoch)
+                {
+                    (*begun, *synced) = (epoch, None);
+                    in_force.clear();
+                }
+            }
+            Stage::Playing { to, source } => {
+                let source = nodes[(source % nodes.len() as u64) as usize];
+                cx.send(source, Play { call, colour, from, to });
+            }
+        }
+    }
+
+    /// Another projection: what the servers of the one before have said does not count.
+    pub(super) fn restart_reading(&mut self, call: u64) {
+        if let Some(Reading { stage: Stage::Syncing { in_force, synced, .. }, .. }) = self.reading(call) {
+            in_force.clear();
+            *synced = None;
+        }
+    }
+
+    /// Another server is asked next.
+    pub(super) fn next_source(&mut self, call: u64) {
+        if let Some(Reading { stage: Stage::Playing { source, .. }, .. }) = self.reading(call) {
+            *source += 1;
+        }
+    }
+
+    pub(super) fn on_in_force(&mut self, from: NodeId, message: &EpochInForce, cx: &mut Cx<'_, Self>) {
+        let EpochInForce { call, epoch } = *message;
+        if let Some(Reading { stage: Stage::Syncing { epoch: own, in_force, .. }, .. }) = self.reading(call)
+            && *own == epoch
+            && !in_force.contains(&from)
+        {
+            in_force.push(from);
+            self.end_sync(call, cx);
+        }
+    }
+
+    pub(super) fn on_synced(&mut self, from: NodeId, message: &Synced, cx: &mut Cx<'_, Self>) {
+        let Some(reading) = self.reading(message.call) else { return };
+        let partition = reading.partition;
+        let tail = self.projection(partition).tail();
+        if let Some(Reading { stage: Stage::Syncing { epoch, synced, .. }, .. }) = self.reading(message.call)
+            && *epoch == message.epoch
+            && tail == Some(from)
+        {
+            *synced = Some(message.clone());
+            self.end_sync(message.call, cx);
+        }
+    }
+
+    /// Goes on if everybody has answered.
+    fn end_sync(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
+        let Some(reading) = self.reading(call) else { return };
+        let (partition, from, seen) = (reading.partition, reading.from, reading.seen);
+        let Stage::Syncing { epoch, in_force, synced: Some(synced) } = &reading.stage else { return };
+        let (epoch, in_force, synced) = (*epoch, in_force.clone(), synced.clone());
+        let projection = self.projection(partition);
+        let all = projection.nodes().all(|node| Some(node) == projection.tail() || in_force.contains(&node));
+        if projection.epoch != epoch || !all && !planted!(tail_answers_alone) {
+            return;
+        }
+        let seen = seen.max(synced.last);
+        let Some(reading) = self.reading(call) else { return };
+        reading.seen = seen;
+        if reading.one_by_one.is_some() {
+            return self.next_of_one_by_one(call, synced.tail, cx);
+        }
+        if from < synced.first {
+            return self.end(call, FuzzyResponse::AlreadyTrimmed { first: synced.first }, cx);
+        }
+        let colour = reading.colour;
+        if from >= synced.tail {
+            let response = if from > synced.tail {
+                FuzzyResponse::Refused(FuzzyRefusal::BeyondTail { tail: synced.tail })
+            } else {
+                let (tail, nodes) = (synced.tail, Vec::new());
+                FuzzyResponse::Played(PlayedPage { colour, from, nodes, tail, seen })
+            };
+            return self.end(call, response, cx);
+        }
+        reading.stage = Stage::Playing { to: synced.tail, source: call };
+        self.say(call, cx);
+    }
+
+    pub(super) fn on_page(&mut self, message: NodesPage, cx: &mut Cx<'_, Self>) {
+        let NodesPage { call, colour, from, first, nodes } = message;
+        let Some(reading) = self.reading(call) else { return };
+        let Stage::Playing { to, .. } = reading.stage else { return };
+        if (reading.colour, reading.from) != (colour, from) {
+            return;
+        }
+        if first > from {
+            return self.end(call, FuzzyResponse::AlreadyTrimmed { first }, cx);
+        }
+        if from.0 + nodes.len() as u64 > to.0 || nodes.is_empty() && from < to {
+            return cx.reject("page of nodes that were not asked for");
+        }
+        let seen = nodes.last().map_or(reading.seen, |node| node.at.max(reading.seen));
+        let page = PlayedPage { colour, from, nodes, tail: to, seen };
+        self.end(call, FuzzyResponse::Played(page), cx);
+    }
+
+    /// The mistake of a snapshot that asks for one colour after the other.
+    pub(super) fn snapshot_one_by_one(&mut self, id: RequestId, call: &SnapshotCall, cx: &mut Cx<'_, Self>) {
+        let colour = call.colours[0];
+        let partition = self.placement.partition_of(colour);
+        let mut reading =
+            Reading::sync(partition, SyncCall { colour, from: NodePosition(0), seen: call.seen });
+        reading.one_by_one = Some((call.colours[1..].to_vec(), Vec::new()));
+        self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
+    }
+
+    fn next_of_one_by_one(&mut self, call: u64, position: NodePosition, cx: &mut Cx<'_, Self>) {
+        let placement = self.placement;
+        let Some(reading) = self.reading(call) else { return };
+        let (colour, at) = (reading.colour, reading.seen);
+        let Some((left, found)) = &mut reading.one_by_one else { return };
+        found.push(Placed { colour, position });
+        if left.is_empty() {
+            let tails = std::mem::take(found);
+            return self.end(call, FuzzyResponse::Snapshotted { at, tails }, cx);
+        }
+        reading.colour = left.remove(0);
+        reading.partition = placement.partition_of(reading.colour);
+        reading.stage = Stage::Syncing { epoch: ChainEpoch(0), in_force: Vec::new(), synced: None };
+        self.say(call, cx);
+    }
+}

@@ -1,0 +1,151 @@
+//! What local applications ask, and are answered.
+
+use crate::partition::ColourNode;
+use crate::partition::command::Placed;
+use crate::terms::{AppendTime, Colour, Content, ContentFlaw, NodePosition};
+
+/// Append a node to colours.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AppendCall {
+    /// The user's client.
+    pub client: u64,
+    /// Its number for this append: at or above `below`.
+    pub number: u64,
+    /// The user has the answers to all numbers below. One that says so too early may leave an append of its own unfinished.
+    pub below: u64,
+    /// The last time that the user has seen: the append is ordered behind.
+    pub seen: AppendTime,
+    /// What, and where.
+    pub content: Content,
+}
+
+/// Find out how far several colours go, at one point of the order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SnapshotCall {
+    /// The user's client.
+    pub client: u64,
+    /// Its number, from the same row as appends'.
+    pub number: u64,
+    /// The user has the answers to all numbers below.
+    pub below: u64,
+    /// The last time that the user has seen.
+    pub seen: AppendTime,
+    /// The colours, each once, in their order.
+    pub colours: Vec<Colour>,
+}
+
+/// Find out how far a colour goes, which is linearizable, and play the first page of what is new.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct SyncCall {
+    /// The colour.
+    pub colour: Colour,
+    /// The first node that the user has not played.
+    pub from: NodePosition,
+    /// The last time that the user has seen.
+    pub seen: AppendTime,
+}
+
+/// Play a page of nodes that are known to be there.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PlayCall {
+    /// The colour.
+    pub colour: Colour,
+    /// The first node.
+    pub from: NodePosition,
+    /// The position after the last node; not beyond what a sync or a snapshot has answered.
+    pub to: NodePosition,
+}
+
+/// Drop a colour's nodes below a position. They stay in their other colours.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TrimCall {
+    /// The colour.
+    pub colour: Colour,
+    /// The first node to keep.
+    pub before: NodePosition,
+}
+
+/// What a local application asks.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FuzzyRequest {
+    /// Append.
+    Append(AppendCall),
+    /// A snapshot of colours.
+    Snapshot(SnapshotCall),
+    /// How far a colour goes, and what is new.
+    Sync(SyncCall),
+    /// More of what is there.
+    Play(PlayCall),
+    /// Drop what nobody needs.
+    Trim(TrimCall),
+}
+
+/// A page of nodes.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PlayedPage {
+    /// The colour.
+    pub colour: Colour,
+    /// The first node's position.
+    pub from: NodePosition,
+    /// Nodes, in order.
+    pub nodes: Vec<ColourNode>,
+    /// The position after the colour's last node, as of the sync; as asked, of a play.
+    pub tail: NodePosition,
+    /// The last time that the user has seen by now.
+    pub seen: AppendTime,
+}
+
+/// What it is answered.
+#[derive(Clone, PartialEq, Debug)]
+pub enum FuzzyResponse {
+    /// The node is in all its colours.
+    Appended {
+        /// When.
+        at: AppendTime,
+        /// Where, colour by colour.
+        placed: Vec<Placed>,
+    },
+    /// So far the colours go.
+    Snapshotted {
+        /// As of when.
+        at: AppendTime,
+        /// The positions after their last nodes.
+        tails: Vec<Placed>,
+    },
+    /// Nodes.
+    Played(PlayedPage),
+    /// What was asked for is gone; this is the first node that is left. The state before it is to be had elsewhere.
+    AlreadyTrimmed {
+        /// Where to go on.
+        first: NodePosition,
+    },
+    /// Nodes are dropped.
+    Trimmed {
+        /// The first one that is left.
+        first: NodePosition,
+    },
+    /// It did not happen.
+    Refused(FuzzyRefusal),
+}
+
+/// Why not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FuzzyRefusal {
+    /// Too many calls are in flight; it may be tried again.
+    Busy,
+    /// The partition has as much as it may have. A copy that was sent before may still be executed.
+    Full,
+    /// The content is unsound.
+    Content(ContentFlaw),
+    /// The number is below what the user says it has the answers to, or so far above that it could not be remembered.
+    NumberOutOfRange,
+    /// The user has said that it has the answer.
+    Forgotten,
+    /// The user has used the number for something else.
+    NumberUsed,
+    /// A trim or a play beyond the end.
+    BeyondTail {
+        /// The end, as far as is known.
+        tail: NodePosition,
+    },
+}

@@ -1,0 +1,180 @@
+//! Which roles a host plays: the same slots under every driver.
+
+use crate::chain_server::ChainServer;
+use crate::client::FuzzyClient;
+use crate::director::{Director, DirectorLog, DirectorMachine};
+use crate::family::FuzzyMember;
+use crate::parameters::FuzzyParameters;
+use crate::projection::ChainProjection;
+use crate::terms::{ColourPlacement, PartitionId};
+use kernel::{HostId, HostSlot, NodeId};
+use paxos::{Beginning, EmbeddedLog, HostEntry, LogRole, Members};
+use std::time::Duration;
+
+/// The most partitions of a deployment.
+pub const PARTITIONS_MAX: u16 = 256;
+
+/// So many hosts have a director, if there are so many: one of them may fail.
+const DIRECTORS: usize = 3;
+const CLIENT: u32 = 1;
+const DIRECTOR: u32 = 2;
+const LOG: u32 = 2;
+const CHAIN_SERVERS: u32 = 0x10;
+/// A director takes its log's leader for silent after that, or so many heartbeats if those take longer.
+const SILENT_AFTER: Duration = Duration::from_secs(1);
+const HEARTBEATS_MISSED: u32 = 8;
+
+/// What is at a slot of a deployment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FuzzySlot {
+    /// The client.
+    Client,
+    /// The director.
+    Director,
+    /// A role of the directors' log.
+    Log(LogRole),
+    /// A partition's chain server.
+    ChainServer(PartitionId),
+}
+
+impl FuzzySlot {
+    /// What is at the slot that is `offset` after the deployment's first; none if nothing ever is.
+    pub fn at(offset: u32) -> Option<Self> {
+        match offset {
+            CLIENT => Some(Self::Client),
+            DIRECTOR => Some(Self::Director),
+            offset if offset < CHAIN_SERVERS => LogRole::at(offset.checked_sub(LOG)?).map(Self::Log),
+            offset => {
+                let partition = u16::try_from(offset - CHAIN_SERVERS).ok();
+                partition.filter(|it| *it < PARTITIONS_MAX).map(|it| Self::ChainServer(PartitionId(it)))
+            }
+        }
+    }
+}
+
+/// A deployment on hosts that all have a client, some of them a director, and partitions' chains spread over them.
+#[derive(Clone, Debug)]
+pub struct FuzzyDeployment {
+    /// Hosts with directors: the first ones.
+    directors: Vec<HostEntry>,
+    /// Who may be in each partition's chain; the first `width` of them are at the beginning.
+    candidates: Vec<Vec<NodeId>>,
+    initial: Vec<ChainProjection>,
+    placement: ColourPlacement,
+    parameters: FuzzyParameters,
+    log: paxos::Parameters,
+    first: u32,
+}
+
+impl FuzzyDeployment {
+    /// `partitions` partitions on `hosts`, at slots from `first` on: chains of `width` servers, and `spares` more candidates each.
+    ///
+    /// # Panics
+    /// If there is no host.
+    pub fn new(
+        first: u32,
+        hosts: &[HostEntry],
+        partitions: u16,
+        (width, spares): (usize, usize),
+        parameters: FuzzyParameters,
+        log: paxos::Parameters,
+    ) -> Self {
+        assert!(!hosts.is_empty(), "a deployment has hosts");
+        let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
+        let width = width.clamp(1, ids.len());
+        let count = (width + spares).min(ids.len());
+        let server = |partition: u16, nth: usize| {
+            let host = ids[(usize::from(partition) + nth) % ids.len()];
+            NodeId::new(host, HostSlot(first + CHAIN_SERVERS + u32::from(partition)))
+        };
+        let partitions = partitions.clamp(1, PARTITIONS_MAX);
+        let candidates: Vec<Vec<NodeId>> =
+            (0..partitions).map(|it| (0..count).map(|nth| server(it, nth)).collect()).collect();
+        let initial = (0..partitions)
+            .zip(&candidates)
+            .map(|(it, candidates)| ChainProjection::initial(PartitionId(it), &candidates[..width]))
+            .collect();
+        let directors = hosts.iter().take(DIRECTORS).cloned().collect();
+        let placement = ColourPlacement::over(partitions);
+        Self { directors, candidates, initial, placement, parameters, log, first }
+    }
+
+    /// The partitions' first projections.
+    pub fn initial(&self) -> &[ChainProjection] {
+        &self.initial
+    }
+
+    /// Who may be in each partition's chain.
+    pub fn candidates(&self) -> &[Vec<NodeId>] {
+        &self.candidates
+    }
+
+    /// Where colours are.
+    pub fn placement(&self) -> ColourPlacement {
+        self.placement
+    }
+
+    /// The hosts that have directors.
+    pub fn director_hosts(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.directors.iter().map(|entry| HostId::named(&entry.name))
+    }
+
+    /// The client of a host.
+    pub fn client_of(&self, host: HostId) -> NodeId {
+        NodeId::new(host, HostSlot(self.first + CLIENT))
+    }
+
+    fn director_of(&self, host: HostId) -> NodeId {
+        NodeId::new(host, HostSlot(self.first + DIRECTOR))
+    }
+
+    /// The directors' log.
+    pub fn embedded_log(&self) -> EmbeddedLog {
+        let proposer = HostSlot(self.first + DIRECTOR);
+        EmbeddedLog { first: HostSlot(self.first + LOG), number: 0, proposer }
+    }
+
+    /// The client of a host that has nothing else of the deployment.
+    pub fn build_client(&self, host: HostId) -> (HostSlot, FuzzyMember) {
+        let directors = self.director_hosts().map(|host| self.director_of(host)).collect();
+        let client = self.client_of(host);
+        let role = FuzzyClient::new(self.parameters.clone(), self.placement, directors, self.initial.clone());
+        (client.host_slot(), FuzzyMember::Client(Box::new(role)))
+    }
+
+    /// The nodes of one host.
+    pub fn build(&self, host: HostId) -> Vec<(HostSlot, FuzzyMember)> {
+        let mut nodes = vec![self.build_client(host)];
+        if self.director_hosts().any(|it| it == host) {
+            self.build_director(host, &mut nodes);
+        }
+        for (number, candidates) in (0..).zip(&self.candidates) {
+            if let Some(server) = candidates.iter().find(|server| server.host() == host) {
+                let (placement, parameters) = (self.placement, self.parameters.clone());
+                let client = self.client_of(host);
+                let role = ChainServer::new(PartitionId(number), placement, parameters, client);
+                nodes.push((server.host_slot(), FuzzyMember::ChainServer(Box::new(role))));
+            }
+        }
+        nodes
+    }
+
+    fn build_director(&self, host: HostId, nodes: &mut Vec<(HostSlot, FuzzyMember)>) {
+        let log = self.embedded_log();
+        let members = Members { version: 0, hosts: self.directors.clone() };
+        let configuration =
+            log.configuration(0, &members).expect("hosts have different names, and there are at most 3");
+        let beginning = Beginning { configuration, joins: false, waits: false };
+        let role = self.director_of(host);
+        let machine = DirectorMachine::new(role, self.initial.clone());
+        let roles = log.build(host, &self.log, beginning, machine);
+        nodes.extend(roles.into_iter().map(|(slot, role)| (slot, FuzzyMember::Log(Box::new(role)))));
+        let of_log = DirectorLog {
+            leader: log.node(host, LogRole::Leader),
+            replica: log.node(host, LogRole::Replica),
+            silent_after: SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every),
+        };
+        let director = Director::new(self.parameters.clone(), of_log, &self.initial, &self.candidates);
+        nodes.push((role.host_slot(), FuzzyMember::Director(Box::new(director))));
+    }
+}

@@ -1,0 +1,183 @@
+//! A change of one partition's chain.
+
+use super::{Director, DirectorLog, Pong, SealAck, Watch};
+use crate::messages::chain_server::SealChain;
+use crate::parameters::FuzzyParameters;
+use crate::projection::{ChainMember, ChainProjection};
+use crate::terms::RowIndex;
+use kernel::{Cx, Encode, Instant, NodeId};
+use paxos::Value;
+use paxos::multipaxos::leader;
+use std::collections::BTreeMap;
+
+/// A change in flight.
+#[derive(Clone, Debug)]
+pub(super) struct Changing {
+    begun_at: Instant,
+    /// Servers that are to be sealed: members, and those who are to join.
+    targets: Vec<NodeId>,
+    acks: BTreeMap<NodeId, SealAck>,
+    pub(super) proposed: Option<ChainProjection>,
+    proposed_at: Instant,
+}
+
+impl Director {
+    pub(super) fn on_seal_ack(&mut self, from: NodeId, message: SealAck, cx: &mut Cx<'_, Self>) {
+        let Some(watch) = self.watch(message.partition) else { return cx.reject("unknown partition") };
+        let epoch = watch.projection.epoch.next();
+        let Some(changing) = watch.changing.as_mut().filter(|_| message.epoch == epoch) else { return };
+        if changing.proposed.is_none() && changing.targets.contains(&from) {
+            changing.acks.insert(from, message);
+        }
+    }
+}
+
+impl Watch {
+    /// Begins a change if one is due, and goes on with the one in flight.
+    pub(super) fn look(
+        &mut self,
+        is_patient: bool,
+        parameters: &FuzzyParameters,
+        log: &DirectorLog,
+        cx: &mut Cx<'_, Director>,
+    ) {
+        let now = cx.now();
+        self.ask_to_copy(parameters, cx);
+        if self.changing.is_none() && !is_patient {
+            self.begin(parameters, cx);
+        }
+        let Some(mut changing) = self.changing.take() else { return };
+        let epoch = self.projection.epoch.next();
+        if changing.proposed.is_none() {
+            let silent = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
+            cx.multicast(silent.copied(), SealChain { epoch });
+            let waited = now.since(changing.begun_at) >= parameters.seal_for;
+            changing.proposed = self.next(&changing, waited, parameters);
+            changing.proposed_at = Instant(0);
+            if changing.proposed.is_some() {
+                // If these are heard again, they were not given enough time.
+                let late = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
+                self.missing.extend(late);
+            }
+        }
+        if let Some(proposed) = &changing.proposed
+            && now.since(changing.proposed_at) >= parameters.resend_after
+        {
+            changing.proposed_at = now;
+            match Value::entry(proposed.encoded()) {
+                Ok(value) => cx.send(log.leader, paxos::Message::from(leader::Propose { value })),
+                // A chain has at most so many members.
+                Err(_) => cx.reject("projection larger than a slot holds"),
+            }
+        }
+        self.changing = Some(changing);
+    }
+
+    /// Servers that are not in the chain copy it while it is short of servers.
+    fn ask_to_copy(&self, parameters: &FuzzyParameters, cx: &mut Cx<'_, Director>) {
+        if !self.is_short(cx.now()) {
+            return;
+        }
+        for &candidate in &self.candidates {
+            let present = self.present(candidate, cx.now(), parameters);
+            let idle = present.is_some_and(|it| it.notified == self.projection.epoch && it.copy.is_none());
+            if idle && self.projection.nodes().all(|node| node != candidate) {
+                self.notify(candidate, cx);
+            }
+        }
+    }
+
+    fn begin(&mut self, parameters: &FuzzyParameters, cx: &mut Cx<'_, Director>) {
+        let now = cx.now();
+        let epoch = self.projection.epoch;
+        let present = |node: NodeId| self.present(node, now, parameters);
+        let is_well = |node: NodeId| {
+            let journal = self.journal_of(node);
+            present(node).is_some_and(|pong| {
+                let is_meant = Some(pong.journal) == journal;
+                is_meant && pong.sealed <= epoch && (pong.serves || pong.notified < epoch)
+            })
+        };
+        let nodes: Vec<NodeId> = self.projection.nodes().collect();
+        let all_well = self.projection.is_bootstrapped() && nodes.iter().all(|&node| is_well(node));
+        let joins = |pong: &Pong| {
+            let copy = pong.copy.as_ref().filter(|copy| copy.epoch == epoch);
+            copy.and_then(|copy| copy.lacks).is_some_and(|lacks| lacks <= parameters.behind_max)
+        };
+        let well = nodes.iter().filter(|&&node| is_well(node)).count();
+        let room = self.width.saturating_sub(well);
+        let joining: Vec<NodeId> = self
+            .candidates
+            .iter()
+            .copied()
+            .filter(|node| !nodes.contains(node) && present(*node).is_some_and(joins))
+            .take(room)
+            .collect();
+        if all_well && joining.is_empty() || !nodes.iter().any(|&node| present(node).is_some()) {
+            return;
+        }
+        if !joining.is_empty() {
+            cx.mark("director.lets_a_server_in");
+        }
+        cx.mark("director.began_a_change");
+        self.missing = nodes.iter().copied().filter(|&node| present(node).is_none()).collect();
+        let targets = nodes.into_iter().chain(joining).collect();
+        let acks = BTreeMap::new();
+        let changing = Changing { begun_at: now, targets, acks, proposed: None, proposed_at: Instant(0) };
+        self.changing = Some(changing);
+    }
+
+    /// The projection to propose, if enough servers are sealed.
+    fn next(
+        &self,
+        changing: &Changing,
+        waited: bool,
+        parameters: &FuzzyParameters,
+    ) -> Option<ChainProjection> {
+        let current = &self.projection;
+        let is_first = !current.is_bootstrapped();
+        let all = changing.acks.len() == changing.targets.len();
+        if !all && (is_first || !waited) {
+            return None;
+        }
+        let acks = changing.acks.iter();
+        let stays = |node: NodeId, ack: &SealAck| {
+            if is_first { current.nodes().any(|it| it == node) } else { current.means(node, ack.journal) }
+        };
+        let whole: Vec<(NodeId, &SealAck)> = acks
+            .clone()
+            .filter(|(node, ack)| stays(**node, ack) && ack.length >= current.whole_from)
+            .map(|(&node, ack)| (node, ack))
+            .collect();
+        if whole.is_empty() {
+            return None;
+        }
+        // What was acknowledged is on the disks of all members.
+        let whole_from = whole.iter().map(|(_, ack)| ack.length).min().unwrap_or(RowIndex(0));
+        let longest = whole.iter().map(|(_, ack)| ack.length).max().unwrap_or_default();
+        let is_behind = |node: NodeId, ack: &SealAck| {
+            let copied = ack.copy == Some(current.epoch);
+            let lags = stays(node, ack) && ack.length < current.whole_from;
+            !is_first && (copied || lags) && ack.length <= longest
+        };
+        let order: Vec<NodeId> = current.nodes().collect();
+        let place = |node: NodeId| order.iter().position(|it| *it == node).unwrap_or(usize::MAX);
+        let behind = acks.map(|(&node, ack)| (node, ack)).filter(|(node, ack)| is_behind(*node, ack));
+        let behind: Vec<(NodeId, &SealAck)> = behind.collect();
+        // Who has it all comes first of those with equal rows, and goes last if there are too many.
+        let wanted = self.width.max(whole.len());
+        let mut members: Vec<(NodeId, &SealAck)> = whole.into_iter().chain(behind).take(wanted).collect();
+        if kernel::planted!(restarted_head_goes_on) {
+            members.sort_by_key(|(node, _)| place(*node));
+        } else {
+            members.sort_by_key(|(node, ack)| (std::cmp::Reverse(ack.length), place(*node)));
+        }
+        let members: Vec<ChainMember> =
+            members.into_iter().map(|(node, ack)| ChainMember { node, journal: Some(ack.journal) }).collect();
+        if members.len() < parameters.replicas_min {
+            return None;
+        }
+        let (partition, epoch) = (current.partition, current.epoch.next());
+        Some(ChainProjection { partition, epoch, members, whole_from })
+    }
+}

@@ -1,0 +1,351 @@
+//! A director: decides with the others, by a replicated log, who serves which partition, and replaces what has failed.
+//!
+//! ```text
+//! director (leads)      chain servers          directors' log
+//!   | Ping                   |                       |
+//!   |----------------------->|                       |
+//!   |<------------------ Pong|                       |
+//!   | SealChain              |                       |
+//!   |----------------------->| (fsync)               |
+//!   |<--------------- SealAck|                       |
+//!   | the next projection                            | (fsync, chosen)
+//!   |----------------------------------------------->|
+//!   |<----------------------------------ChangeDecided|
+//!   | Project                |                       |
+//!   |----------------------->| serves                |
+//! ```
+//! The director beside the log's leader acts. If another one acts too, that is a pause and no harm: an entry counts only if it follows
+//! the projection that is in force, and every server in it was sealed.
+//!
+//! **Why a chain serves on.** What was acknowledged in an epoch is on the disks of all its members. The next one begins with those
+//! members who answered, in the order of the lengths of their rows: all of these are beginnings of one row, and the longest is the
+//! head's. A server that joins stands behind them. It may lack what was acknowledged until it has caught up, and `whole_from` says so:
+//! it does not count as somebody who has it all before its row is that long.
+
+mod change;
+mod machine;
+
+pub use crate::messages::director::*;
+use change::Changing;
+pub use machine::DirectorMachine;
+
+use crate::messages::chain_server::{Ping, Project};
+use crate::messages::client::ProjectionDecided;
+use crate::parameters::FuzzyParameters;
+use crate::projection::ChainProjection;
+use crate::terms::{ChainJournal, PartitionId};
+use crate::{FuzzyLog, FuzzyMessage};
+use kernel::{Cx, Decode, Instant, NodeId, Position, RequestId, Role};
+use parts::Ballot;
+use paxos::multipaxos::batcher::BatcherIn;
+use paxos::multipaxos::client::ClientIn as LogAnswer;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+kernel::timers! {
+    /// The director's timers.
+    pub enum DirectorTimer {
+        /// Ask who is there, and go on with what waits.
+        Tick,
+    }
+}
+
+/// Where the directors' log is on this host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirectorLog {
+    /// Orders entries, if it leads.
+    pub leader: NodeId,
+    /// Executes them.
+    pub replica: NodeId,
+    /// A leader that was not heard for so long leads no more.
+    pub silent_after: Duration,
+}
+
+/// Everything that a director hears.
+#[derive(Clone, PartialEq, Debug)]
+pub enum DirectorHears {
+    /// From the engine's own nodes.
+    Own(DirectorIn),
+    /// From the roles of its log.
+    Log(paxos::Message),
+}
+
+/// A member that was not heard for so long is copied for, whether or not it is taken for failed.
+const COPY_AFTER: Duration = Duration::from_millis(500);
+/// The most by which wrong suspicions lengthen the time to suspect.
+const PATIENCE_MAX: u32 = 16;
+/// Without a wrong suspicion, patience is halved after that.
+const PATIENCE_FOR: Duration = Duration::from_secs(10);
+
+/// A partition, as a director sees it.
+#[derive(Clone, Debug)]
+struct Watch {
+    /// Who may be in its chain.
+    candidates: Vec<NodeId>,
+    /// How many servers the chain is to have.
+    width: usize,
+    projection: ChainProjection,
+    heard: BTreeMap<NodeId, Heard>,
+    changing: Option<Changing>,
+    /// Members that were not heard when the last change began.
+    missing: Vec<NodeId>,
+}
+
+/// A chain server, as it was heard last.
+#[derive(Clone, Debug)]
+struct Heard {
+    at: Instant,
+    pong: Pong,
+}
+
+/// A director on one host.
+#[derive(Clone, Debug)]
+pub struct Director {
+    parameters: FuzzyParameters,
+    log: DirectorLog,
+    /// Who leads the log, as far as is known.
+    leader: Option<Ballot>,
+    heard_leader: Instant,
+    /// Since when this host's leads.
+    leads_since: Option<Instant>,
+    watches: Vec<Watch>,
+    /// By how much servers are given more time, because some were suspected wrongly.
+    patience: u32,
+    patient_since: Instant,
+}
+
+impl Director {
+    /// The director of a host. `chains` has each partition's candidates, and how many of them are to serve at a time.
+    pub fn new(
+        parameters: FuzzyParameters,
+        log: DirectorLog,
+        initial: &[ChainProjection],
+        candidates: &[Vec<NodeId>],
+    ) -> Self {
+        let watch = |(projection, candidates): (&ChainProjection, &Vec<NodeId>)| Watch {
+            candidates: candidates.clone(),
+            width: projection.members.len(),
+            projection: projection.clone(),
+            heard: BTreeMap::new(),
+            changing: None,
+            missing: Vec::new(),
+        };
+        Self {
+            parameters,
+            log,
+            leader: None,
+            heard_leader: Instant(0),
+            leads_since: None,
+            watches: initial.iter().zip(candidates).map(watch).collect(),
+            patience: 1,
+            patient_since: Instant(0),
+        }
+    }
+
+    /// The projections that it knows to be decided.
+    pub fn projections(&self) -> impl Iterator<Item = &ChainProjection> {
+        self.watches.iter().map(|watch| &watch.projection)
+    }
+
+    /// True while it acts.
+    pub fn is_leading(&self) -> bool {
+        self.leads_since.is_some()
+    }
+
+    /// True while it changes a partition's chain.
+    pub fn is_changing(&self) -> bool {
+        self.watches.iter().any(|watch| watch.changing.is_some())
+    }
+
+    fn watch(&mut self, partition: PartitionId) -> Option<&mut Watch> {
+        self.watches.get_mut(usize::from(partition.0))
+    }
+
+    fn on_want_projection(&mut self, from: NodeId, message: &WantProjection, cx: &mut Cx<'_, Self>) {
+        let WantProjection { partition, epoch } = *message;
+        let Some(watch) = self.watch(partition) else { return cx.reject("unknown partition") };
+        if watch.projection.epoch >= epoch && watch.projection.is_bootstrapped() {
+            let projection = watch.projection.clone();
+            cx.send(from, ProjectionDecided { projection });
+        }
+    }
+
+    fn on_pong(&mut self, from: NodeId, message: Pong, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let Some(watch) = self.watch(message.partition) else { return cx.reject("unknown partition") };
+        if !watch.candidates.contains(&from) {
+            return cx.reject("word of a server that is not of this partition");
+        }
+        if message.notified < watch.projection.epoch {
+            watch.notify(from, cx);
+        }
+        watch.heard.insert(from, Heard { at: now, pong: message });
+        let was_missing = watch.missing.iter().position(|it| *it == from);
+        if let Some(at) = was_missing {
+            watch.missing.swap_remove(at);
+            // It was slow, or is back: either way, haste has cost a change.
+            self.patience = (2 * self.patience).min(PATIENCE_MAX);
+            self.patient_since = now;
+        }
+    }
+
+    fn on_decided(&mut self, projections: Vec<ChainProjection>, cx: &mut Cx<'_, Self>) {
+        let leads = self.is_leading();
+        for projection in projections {
+            let Some(watch) = self.watch(projection.partition) else { continue };
+            if projection.epoch <= watch.projection.epoch {
+                continue;
+            }
+            let is_own = watch.changing.take().is_some_and(|it| it.proposed.as_ref() == Some(&projection));
+            if leads && !is_own {
+                cx.mark("director.learned_of_another_change");
+            }
+            watch.projection = projection;
+            // Who serves from now on is given the time to be heard.
+            watch.heard.values_mut().for_each(|heard| heard.at = heard.at.max(cx.now()));
+            if leads {
+                for candidate in watch.candidates.clone() {
+                    watch.notify(candidate, cx);
+                }
+            }
+        }
+    }
+
+    fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
+        match message {
+            paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
+                let ballot = message.pulse.ballot;
+                if self.leader > Some(ballot) {
+                    return;
+                }
+                self.heard_leader = cx.now();
+                if self.leader < Some(ballot) {
+                    self.leader = Some(ballot);
+                    let leads = ballot.leader == self.log.leader;
+                    self.leads_since = leads.then(|| cx.now());
+                    for watch in &mut self.watches {
+                        (watch.changing, watch.heard) = (None, BTreeMap::new());
+                    }
+                    if leads {
+                        cx.mark("director.leads");
+                    }
+                }
+            }
+            paxos::Message::Client(LogAnswer::Notice(message)) if from == self.log.replica => {
+                match DirectorIn::decoded(&message.bytes) {
+                    Ok(DirectorIn::ChangeDecided(message)) => self.on_decided(message.projections, cx),
+                    Ok(_) | Err(_) => cx.reject("notice that is not the log's"),
+                }
+            }
+            paxos::Message::Client(_)
+            | paxos::Message::Batcher(_)
+            | paxos::Message::Unbatcher(_)
+            | paxos::Message::Leader(_)
+            | paxos::Message::ProxyLeader(_)
+            | paxos::Message::Acceptor(_)
+            | paxos::Message::Replica(_) => cx.reject("message for another role of the log"),
+        }
+    }
+
+    fn tick(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        if now.since(self.heard_leader) >= self.log.silent_after {
+            // Behind this leader's back another one may lead; what this one proposes comes too late then.
+            (self.leader, self.leads_since) = (None, None);
+        }
+        let Some(since) = self.leads_since else { return };
+        let is_patient = now.since(since) < self.parameters.start_for;
+        if self.patience > 1 && now.since(self.patient_since) >= PATIENCE_FOR {
+            (self.patience, self.patient_since) = (self.patience / 2, now);
+        }
+        let (mut parameters, log) = (self.parameters.clone(), self.log);
+        parameters.suspect_after *= self.patience;
+        parameters.seal_for *= self.patience;
+        for watch in &mut self.watches {
+            cx.repeat(watch.candidates.iter().copied(), Ping {});
+            watch.look(is_patient, &parameters, &log, cx);
+        }
+    }
+}
+
+impl Watch {
+    /// Notifies a server of the projection in force.
+    fn notify(&self, server: NodeId, cx: &mut Cx<'_, Director>) {
+        let projection = self.projection.clone();
+        let copies = self.is_short(cx.now());
+        // It is decided: a majority has it on its disks.
+        cx.send(server, Project { projection, copies });
+    }
+
+    /// A server that was heard lately.
+    fn present(&self, node: NodeId, now: Instant, parameters: &FuzzyParameters) -> Option<&Pong> {
+        let heard = self.heard.get(&node)?;
+        (now.since(heard.at) <= parameters.suspect_after).then_some(&heard.pong)
+    }
+
+    /// True if the chain has fewer servers than it is to have, or some were not heard for a while.
+    fn is_short(&self, now: Instant) -> bool {
+        let is_silent = |node| self.heard.get(&node).is_none_or(|heard| now.since(heard.at) > COPY_AFTER);
+        let projection = &self.projection;
+        projection.is_bootstrapped()
+            && (projection.members.len() < self.width || projection.nodes().any(is_silent))
+    }
+
+    /// By which journal a member is meant.
+    fn journal_of(&self, node: NodeId) -> Option<ChainJournal> {
+        self.projection.members.iter().find(|member| member.node == node)?.journal
+    }
+}
+
+impl Role for Director {
+    type Family = FuzzyLog;
+    type In = DirectorHears;
+    type Timer = DirectorTimer;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.set_timer(DirectorTimer::Tick, self.parameters.tick);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: DirectorHears, cx: &mut Cx<'_, Self>) {
+        match message {
+            DirectorHears::Own(DirectorIn::WantProjection(message)) => {
+                self.on_want_projection(from, &message, cx);
+            }
+            DirectorHears::Own(DirectorIn::Pong(message)) => self.on_pong(from, message, cx),
+            DirectorHears::Own(DirectorIn::SealAck(message)) => self.on_seal_ack(from, message, cx),
+            DirectorHears::Own(DirectorIn::ChangeDecided(_)) => cx.reject("decision from somebody else"),
+            DirectorHears::Log(message) => self.on_log(from, message, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: DirectorTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            DirectorTimer::Tick => {
+                self.tick(cx);
+                cx.set_timer(DirectorTimer::Tick, self.parameters.tick);
+            }
+        }
+    }
+
+    fn on_request(&mut self, _id: RequestId, _request: crate::FuzzyRequest, cx: &mut Cx<'_, Self>) {
+        cx.reject("request to a role that serves none");
+    }
+}
+
+impl TryFrom<FuzzyMessage> for DirectorHears {
+    type Error = FuzzyMessage;
+
+    fn try_from(message: FuzzyMessage) -> Result<Self, FuzzyMessage> {
+        match message {
+            FuzzyMessage::Director(message) => Ok(Self::Own(message)),
+            FuzzyMessage::Log(message) => Ok(Self::Log(message)),
+            other => Err(other),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! FuzzyLog: a partially ordered log (the paper's Dapple).
+//!
+//! **Promised.** A node is appended to one or several *colours*, each a totally ordered chain of nodes. What was acknowledged is on the disks
+//! of all servers of the chain in force, and at least of `replicas_min`. An append is executed once under its user's number, in all its
+//! colours or in none for good. Appends and syncs of one colour are linearizable. All appends, syncs and snapshots are serializable,
+//! in an order that each user's own order agrees with; over several colours that order need not be the one of real time. From: Lockerman et al., *The
+//! FuzzyLog: A Partially Ordered Shared Log*, OSDI 2018.
+//!
+//! ```text
+//! client              head            tail         another partition
+//!   | Submit(Append)    |               |                |
+//!   |------------------>| Forward       |                |
+//!   |                   |-------------->|                |
+//!   |                   | DurableThrough|                |
+//!   |                   |-------------->|                |
+//!   |<-------------------------- CommandDone             |
+//!   |
+//!   | Submit(ProposeTime)|               |                |   to several partitions: phase 1
+//!   |------------------>|---...-------->|                |
+//!   |--------------------------------------------------->|
+//!   |<----------- CommandDone(Proposed), of each         |
+//!   | Submit(Fix)                                        |   phase 2, as long
+//!   |
+//!   | Sync, to all servers of the chain |                |
+//!   |---------------------------------->|                |
+//!   |<-------------------------- Synced |                |
+//!   | Play, to any server               |                |
+//!   |------------------>|               |                |
+//!   |<---------NodesPage|               |                |
+//! ```
+//! A partition ([`partition`]) is a deterministic state machine. Its commands stand in a row, which chain servers ([`chain_server`])
+//! replicate; what a server applies is on the disks of all of them. Clients ([`client`]) order appends to several partitions by Skeen's
+//! algorithm, and finish what others have left unfinished. Directors ([`director`]) decide by a replicated log who serves which
+//! partition.
+//!
+//! **Where we differ, and why.**
+//! - Servers have disks where the paper's have memory with batteries. A head forwards before its fsync, all disks of a chain write at
+//!   the same time, and the tail answers when the word that all of them have it comes down.
+//! - A server applies only what is stable, so nothing that was applied is ever taken back, and any server may serve plays.
+//! - The paper asks the tail for a snapshot of a log. A tail that was left out without knowing would answer wrongly; ours asks all servers of the chain, and needs no clock.
+//! - Everything that decides an answer later is in the row: queue, proposals, owners, users' clients. The paper leaves chains'
+//!   reconfiguration open.
+//! - The paper fences a client by invalidating its leases. Ours replaces the owner of one append, by a command; leases are time-outs
+//!   that decide when somebody may take over, and a wrong one costs messages.
+//! - A partition proposes one time for an append, no matter who asks; so everybody who has all proposals comes to the same time. Owners decide who goes on
+//!   and cleans up.
+//! - An append to one partition need not wait for a pending one of other users: see [`partition`].
+//! - A snapshot of several colours is ordered as an append is, and stores nothing.
+//!
+//! **Not built here**: regions and their shadow logs, colours that move, real-time order over colours. The README has the list.
+#![forbid(unsafe_code)]
+
+pub mod chain_server;
+pub mod client;
+mod deployment;
+pub mod director;
+mod family;
+pub mod messages;
+mod parameters;
+pub mod partition;
+pub mod planted;
+mod projection;
+mod terms;
+
+pub use chain_server::ChainServer;
+pub use client::{
+    AppendCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall,
+    SyncCall, TrimCall,
+};
+pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
+pub use director::{Director, DirectorMachine};
+pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
+pub use parameters::FuzzyParameters;
+pub use partition::{ColourNode, PartitionState};
+pub use projection::{CHAIN_MAX, ChainMember, ChainProjection};
+pub use terms::{
+    AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw,
+    NodePosition, Owner, PartitionId, RowIndex,
+};

@@ -1,0 +1,137 @@
+//! What a chain server can be sent.
+
+use crate::FuzzyMessage;
+use crate::partition::command::{Command, RowEntry};
+use crate::projection::ChainProjection;
+use crate::terms::{AppendTime, ChainEpoch, ChainJournal, Colour, NodePosition, RowIndex};
+
+kernel::inbox! {
+    /// Everything a chain server can be sent.
+    pub enum ChainServerIn {
+        /// By clients.
+        Client(FromClient),
+        /// By servers of its partition.
+        Server(FromServer),
+        /// By directors.
+        Director(FromDirector),
+    }
+}
+
+kernel::messages! {
+    /// What a client sends a chain server.
+    pub enum FromClient of ChainServerIn::Client in FuzzyMessage::ChainServer {
+        /// To the head: order this.
+        1 => Submit {
+            /// The client's name for its call.
+            call: u64,
+            /// The client's epoch.
+            epoch: ChainEpoch,
+            /// What.
+            command: Command,
+        },
+        /// To all servers of the chain: how far does a colour go? The tail answers it, and all of them say that the epoch is in force.
+        2 => Sync {
+            /// The client's name for its call.
+            call: u64,
+            /// The client's epoch.
+            epoch: ChainEpoch,
+            /// The colour.
+            colour: Colour,
+            /// The last time that the user has seen.
+            seen: AppendTime,
+        },
+        /// To any server: nodes of a colour that are known to be there.
+        3 => Play {
+            /// The client's name for its call.
+            call: u64,
+            /// The colour.
+            colour: Colour,
+            /// The first node.
+            from: NodePosition,
+            /// The position after the last node.
+            to: NodePosition,
+        },
+    }
+}
+
+kernel::messages! {
+    /// What servers of a partition send each other.
+    pub enum FromServer of ChainServerIn::Server in FuzzyMessage::ChainServer {
+        /// From the one before: commands of the row.
+        10 => Forward {
+            /// The epoch.
+            epoch: ChainEpoch,
+            /// The first command's index.
+            first: RowIndex,
+            /// The commands.
+            entries: Vec<RowEntry>,
+        },
+        /// From the one before.
+        /// Promise: all servers from the head to it have the row up to here on their disks.
+        11 => DurableThrough {
+            /// The epoch.
+            epoch: ChainEpoch,
+            /// The first index that this does not say of.
+            through: RowIndex,
+        },
+        /// From the one behind: it has the row up to here, on its disk or not.
+        12 => Received {
+            /// The epoch.
+            epoch: ChainEpoch,
+            /// The length of its row.
+            length: RowIndex,
+        },
+        /// From the tail.
+        /// Promise: all servers have the row up to here on their disks.
+        13 => StableThrough {
+            /// The epoch.
+            epoch: ChainEpoch,
+            /// The first index that this does not say of.
+            through: RowIndex,
+        },
+        /// From a joining server: the row from here on.
+        14 => PullRow {
+            /// The copy's name.
+            session: u64,
+            /// The epoch to which the copy belongs.
+            epoch: ChainEpoch,
+            /// The source's journal.
+            journal: ChainJournal,
+            /// Where.
+            from: RowIndex,
+        },
+        /// From its source.
+        15 => Pulled {
+            /// The copy's name.
+            session: u64,
+            /// The first command's index.
+            first: RowIndex,
+            /// The commands.
+            entries: Vec<RowEntry>,
+            /// The length of the source's row.
+            length: RowIndex,
+            /// All servers have the row up to here.
+            stable: RowIndex,
+        },
+    }
+}
+
+kernel::messages! {
+    /// What a director sends a chain server.
+    pub enum FromDirector of ChainServerIn::Director in FuzzyMessage::ChainServer {
+        /// Are you there?
+        20 => Ping {},
+        /// Serve no epoch below this one any more, and say how far your row goes.
+        21 => SealChain {
+            /// The epoch.
+            epoch: ChainEpoch,
+        },
+        /// This is decided. Who is in it serves from now on.
+        22 => Project {
+            /// What.
+            projection: ChainProjection,
+            /// Who is not in it is to copy the chain.
+            copies: bool,
+        },
+    }
+}

@@ -1,0 +1,97 @@
+//! What a client can be sent.
+
+use crate::FuzzyMessage;
+use crate::partition::ColourNode;
+use crate::partition::command::Outcome;
+use crate::projection::ChainProjection;
+use crate::terms::{AppendId, AppendTime, ChainEpoch, Colour, Content, NodePosition, Owner, PartitionId};
+
+kernel::messages! {
+    /// Everything a client can be sent.
+    pub enum FuzzyClientIn in FuzzyMessage::Client {
+        /// From a tail.
+        /// Promise: all servers of the chain have the command on their disks.
+        1 => CommandDone {
+            /// The client's name for its call.
+            call: u64,
+            /// The partition.
+            partition: PartitionId,
+            /// What came of it.
+            outcome: Outcome,
+        },
+        /// From a head: it is too busy to order that now.
+        2 => HeadBusy {
+            /// The client's name for its call.
+            call: u64,
+            /// The partition.
+            partition: PartitionId,
+            /// The partition has as much as it may have: it will not be otherwise soon.
+            is_full: bool,
+        },
+        /// From a server: it serves another epoch, or waits for one.
+        3 => ServerSealed {
+            /// The client's name for its call.
+            call: u64,
+            /// The partition.
+            partition: PartitionId,
+            /// It serves no epoch below.
+            epoch: ChainEpoch,
+        },
+        /// From a server that is not the tail: the epoch was in force after the question.
+        4 => EpochInForce {
+            /// The client's name for its call.
+            call: u64,
+            /// The epoch.
+            epoch: ChainEpoch,
+        },
+        /// From a tail: how far a colour goes.
+        /// Promise: all servers of the chain have all of that on their disks.
+        5 => Synced {
+            /// The client's name for its call.
+            call: u64,
+            /// The epoch.
+            epoch: ChainEpoch,
+            /// The colour's first node that is left.
+            first: NodePosition,
+            /// The position after its last node.
+            tail: NodePosition,
+            /// When its last node was delivered.
+            last: AppendTime,
+        },
+        /// From any server: nodes.
+        /// Promise: all servers of the chain have them on their disks.
+        6 => NodesPage {
+            /// The client's name for its call.
+            call: u64,
+            /// The colour.
+            colour: Colour,
+            /// As asked.
+            from: NodePosition,
+            /// The first node that is left.
+            first: NodePosition,
+            /// Nodes in order, from the later of these two on.
+            nodes: Vec<ColourNode>,
+        },
+        /// From a server: it has not so much of the colour yet.
+        7 => NotThere {
+            /// The client's name for its call.
+            call: u64,
+            /// As asked.
+            from: NodePosition,
+        },
+        /// From a head: an append to several partitions is not going on. To the client beside it, and to those whose appends wait.
+        8 => StuckAppend {
+            /// The append.
+            id: AppendId,
+            /// Who works on it.
+            owner: Owner,
+            /// What it is.
+            content: Content,
+        },
+        /// From a director: this is decided.
+        9 => ProjectionDecided {
+            /// What.
+            projection: ChainProjection,
+        },
+    }
+}

@@ -1,0 +1,63 @@
+//! What a director can be sent.
+
+use crate::FuzzyMessage;
+use crate::projection::ChainProjection;
+use crate::terms::{ChainEpoch, ChainJournal, PartitionId, RowIndex};
+
+kernel::record! {
+    /// A copy in flight.
+    pub struct CopyProgress {
+        /// The epoch to which it belongs.
+        epoch: ChainEpoch,
+        /// Commands that its source had beyond it when it was asked last; none before the first answer.
+        lacks: Option<u64>,
+    }
+}
+
+kernel::messages! {
+    /// Everything a director can be sent.
+    pub enum DirectorIn in FuzzyMessage::Director {
+        /// From a client: is there a projection of this epoch, or a later one?
+        1 => WantProjection {
+            /// The partition.
+            partition: PartitionId,
+            /// The epoch.
+            epoch: ChainEpoch,
+        },
+        /// From a chain server: it is there.
+        /// Promise: this is its journal, and it serves no epoch below the one it is sealed for.
+        2 => Pong {
+            /// The partition.
+            partition: PartitionId,
+            /// Its journal.
+            journal: ChainJournal,
+            /// It serves no epoch below.
+            sealed: ChainEpoch,
+            /// The last projection that it was notified of in this run.
+            notified: ChainEpoch,
+            /// It serves that.
+            serves: bool,
+            /// What it copies, if it does.
+            copy: Option<CopyProgress>,
+        },
+        /// From a chain server: it is sealed.
+        /// Promise: it serves no epoch below this one, and its row does not change before it serves this one or copies again.
+        3 => SealAck {
+            /// The partition.
+            partition: PartitionId,
+            /// The epoch.
+            epoch: ChainEpoch,
+            /// Its journal.
+            journal: ChainJournal,
+            /// The length of its row.
+            length: RowIndex,
+            /// The epoch to which its copy belongs, if it copies.
+            copy: Option<ChainEpoch>,
+        },
+        /// From this host's replica of the directors' log: this is decided.
+        4 => ChangeDecided {
+            /// All projections.
+            projections: Vec<ChainProjection>,
+        },
+    }
+}

@@ -1,0 +1,76 @@
+//! Timeouts and bounds.
+
+use std::time::Duration;
+
+/// Timeouts and bounds of the engine.
+#[derive(Clone, Debug)]
+pub struct FuzzyParameters {
+    /// How often everybody looks after what is late.
+    pub tick: Duration,
+    /// How long an unanswered message waits before it is sent again.
+    pub resend_after: Duration,
+    /// An append to several partitions that is pending for so long is taken over (the paper's lease).
+    pub stuck_after: Duration,
+    /// Who takes over waits for so long at most before it does, at random.
+    pub back_off_max: Duration,
+    /// A server that was not heard for so long is taken for failed.
+    pub suspect_after: Duration,
+    /// How long a director waits for servers to be sealed before it goes on without those that are silent.
+    pub seal_for: Duration,
+    /// How long a new leading director takes nobody for failed.
+    pub start_for: Duration,
+    /// Whole servers without which a chain does not serve.
+    pub replicas_min: usize,
+    /// Commands that a joining server may lack when the chain is changed.
+    pub behind_max: u64,
+    /// Calls that a client has in flight; beyond it they are refused.
+    pub calls_max: usize,
+    /// Take-overs that a client has in flight.
+    pub recoveries_max: usize,
+    /// Colours of one append.
+    pub colours_max: usize,
+    /// Bytes of all bodies of one append.
+    pub append_bytes_max: usize,
+    /// Bytes of a page of nodes or commands, unless the first one is larger.
+    pub page_bytes: usize,
+    /// Bytes of commands that a head has ordered and the chain has not confirmed.
+    pub window_bytes: usize,
+    /// Bytes of all commands of a partition: beyond it appends are refused.
+    pub row_bytes_max: usize,
+    /// Appends to several partitions that a partition remembers until they are cleaned up.
+    pub pending_max: usize,
+    /// Users' clients that a partition remembers.
+    pub clients_max: usize,
+    /// A client that was silent for so long may be forgotten when there is little room: what it sends again later is executed anew.
+    pub forget_after: Duration,
+    /// Syncs that wait at a tail.
+    pub syncs_max: usize,
+}
+
+impl Default for FuzzyParameters {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            tick: ms(20),
+            resend_after: ms(60),
+            stuck_after: ms(100),
+            back_off_max: ms(100),
+            suspect_after: ms(200),
+            seal_for: ms(60),
+            start_for: ms(200),
+            replicas_min: 1,
+            behind_max: 256,
+            calls_max: 65_536,
+            recoveries_max: 256,
+            colours_max: 64,
+            append_bytes_max: 1 << 20,
+            page_bytes: 128 << 10,
+            window_bytes: 8 << 20,
+            row_bytes_max: 1 << 30,
+            pending_max: 16_384,
+            clients_max: 65_536,
+            forget_after: Duration::from_secs(600),
+            syncs_max: 65_536,
+        }
+    }
+}

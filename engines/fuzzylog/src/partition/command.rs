@@ -1,0 +1,164 @@
+//! What stands in a partition's row, and what comes of it.
+
+use crate::terms::{AppendId, AppendTime, Colour, Content, NodePosition, Owner, RowIndex};
+use kernel::NodeId;
+
+kernel::messages! {
+    /// A command of the row.
+    pub enum Command {
+        /// Append to colours of this partition alone, or take a snapshot of them.
+        1 => Append {
+            /// Its name.
+            id: AppendId,
+            /// Its client has the answers to all numbers below.
+            below: u64,
+            /// The last time that its client has seen.
+            seen: AppendTime,
+            /// What.
+            content: Content,
+        },
+        /// Propose a time for an append to several partitions (the paper's phase 1).
+        2 => ProposeTime {
+            /// Its name.
+            id: AppendId,
+            /// Its client has the answers to all numbers below.
+            below: u64,
+            /// The last time that its client has seen.
+            seen: AppendTime,
+            /// Who asks.
+            owner: Owner,
+            /// What, for all partitions.
+            content: Content,
+        },
+        /// The time is this, the latest of all proposals (phase 2).
+        3 => Fix {
+            /// The append.
+            id: AppendId,
+            /// Who asks.
+            owner: Owner,
+            /// The time.
+            at: AppendTime,
+        },
+        /// Somebody else works on it from now on; propose a time if none was proposed here.
+        4 => TakeOver {
+            /// The append.
+            id: AppendId,
+            /// At the partition that decides who takes over: from whom. None elsewhere.
+            expected: Option<Owner>,
+            /// Who.
+            owner: Owner,
+            /// What, for all partitions.
+            content: Content,
+        },
+        /// All partitions have delivered it: forget how it came about.
+        5 => CleanUp {
+            /// The append.
+            id: AppendId,
+            /// Who asks.
+            owner: Owner,
+        },
+        /// Drop a colour's nodes below a position.
+        6 => Trim {
+            /// The colour.
+            colour: Colour,
+            /// The first node to keep.
+            before: NodePosition,
+        },
+        /// Let the clock be no less than this time's.
+        7 => Raise {
+            /// The time.
+            seen: AppendTime,
+        },
+        /// From the head: forget users' clients of which no command from here on was.
+        8 => ForgetClients {
+            /// The index.
+            used_below: RowIndex,
+        },
+    }
+}
+
+kernel::record! {
+    /// A command, and who is to be answered.
+    pub struct RowEntry {
+        /// The client role.
+        origin: NodeId,
+        /// Its name for its call.
+        call: u64,
+        /// The command.
+        command: Command,
+    }
+}
+
+kernel::record! {
+    /// A node's place in one colour; of a snapshot, how far the colour goes.
+    pub struct Placed {
+        /// The colour.
+        colour: Colour,
+        /// The node's position, or the one after the snapshot's last node.
+        position: NodePosition,
+    }
+}
+
+kernel::messages! {
+    /// What came of a command.
+    pub enum Outcome {
+        /// It is delivered.
+        1 => Delivered {
+            /// When.
+            at: AppendTime,
+            /// Where, in each colour of this partition.
+            placed: Vec<Placed>,
+        },
+        /// A time is proposed; the same again for a command that is repeated.
+        2 => Proposed {
+            /// The time.
+            at: AppendTime,
+        },
+        /// The time is known here, and others may go before.
+        3 => Fixed {
+            /// The time.
+            at: AppendTime,
+        },
+        /// Somebody else works on it.
+        4 => Held {
+            /// Who.
+            owner: Owner,
+        },
+        /// Its client had the answer, or said so: it is not executed again.
+        5 => Forgotten {},
+        /// The client uses its number for something else.
+        6 => Conflict {},
+        /// Nothing is known of it that could be fixed.
+        7 => Unknown {},
+        /// Nodes are dropped.
+        8 => TrimmedTo {
+            /// The first node that is left.
+            first: NodePosition,
+        },
+        /// The colour does not go so far.
+        9 => BeyondTail {
+            /// The position after its last node.
+            tail: NodePosition,
+        },
+    }
+}
+
+/// Who is to be answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CommandOrigin {
+    /// The client role.
+    pub node: NodeId,
+    /// Its name for its call.
+    pub call: u64,
+}
+
+/// An answer to somebody.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Answered {
+    /// To whom.
+    pub asker: CommandOrigin,
+    /// What.
+    pub outcome: Outcome,
+    /// The command that brought it about.
+    pub by: RowIndex,
+}

@@ -1,0 +1,380 @@
+//! The state of a partition: a function of its row, the same on every server of its chain.
+//!
+//! **Order.** An append to colours of this partition alone is delivered when its turn comes. One to several partitions is proposed a
+//! time in each (phase 1); the latest of those times is its own (phase 2, Skeen's algorithm). The queue has what is not delivered, by
+//! its time so far, and a pending append is in the way of everything later.
+//!
+//! **Going ahead.** An append to this partition alone may go ahead of what is pending if its client has seen nothing later: it gets a
+//! time between the append that was delivered last and the first pending one. So a client that dies in the middle of an append is in
+//! nobody's way but theirs who have seen later times. The paper lets everybody wait.
+//!
+//! Invariant: whatever is delivered later has a later time; the time of an append to several partitions is not before any of their
+//! proposals; the clock is not behind any time that was proposed, fixed or delivered.
+
+mod clients;
+mod colours;
+pub mod command;
+mod several;
+
+use crate::terms::{
+    AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RowIndex,
+};
+use clients::Clients;
+pub use colours::ColourNode;
+use colours::Colours;
+use command::{
+    Answered, Append, BeyondTail, Command, CommandOrigin, Conflict, Delivered, ForgetClients, Forgotten,
+    Outcome, Placed, Raise, RowEntry, Trim, TrimmedTo,
+};
+use kernel::planted;
+use several::Several;
+pub use several::SeveralStage;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// An append to this partition alone that waits for its turn.
+#[derive(Clone, Debug)]
+struct Single {
+    id: AppendId,
+    content: Content,
+    asker: CommandOrigin,
+}
+
+/// What has a time and is not delivered.
+#[derive(Clone, Debug)]
+enum Queued {
+    /// To several partitions; this is what this one has proposed.
+    Pending,
+    /// To several partitions; this is its time.
+    Fixed(AppendId),
+    /// To this partition alone.
+    Single(Single),
+}
+
+/// True if the name is of this content.
+fn names(id: AppendId, content: &Content) -> bool {
+    id.content == content.digest()
+}
+
+/// An append to several partitions that is not cleaned up, for whom it may concern.
+#[derive(Clone, Debug)]
+pub struct Unfinished<'a> {
+    /// Its name.
+    pub id: AppendId,
+    /// Who works on it.
+    pub owner: Owner,
+    /// What it is.
+    pub content: &'a Content,
+    /// How far it is here.
+    pub stage: SeveralStage,
+}
+
+/// The state of a partition.
+#[derive(Clone, Debug)]
+pub struct PartitionState {
+    partition: PartitionId,
+    placement: ColourPlacement,
+    clock: u64,
+    /// When the append was delivered that was delivered last.
+    last: AppendTime,
+    queue: BTreeMap<AppendTime, Queued>,
+    several: BTreeMap<AppendId, Several>,
+    /// The times of appends to this partition alone that wait.
+    waiting: BTreeMap<AppendId, AppendTime>,
+    clients: Clients,
+    colours: Colours,
+    /// Commands that were applied.
+    applied: RowIndex,
+    /// Of all commands and what they came to.
+    digest: u64,
+    answers: Vec<Answered>,
+    marks: Vec<&'static str>,
+}
+
+impl PartitionState {
+    /// A partition without a command.
+    pub fn new(partition: PartitionId, placement: ColourPlacement) -> Self {
+        Self {
+            partition,
+            placement,
+            clock: 0,
+            last: AppendTime::ZERO,
+            queue: BTreeMap::new(),
+            several: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            clients: Clients::default(),
+            colours: Colours::default(),
+            applied: RowIndex(0),
+            digest: 0,
+            answers: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// Commands that were applied.
+    pub fn applied(&self) -> RowIndex {
+        self.applied
+    }
+
+    /// Equal where the same commands were applied.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// The logical clock.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The time of the first append that is not delivered.
+    pub fn first_queued(&self) -> Option<AppendTime> {
+        self.queue.first_key_value().map(|(&at, _)| at)
+    }
+
+    /// How many appends wait for their turn.
+    pub fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// How many appends to several partitions are not cleaned up.
+    pub fn unfinished_count(&self) -> usize {
+        self.several.len()
+    }
+
+    /// Appends to several partitions that are not cleaned up.
+    pub fn unfinished(&self) -> impl Iterator<Item = Unfinished<'_>> {
+        self.several.iter().map(|(&id, several)| Unfinished {
+            id,
+            owner: several.owner,
+            content: &several.content,
+            stage: several.stage.name(),
+        })
+    }
+
+    /// Appends to this partition alone that wait behind others, and who is to be answered.
+    pub fn waiting(&self) -> impl Iterator<Item = CommandOrigin> {
+        self.queue.values().filter_map(|queued| match queued {
+            Queued::Single(single) => Some(single.asker),
+            Queued::Pending | Queued::Fixed(_) => None,
+        })
+    }
+
+    /// Users' clients that are remembered.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// True if a client has had no command from an index on.
+    pub fn has_idle_clients(&self, used_below: RowIndex) -> bool {
+        self.clients.has_idle(used_below)
+    }
+
+    /// True if its client may still ask for an append that is delivered here.
+    pub fn is_delivered(&self, id: AppendId) -> bool {
+        self.clients.done(id).is_some()
+    }
+
+    /// True if something is remembered of the client.
+    pub fn knows_client(&self, client: u64) -> bool {
+        self.clients.knows(client)
+    }
+
+    /// The position after a colour's last node.
+    pub fn tail(&self, colour: Colour) -> NodePosition {
+        self.colours.tail(colour)
+    }
+
+    /// A colour's first node that is left.
+    pub fn first(&self, colour: Colour) -> NodePosition {
+        self.colours.first(colour)
+    }
+
+    /// When a colour's last node was delivered.
+    pub fn last_time(&self, colour: Colour) -> AppendTime {
+        self.colours.last_time(colour)
+    }
+
+    /// A colour's nodes from a position on.
+    pub fn nodes(&self, colour: Colour, from: NodePosition) -> impl Iterator<Item = &ColourNode> {
+        self.colours.nodes(colour, from)
+    }
+
+    /// The colours that have had a node.
+    pub fn colours(&self) -> impl Iterator<Item = Colour> {
+        self.colours.chains().map(|(colour, _)| colour)
+    }
+
+    /// What all nodes cost, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.colours.bytes()
+    }
+
+    /// Takes what is to be answered since it was called last.
+    pub fn take_answers(&mut self) -> Vec<Answered> {
+        std::mem::take(&mut self.answers)
+    }
+
+    /// Takes the rare situations that were reached.
+    pub fn take_marks(&mut self) -> Vec<&'static str> {
+        std::mem::take(&mut self.marks)
+    }
+
+    /// Applies the next command of the row.
+    pub fn apply(&mut self, entry: &RowEntry) {
+        use kernel::Encode as _;
+        let asker = CommandOrigin { node: entry.origin, call: entry.call };
+        let bytes = parts::digest(&entry.encoded());
+        match &entry.command {
+            Command::Append(command) => self.append(command, asker),
+            Command::ProposeTime(command) => self.propose(command, asker),
+            Command::Fix(command) => self.fix(command, asker),
+            Command::TakeOver(command) => self.take_over(command, asker),
+            Command::CleanUp(command) => self.clean_up(command),
+            Command::Trim(command) => self.trim(command, asker),
+            Command::Raise(Raise { seen }) => self.clock = self.clock.max(seen.clock),
+            Command::ForgetClients(ForgetClients { used_below }) => self.forget_clients(*used_below),
+        }
+        self.applied = self.applied.next();
+        let last = self.last;
+        kernel::invariant!(
+            TS,
+            last.clock <= self.clock || planted!(clock_not_raised),
+            "the clock is {}, {last:?} is delivered",
+            self.clock
+        );
+        self.digest = parts::digest(
+            &[self.digest, bytes, self.clock, last.clock, last.ahead, self.queue.len() as u64]
+                .map(u64::to_le_bytes)
+                .concat(),
+        );
+    }
+
+    fn forget_clients(&mut self, used_below: RowIndex) {
+        let unfinished = self.several.keys().chain(self.waiting.keys());
+        let busy: BTreeSet<u64> = unfinished.map(|id| id.client).collect();
+        self.clients.forget(used_below, |client| busy.contains(&client));
+    }
+
+    fn answer(&mut self, asker: CommandOrigin, outcome: impl Into<Outcome>) {
+        self.answers.push(Answered { asker, outcome: outcome.into(), by: self.applied });
+    }
+
+    /// The outcome of an append that is over for its client, if it is.
+    fn outcome_so_far(&self, id: AppendId) -> Option<Outcome> {
+        if let Some(done) = self.clients.done(id) {
+            return Some(Delivered { at: done.at, placed: done.placed.clone() }.into());
+        }
+        self.clients.has_forgotten(id).then(|| Forgotten {}.into())
+    }
+
+    fn is_here(&self, colour: Colour) -> bool {
+        self.placement.partition_of(colour) == self.partition
+    }
+
+    fn append(&mut self, command: &Append, asker: CommandOrigin) {
+        let Append { id, below, seen, ref content } = *command;
+        self.clients.acknowledge(id.client, below, self.applied);
+        let is_sound = content.colours.iter().all(|&colour| self.is_here(colour)) && names(id, content);
+        if !is_sound || self.clients.has_other(id) {
+            return self.answer(asker, Conflict {});
+        }
+        if let Some(outcome) = self.outcome_so_far(id) {
+            return self.answer(asker, outcome);
+        }
+        if let Some(at) = self.waiting.get(&id) {
+            // The answer goes to who asked last.
+            if let Some(Queued::Single(single)) = self.queue.get_mut(at) {
+                single.asker = asker;
+            }
+            return;
+        }
+        let single = Single { id, content: content.clone(), asker };
+        if let Some(at) = self.ahead_of_pending(seen) {
+            self.marks.push("partition.single_went_ahead");
+            return self.deliver_single(at, single);
+        }
+        self.clock = self.clock.max(seen.clock) + 1;
+        let at = AppendTime { clock: self.clock, partition: self.partition, ahead: 0 };
+        if self.queue.is_empty() {
+            return self.deliver_single(at, single);
+        }
+        self.marks.push("partition.single_waited");
+        self.waiting.insert(id, at);
+        self.queue.insert(at, Queued::Single(single));
+        self.deliver();
+    }
+
+    /// A time between what was delivered and what is pending, if the client has seen nothing later.
+    fn ahead_of_pending(&self, seen: AppendTime) -> Option<AppendTime> {
+        let pending = self.first_queued()?;
+        let base = if planted!(goes_ahead_of_what_was_seen) { self.last } else { self.last.max(seen) };
+        let at = AppendTime { ahead: base.ahead + 1, ..base };
+        (at < pending && base.clock <= self.clock).then_some(at)
+    }
+
+    /// Delivers everything whose turn has come.
+    fn deliver(&mut self) {
+        loop {
+            let next = self.queue.iter().find(|(_, queued)| match queued {
+                Queued::Fixed(_) | Queued::Single(_) => true,
+                Queued::Pending => !planted!(delivered_before_pending),
+            });
+            let Some((&at, Queued::Fixed(_) | Queued::Single(_))) = next else { return };
+            match self.queue.remove(&at) {
+                Some(Queued::Single(single)) => {
+                    self.waiting.remove(&single.id);
+                    self.deliver_single(at, single);
+                }
+                Some(Queued::Fixed(id)) => self.deliver_several(id, at),
+                Some(Queued::Pending) | None => return,
+            }
+        }
+    }
+
+    fn deliver_single(&mut self, at: AppendTime, single: Single) {
+        let Single { id, content, asker } = single;
+        let delivered = self.place(id, at, &content);
+        self.clients.finish(id, &delivered);
+        self.answer(asker, delivered);
+    }
+
+    /// Puts a node into its colours here; a snapshot finds how far they go.
+    fn place(&mut self, id: AppendId, at: AppendTime, content: &Content) -> Delivered {
+        kernel::invariant!(
+            TS,
+            at > self.last
+                || planted!(delivered_before_pending)
+                || planted!(clock_not_raised)
+                || planted!(repeated_proposal_is_new),
+            "partition {}: {at:?} is delivered after {:?}",
+            self.partition,
+            self.last
+        );
+        self.last = self.last.max(at);
+        self.clock = if planted!(clock_not_raised) { self.clock } else { self.clock.max(at.clock) };
+        let mut placed = Vec::new();
+        for (index, &colour) in content.colours.iter().enumerate() {
+            if !self.is_here(colour) {
+                continue;
+            }
+            let position = if content.is_snapshot() {
+                self.colours.tail(colour)
+            } else {
+                let (colours, body) = (content.colours.clone(), content.body(index));
+                self.colours.push(colour, ColourNode { id, at, colours, body })
+            };
+            placed.push(Placed { colour, position });
+        }
+        Delivered { at, placed }
+    }
+
+    fn trim(&mut self, command: &Trim, asker: CommandOrigin) {
+        let Trim { colour, before } = *command;
+        let tail = self.colours.tail(colour);
+        if before > tail || !self.is_here(colour) {
+            return self.answer(asker, BeyondTail { tail });
+        }
+        self.colours.trim(colour, before);
+        let first = self.colours.first(colour);
+        self.answer(asker, TrimmedTo { first });
+    }
+}

@@ -1,0 +1,26 @@
+//! The mistakes that the simulator switches on, one at a time. The ids are those of `docs/reliability.md`.
+
+kernel::planted_bugs! {
+    /// A partition delivers while a pending append holds an earlier time.
+    delivered_before_pending = "F01",
+    /// A partition's clock is not raised to the final time.
+    clock_not_raised = "F02",
+    /// Who takes over does not replace the owner at the other partitions.
+    other_owners_not_replaced = "F04",
+    /// Who decides whose turn it is compares the generation's owner by client alone: an identity that was used before passes.
+    test_and_set_compares_too_little = "F05",
+    /// Trimming one colour drops its nodes from their other colours.
+    trim_drops_other_colours = "F10",
+    /// A head answers before its chain has the command.
+    head_answers_alone = "F11",
+    /// A repeated phase 1 gets a new time.
+    repeated_proposal_is_new = "F12",
+    /// An append goes ahead of a pending one although its client has seen a later time.
+    goes_ahead_of_what_was_seen = "F13",
+    /// A head that was started again goes on in its epoch.
+    restarted_head_goes_on = "F14",
+    /// A tail answers a sync by itself.
+    tail_answers_alone = "F16",
+    /// A snapshot of several colours asks for one after the other.
+    snapshot_asks_one_by_one = "F17",
+}

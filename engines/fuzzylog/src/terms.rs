@@ -1,0 +1,206 @@
+//! Names and numbers: colours, positions, times, appends and who works on them.
+
+use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
+
+kernel::number! {
+    /// A colour: one totally ordered chain of nodes.
+    pub struct Colour(u64);
+}
+
+kernel::number! {
+    /// Some of the colours, on one chain of servers.
+    pub struct PartitionId(u16);
+}
+
+kernel::number! {
+    /// Which command of a partition's row; the first is 0.
+    pub struct RowIndex(u64);
+}
+
+kernel::number! {
+    /// Which node of a colour; the first is 0.
+    pub struct NodePosition(u64);
+}
+
+kernel::number! {
+    /// Which projection of a partition: grows by one with every change.
+    pub struct ChainEpoch(u64);
+}
+
+kernel::number! {
+    /// Names a journal: drawn at random by a server that starts with an empty one, so that nobody takes one that lost its disk for
+    /// what it was.
+    pub struct ChainJournal(u64);
+}
+
+/// Declares a small copied structure with an order and a codec.
+macro_rules! plain {
+    ($(#[$doc:meta])* pub struct $Name:ident { $( $(#[$field_doc:meta])* $field:ident : $Type:ty ),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+        pub struct $Name { $( $(#[$field_doc])* pub $field: $Type ),* }
+
+        impl Encode for $Name {
+            fn encode(&self, out: &mut Vec<u8>) {
+                $( self.$field.encode(out); )*
+            }
+        }
+
+        impl Decode for $Name {
+            fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+                Ok(Self { $( $field: <$Type>::decode(input)? ),* })
+            }
+        }
+    };
+}
+
+plain! {
+    /// Where an append stands in its partitions' order (the paper's timestamp). Those of appends to several partitions are the
+    /// same in all of them.
+    pub struct AppendTime {
+        /// The logical clock of the partition that has proposed it.
+        clock: u64,
+        /// That partition: breaks ties (the paper's nonce).
+        partition: PartitionId,
+        /// Counts appends that went ahead of a pending one, behind the append that was delivered last.
+        ahead: u64,
+    }
+}
+
+impl AppendTime {
+    /// Before every append.
+    pub const ZERO: Self = Self { clock: 0, partition: PartitionId(0), ahead: 0 };
+}
+
+plain! {
+    /// A user's name for an append, by which it is executed once. Two appends to several partitions that have one number and differ
+    /// in what they append are two appends.
+    pub struct AppendId {
+        /// The user's client.
+        client: u64,
+        /// Its number there.
+        number: u64,
+        /// A digest of what is appended, and where.
+        content: u64,
+    }
+}
+
+plain! {
+    /// Who works on an append to several partitions. Of two, the one of the later generation is obeyed.
+    pub struct Owner {
+        /// 0 for its origin; one more for each that took over.
+        generation: u32,
+        /// Drawn at random, each time anew.
+        identity: u64,
+    }
+}
+
+/// What is appended, and where: all that is needed to finish it (the paper's write-ahead log entry).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Content {
+    /// The colours, each once, in their order.
+    pub colours: Vec<Colour>,
+    /// One body for all colours, or one for each; none for a snapshot, which stores nothing.
+    pub bodies: Vec<Bytes>,
+}
+
+impl Content {
+    /// True of a snapshot: it is ordered as an append is, and stores nothing.
+    pub fn is_snapshot(&self) -> bool {
+        self.bodies.is_empty()
+    }
+
+    /// The body for the colour at an index of the list.
+    pub fn body(&self, index: usize) -> Bytes {
+        let body = if self.bodies.len() == 1 { self.bodies.first() } else { self.bodies.get(index) };
+        body.cloned().unwrap_or_default()
+    }
+
+    /// Bytes of all bodies.
+    pub fn bytes(&self) -> usize {
+        self.bodies.iter().map(Bytes::len).sum()
+    }
+
+    /// What is wrong with it, if something is.
+    pub fn flaw(&self, colours_max: usize, bytes_max: usize) -> Option<ContentFlaw> {
+        let count = self.bodies.len();
+        if self.colours.is_empty() {
+            Some(ContentFlaw::NoColours)
+        } else if self.colours.len() > colours_max {
+            Some(ContentFlaw::TooManyColours)
+        } else if self.colours.windows(2).any(|pair| pair[0] >= pair[1]) {
+            Some(ContentFlaw::ColoursNotDistinct)
+        } else if count > 1 && count != self.colours.len() {
+            Some(ContentFlaw::BodiesDoNotMatch)
+        } else if self.bytes() > bytes_max {
+            Some(ContentFlaw::TooLarge)
+        } else {
+            None
+        }
+    }
+
+    /// A digest that distinguishes it from what else a user may send under the same number.
+    pub fn digest(&self) -> u64 {
+        parts::digest(&self.encoded())
+    }
+}
+
+/// Why something cannot be appended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ContentFlaw {
+    /// It names no colour.
+    NoColours,
+    /// It names more colours than an append may have.
+    TooManyColours,
+    /// It names a colour twice, or not in order.
+    ColoursNotDistinct,
+    /// It has several bodies, and not one for each colour.
+    BodiesDoNotMatch,
+    /// Its bodies are too large together.
+    TooLarge,
+}
+
+impl Encode for Content {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.colours.encode(out);
+        self.bodies.encode(out);
+    }
+}
+
+impl Decode for Content {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { colours: Vec::decode(input)?, bodies: Vec::decode(input)? })
+    }
+}
+
+/// Which partition each colour is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ColourPlacement {
+    partitions: u16,
+}
+
+impl ColourPlacement {
+    /// Colours spread over so many partitions, at least one.
+    pub fn over(partitions: u16) -> Self {
+        Self { partitions: partitions.max(1) }
+    }
+
+    /// How many partitions there are.
+    pub fn partitions(self) -> u16 {
+        self.partitions
+    }
+
+    /// Where a colour is.
+    pub fn partition_of(self, colour: Colour) -> PartitionId {
+        let mixed = colour.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        PartitionId((mixed % u64::from(self.partitions)) as u16)
+    }
+
+    /// The partitions of several colours, each once, in their order.
+    pub fn partitions_of(self, colours: &[Colour]) -> Vec<PartitionId> {
+        let mut partitions: Vec<PartitionId> = colours.iter().map(|&it| self.partition_of(it)).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        partitions
+    }
+}

@@ -1,0 +1,4 @@
+//! Single roles, driven by hand.
+
+mod partition;
+mod server;

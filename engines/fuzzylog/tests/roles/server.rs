@@ -1,0 +1,264 @@
+//! A chain server, message by message.
+
+use fuzzylog::chain_server::{
+    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, Pulled, SealChain,
+    StableThrough, Submit, Sync,
+};
+use fuzzylog::messages::client::FuzzyClientIn;
+use fuzzylog::messages::director::DirectorIn;
+use fuzzylog::partition::command::{Append, RowEntry};
+use fuzzylog::{
+    AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer, Colour,
+    ColourPlacement, Content, FuzzyLog, FuzzyMessage, FuzzyParameters, PartitionId, RowIndex,
+};
+use kernel::{Bytes, HostId, HostSlot, NodeId};
+use std::time::Duration;
+use table::{Did, Table, restored, sent};
+
+const PARTITION: PartitionId = PartitionId(0);
+const OTHER_JOURNAL: ChainJournal = ChainJournal(7);
+
+fn node(host: u32) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(16))
+}
+
+fn client_role() -> NodeId {
+    NodeId::new(HostId(9), HostSlot(1))
+}
+
+fn server() -> ChainServer {
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    ChainServer::new(PARTITION, ColourPlacement::over(1), FuzzyParameters::default(), beside)
+}
+
+fn append(number: u64) -> Append {
+    let content = Content { colours: vec![Colour(0)], bodies: vec![Bytes::from_static(b"body")] };
+    let id = AppendId { client: 1, number, content: content.digest() };
+    Append { id, below: 0, seen: AppendTime::ZERO, content }
+}
+
+fn entry(number: u64) -> RowEntry {
+    RowEntry { origin: client_role(), call: number, command: append(number).into() }
+}
+
+fn submit(number: u64, epoch: ChainEpoch) -> Submit {
+    Submit { call: number, epoch, command: append(number).into() }
+}
+
+/// The server of host 1 serves epoch 2 with that of host 2, first or last.
+fn serving(first: bool) -> Table<ChainServer> {
+    serving_as(server(), first)
+}
+
+fn serving_as(server: ChainServer, first: bool) -> Table<ChainServer> {
+    let mut table = Table::new(server, node(1));
+    table.burst(node(3), SealChain { epoch: ChainEpoch(2) });
+    let projection = projection(&table, ChainEpoch(2), first);
+    table.burst(node(3), Project { projection, copies: false });
+    assert_eq!(table.role.serves(), Some(ChainEpoch(2)));
+    table
+}
+
+fn projection(table: &Table<ChainServer>, epoch: ChainEpoch, first: bool) -> ChainProjection {
+    let own = ChainMember { node: node(1), journal: table.role.journal() };
+    let other = ChainMember { node: node(2), journal: Some(OTHER_JOURNAL) };
+    let members = if first { vec![own, other] } else { vec![other, own] };
+    ChainProjection { partition: PARTITION, epoch, members, whole_from: RowIndex(0) }
+}
+
+/// What leaves for a client, and whether it waits for the disk.
+fn answers(did: &Did<FuzzyLog>) -> Vec<(bool, FuzzyClientIn)> {
+    let of = |(_, message, waits)| match message {
+        FuzzyMessage::Client(message) => Some((waits, message)),
+        FuzzyMessage::ChainServer(_) | FuzzyMessage::Director(_) | FuzzyMessage::Log(_) => None,
+    };
+    sent(did).into_iter().filter_map(of).collect()
+}
+
+// A head that answers before the disks behind it have the command loses what it acknowledged.
+#[test]
+fn a_head_orders_and_leaves_the_answer_to_the_tail() {
+    let mut table = serving(true);
+    let did = table.burst(client_role(), submit(0, ChainEpoch(2)));
+    assert!(answers(&did).is_empty());
+    assert_eq!((table.role.length(), table.role.state().applied()), (RowIndex(1), RowIndex(0)));
+    table.burst(node(2), StableThrough { epoch: ChainEpoch(2), through: RowIndex(1) });
+    assert_eq!(table.role.state().applied(), RowIndex(1));
+}
+
+// A tail must not answer, nor show anything, before those before it have it on their disks, and it on its own.
+#[test]
+fn a_tail_answers_when_all_disks_have_it() {
+    let mut table = serving(false);
+    let forward = Forward { epoch: ChainEpoch(2), first: RowIndex(0), entries: vec![entry(0), entry(1)] };
+    assert!(answers(&table.burst(node(2), forward)).is_empty());
+    let did = table.burst(node(2), DurableThrough { epoch: ChainEpoch(2), through: RowIndex(1) });
+    let answered = answers(&did);
+    assert!(
+        matches!(&answered[..], [(true, FuzzyClientIn::CommandDone(done))] if done.call == 0),
+        "{answered:?}"
+    );
+    // A sync waits for what the tail had when it was asked.
+    let sync = Sync { call: 5, epoch: ChainEpoch(2), colour: Colour(0), seen: AppendTime::ZERO };
+    assert!(answers(&table.burst(client_role(), sync)).is_empty());
+    let did = table.burst(node(2), DurableThrough { epoch: ChainEpoch(2), through: RowIndex(2) });
+    let synced = answers(&did).into_iter().find_map(|(waits, message)| match message {
+        FuzzyClientIn::Synced(synced) => Some((waits, synced.tail.0)),
+        _ => None,
+    });
+    assert_eq!(synced, Some((true, 2)));
+}
+
+// Messages of a stranger, or of an epoch before, must change nothing.
+#[test]
+fn strangers_and_old_epochs_are_refused() {
+    let mut table = serving(false);
+    let forward = |epoch| Forward { epoch, first: RowIndex(0), entries: vec![entry(0)] };
+    table.burst(node(3), forward(ChainEpoch(2)));
+    table.burst(node(2), forward(ChainEpoch(1)));
+    table.burst(client_role(), submit(0, ChainEpoch(2)));
+    assert_eq!(table.role.length(), RowIndex(0));
+    let did = table.burst(client_role(), submit(0, ChainEpoch(1)));
+    assert!(matches!(&answers(&did)[..], [(true, FuzzyClientIn::ServerSealed(_))]));
+    // A gap is not filled with what comes behind it.
+    let gap = Forward { epoch: ChainEpoch(2), first: RowIndex(3), entries: vec![entry(0)] };
+    table.burst(node(2), gap);
+    assert_eq!(table.role.length(), RowIndex(0));
+}
+
+// A sealed server whose row changes would be a head with another row than the director chose it for.
+#[test]
+fn a_sealed_server_changes_nothing() {
+    let mut table = serving(false);
+    let did = table.burst(node(3), SealChain { epoch: ChainEpoch(3) });
+    let acked = sent(&did).into_iter().any(|(_, message, waits)| match message {
+        FuzzyMessage::Director(DirectorIn::SealAck(ack)) => {
+            waits && ack.epoch == ChainEpoch(3) && ack.length == RowIndex(0)
+        }
+        _ => false,
+    });
+    assert!(acked, "{did:?}");
+    let forward = Forward { epoch: ChainEpoch(2), first: RowIndex(0), entries: vec![entry(0)] };
+    table.burst(node(2), forward);
+    assert_eq!((table.role.length(), table.role.serves()), (RowIndex(0), None));
+    // It does not serve an epoch again for which it is sealed no more.
+    let old = projection(&table, ChainEpoch(2), false);
+    table.burst(node(3), Project { projection: old, copies: false });
+    assert_eq!(table.role.serves(), None);
+}
+
+// A server that was started again may lack what others had from it: it must not go on in its epoch.
+#[test]
+fn a_restarted_server_waits_for_another_epoch() {
+    let mut table = serving(true);
+    table.burst(client_role(), submit(0, ChainEpoch(2)));
+    let own = ChainMember { node: node(1), journal: table.role.journal() };
+    let mut again = Table::new(restored(server(), &table.journal()), node(1));
+    let projection = |epoch| ChainProjection {
+        partition: PARTITION,
+        epoch,
+        members: vec![own.clone()],
+        whole_from: RowIndex(0),
+    };
+    again.burst(node(3), Project { projection: projection(ChainEpoch(2)), copies: false });
+    assert_eq!((again.role.serves(), again.role.length()), (None, RowIndex(1)));
+    again.burst(node(3), SealChain { epoch: ChainEpoch(3) });
+    again.burst(node(3), Project { projection: projection(ChainEpoch(3)), copies: false });
+    assert_eq!(again.role.serves(), Some(ChainEpoch(3)));
+    assert_eq!(again.role.state().applied(), RowIndex(1), "alone, it has what its chain has");
+}
+
+// What a server has beyond what it has applied may be what no chain has any more.
+#[test]
+fn a_server_that_was_left_out_drops_what_it_has_not_applied() {
+    let mut table = serving(false);
+    let forward = Forward { epoch: ChainEpoch(2), first: RowIndex(0), entries: vec![entry(0), entry(1)] };
+    table.burst(node(2), forward);
+    table.burst(node(2), DurableThrough { epoch: ChainEpoch(2), through: RowIndex(1) });
+    let other = ChainMember { node: node(2), journal: Some(OTHER_JOURNAL) };
+    let (epoch, whole_from) = (ChainEpoch(3), RowIndex(2));
+    let projection = ChainProjection { partition: PARTITION, epoch, members: vec![other], whole_from };
+    let did = table.burst(node(3), Project { projection, copies: true });
+    assert_eq!((table.role.serves(), table.role.length()), (None, RowIndex(1)));
+    let pull = sent(&did).into_iter().find_map(|(to, message, _)| match message {
+        FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::PullRow(pull))) => Some((to, pull)),
+        _ => None,
+    });
+    let (source, pull) = pull.expect("it copies");
+    assert_eq!((source, pull.journal, pull.from), (node(2), OTHER_JOURNAL, RowIndex(1)));
+    // Sealed for what follows, it takes nothing more.
+    table.burst(node(3), SealChain { epoch: ChainEpoch(4) });
+    let (session, first, entries) = (pull.session, RowIndex(1), vec![entry(3)]);
+    let pulled = Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2) };
+    table.burst(node(2), pulled);
+    assert_eq!(table.role.length(), RowIndex(1));
+}
+
+// A client that is forgotten too early has its append executed twice; one that is never forgotten keeps everybody new away.
+#[test]
+fn silent_clients_are_forgotten_when_there_is_little_room() {
+    let forget_after = Duration::from_secs(60);
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    let parameters = FuzzyParameters { clients_max: 4, forget_after, ..FuzzyParameters::default() };
+    let mut table =
+        serving_as(ChainServer::new(PARTITION, ColourPlacement::over(1), parameters, beside), true);
+    let named = |client: u64, number: u64| {
+        let append = append(number);
+        Submit {
+            call: number,
+            epoch: ChainEpoch(2),
+            command: Append { id: AppendId { client, ..append.id }, ..append }.into(),
+        }
+    };
+    let stable = |table: &mut Table<ChainServer>| {
+        let through = table.role.length();
+        table.burst(node(2), StableThrough { epoch: ChainEpoch(2), through });
+    };
+    for client in 1..=4 {
+        table.burst(client_role(), named(client, 0));
+    }
+    stable(&mut table);
+    let is_busy =
+        |did: &Did<FuzzyLog>| answers(did).iter().any(|(_, it)| matches!(it, FuzzyClientIn::HeadBusy(_)));
+    assert!(is_busy(&table.burst(client_role(), named(5, 0))), "the table is full");
+    for _ in 0..4 {
+        // The first one goes on; nobody is silent for long enough yet.
+        table.pass(forget_after / 5);
+        table.timer(ChainTimer::Tick);
+        let number = table.role.length().0;
+        table.burst(client_role(), named(1, number));
+        stable(&mut table);
+    }
+    assert_eq!(table.role.state().clients(), 4);
+    table.pass(forget_after);
+    table.timer(ChainTimer::Tick);
+    stable(&mut table);
+    assert_eq!(table.role.state().clients(), 1, "all but the one that went on");
+    assert!(table.role.state().knows_client(1));
+    assert!(!is_busy(&table.burst(client_role(), named(5, 0))));
+}
+
+// A head that goes on ordering takes the memory of every host of its chain.
+#[test]
+fn a_full_row_takes_no_more_appends() {
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    let parameters = FuzzyParameters { row_bytes_max: 300, ..FuzzyParameters::default() };
+    let server = ChainServer::new(PARTITION, ColourPlacement::over(1), parameters.clone(), beside);
+    let mut table = serving_as(server, true);
+    let refused = |did: &Did<FuzzyLog>| {
+        let full =
+            |it: &(bool, FuzzyClientIn)| matches!(&it.1, FuzzyClientIn::HeadBusy(busy) if busy.is_full);
+        answers(did).iter().any(full)
+    };
+    let taken = (0..10)
+        .take_while(|&number| !refused(&table.burst(client_role(), submit(number, ChainEpoch(2)))))
+        .count();
+    assert!((2..=4).contains(&taken), "{taken} were taken");
+    let through = table.role.length();
+    table.burst(node(2), StableThrough { epoch: ChainEpoch(2), through });
+    let again = table.burst(client_role(), submit(0, ChainEpoch(2)));
+    assert!(!refused(&again), "what is delivered is answered");
+    let bytes = table.role.row_bytes();
+    let server = ChainServer::new(PARTITION, ColourPlacement::over(1), parameters, beside);
+    assert_eq!(restored(server, &table.journal()).row_bytes(), bytes);
+}

@@ -1,0 +1,193 @@
+//! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
+
+use fuzzylog::chain_server::{
+    ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project, PullRow,
+    Pulled, Received, SealChain, SealedFor, Serves, StableThrough, Submit, Sync,
+};
+use fuzzylog::client::{
+    CommandDone, EpochInForce, HeadBusy, NodesPage, NotThere, ProjectionDecided, ServerSealed, StuckAppend,
+    Synced,
+};
+use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
+use fuzzylog::partition::command::{
+    Append, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients, Forgotten, Held,
+    Outcome, Placed, ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
+};
+use fuzzylog::{
+    AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
+    Content, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzySlot, NodePosition, Owner, PartitionId,
+    RowIndex,
+};
+use kernel::{Bytes, HostId, HostSlot, NodeId};
+use table::formats::{Format, Golden, withstand};
+
+fn node(host: u32, slot: u32) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(slot))
+}
+
+fn bytes(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+const EPOCH: ChainEpoch = ChainEpoch(5);
+const PARTITION: PartitionId = PartitionId(2);
+const JOURNAL: ChainJournal = ChainJournal(77);
+const AT: AppendTime = AppendTime { clock: 9, partition: PARTITION, ahead: 1 };
+const OWNER: Owner = Owner { generation: 1, identity: 33 };
+const COLOUR: Colour = Colour(4);
+const FIRST: NodePosition = NodePosition(6);
+const INDEX: RowIndex = RowIndex(8);
+
+fn content() -> Content {
+    Content { colours: vec![COLOUR, Colour(7)], bodies: vec![bytes("one"), bytes("two")] }
+}
+
+fn id() -> AppendId {
+    AppendId { client: 3, number: 12, content: 0xabcd }
+}
+
+fn placed() -> Vec<Placed> {
+    vec![Placed { colour: COLOUR, position: FIRST }]
+}
+
+/// One of every command, in the order of their tags.
+fn commands() -> Vec<Command> {
+    let (id, below, seen, owner, content) = (id(), 11, AT, OWNER, content());
+    vec![
+        Append { id, below, seen, content: content.clone() }.into(),
+        ProposeTime { id, below, seen, owner, content: content.clone() }.into(),
+        Fix { id, owner, at: AT }.into(),
+        TakeOver { id, expected: Some(OWNER), owner, content }.into(),
+        CleanUp { id, owner }.into(),
+        Trim { colour: COLOUR, before: FIRST }.into(),
+        ForgetClients { used_below: INDEX }.into(),
+        Raise { seen }.into(),
+    ]
+}
+
+/// One of every outcome, in the order of their tags.
+fn outcomes() -> Vec<Outcome> {
+    vec![
+        Delivered { at: AT, placed: placed() }.into(),
+        Proposed { at: AT }.into(),
+        Fixed { at: AT }.into(),
+        Held { owner: OWNER }.into(),
+        Forgotten {}.into(),
+        Conflict {}.into(),
+        Unknown {}.into(),
+        TrimmedTo { first: FIRST }.into(),
+        BeyondTail { tail: FIRST }.into(),
+    ]
+}
+
+fn entries() -> Vec<RowEntry> {
+    let command = Raise { seen: AT }.into();
+    vec![RowEntry { origin: node(1, 1), call: 6, command }]
+}
+
+fn projection() -> ChainProjection {
+    let member = |host, journal| ChainMember { node: node(host, 18), journal };
+    let members = vec![member(1, Some(JOURNAL)), member(2, None)];
+    ChainProjection { partition: PARTITION, epoch: EPOCH, members, whole_from: INDEX }
+}
+
+/// One of every message, by receiver, in the order of their tags.
+fn messages() -> Vec<FuzzyMessage> {
+    let (call, epoch, partition, colour, from) = (6, EPOCH, PARTITION, COLOUR, FIRST);
+    let (session, length, journal) = (44, INDEX, JOURNAL);
+    let nodes = vec![ColourNode { id: id(), at: AT, colours: content().colours, body: bytes("body") }];
+    vec![
+        Submit { call, epoch, command: Raise { seen: AT }.into() }.into(),
+        Sync { call, epoch, colour, seen: AT }.into(),
+        Play { call, colour, from, to: NodePosition(9) }.into(),
+        Forward { epoch, first: INDEX, entries: entries() }.into(),
+        DurableThrough { epoch, through: INDEX }.into(),
+        Received { epoch, length }.into(),
+        StableThrough { epoch, through: INDEX }.into(),
+        PullRow { session, epoch, journal, from: INDEX }.into(),
+        Pulled { session, first: INDEX, entries: entries(), length, stable: RowIndex(7) }.into(),
+        Ping {}.into(),
+        SealChain { epoch }.into(),
+        Project { projection: projection(), copies: true }.into(),
+        CommandDone { call, partition, outcome: Proposed { at: AT }.into() }.into(),
+        HeadBusy { call, partition, is_full: true }.into(),
+        ServerSealed { call, partition, epoch }.into(),
+        EpochInForce { call, epoch }.into(),
+        Synced { call, epoch, first: FIRST, tail: NodePosition(9), last: AT }.into(),
+        NodesPage { call, colour, from, first: FIRST, nodes }.into(),
+        NotThere { call, from }.into(),
+        StuckAppend { id: id(), owner: OWNER, content: content() }.into(),
+        ProjectionDecided { projection: projection() }.into(),
+        WantProjection { partition, epoch }.into(),
+        Pong {
+            partition,
+            journal,
+            sealed: epoch,
+            notified: epoch,
+            serves: true,
+            copy: Some(CopyProgress { epoch, lacks: Some(3) }),
+        }
+        .into(),
+        SealAck { partition, epoch, journal, length, copy: Some(epoch) }.into(),
+        ChangeDecided { projections: vec![projection()] }.into(),
+    ]
+}
+
+/// One of every record, in the order of their tags.
+fn records() -> Vec<ChainRecord> {
+    vec![
+        Ordered { index: INDEX, entry: entries().remove(0) }.into(),
+        SealedFor { epoch: EPOCH }.into(),
+        Serves { epoch: EPOCH }.into(),
+        JournalName { journal: JOURNAL }.into(),
+        CutBack { length: INDEX }.into(),
+    ]
+}
+
+// A changed byte makes old journals, and peers of another version, unreadable.
+#[test]
+fn every_message_and_record_has_its_golden_bytes() {
+    let mut golden = Golden::default();
+    golden.values("", &messages());
+    golden.values("Command.", &commands());
+    golden.values("Outcome.", &outcomes());
+    golden.values("Record.", &records());
+    golden.values("", &[projection()]);
+    golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
+}
+
+// A peer's mistake must end in a refusal: no panic, and no memory that the input does not pay for.
+#[test]
+fn damaged_and_random_bytes_never_panic() {
+    withstand(&[
+        Format::of(&messages()),
+        Format::of(&commands()),
+        Format::of(&outcomes()),
+        Format::of(&records()),
+        Format::of(&[projection()]),
+    ]);
+}
+
+// Two kinds of nodes at one slot would read each other's journals.
+#[test]
+fn every_slot_has_one_role() {
+    let host = |name: &str| paxos::HostEntry { name: name.to_owned(), address: format!("{name}:1") };
+    let hosts = [host("a"), host("b")];
+    let (parameters, log) = (FuzzyParameters::default(), paxos::Parameters::default());
+    let deployment = FuzzyDeployment::new(0x100, &hosts, 3, (2, 0), parameters, log);
+    let mut slots: Vec<FuzzySlot> = Vec::new();
+    for (slot, member) in deployment.build(HostId::named("a")) {
+        let at = FuzzySlot::at(slot.0 - 0x100).expect("a role stands there");
+        let named = match at {
+            FuzzySlot::Client => "client".to_owned(),
+            FuzzySlot::Director => "director".to_owned(),
+            FuzzySlot::ChainServer(_) => "chain server".to_owned(),
+            FuzzySlot::Log(role) => format!("{role:?}").to_lowercase().replace("proxyleader", "proxy_leader"),
+        };
+        assert_eq!(kernel::Node::role_name(&member), named);
+        assert!(!slots.contains(&at), "{at:?} twice");
+        slots.push(at);
+    }
+    assert_eq!(slots.len(), 1 + 1 + 6 + 3);
+    assert_eq!((FuzzySlot::at(0), FuzzySlot::at(0x10 + 256)), (None, None));
+}

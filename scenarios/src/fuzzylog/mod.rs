@@ -1,0 +1,536 @@
+//! FuzzyLog: partitions with chains of servers, directors, and users who append to colours and play them.
+
+mod history;
+mod truth;
+mod users;
+
+use crate::limits;
+use ::fuzzylog::{
+    AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyParameters,
+    FuzzyRequest, FuzzyResponse, NodePosition, PartitionId, SyncCall,
+};
+use history::History;
+use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
+use sim::{
+    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, Loss, OperationId, Replacement, Scenario,
+    StrikeKind, Tuning,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use truth::Truth;
+use users::Users;
+
+/// What a host runs.
+type Node = FuzzyMember;
+
+/// One cluster, drawn from a seed.
+pub struct FuzzyScenario {
+    servers: Vec<HostId>,
+    clients: Vec<HostId>,
+    deployment: FuzzyDeployment,
+    users: Users,
+    history: History,
+    truth: Truth,
+    /// Every projection that any director knows to be decided.
+    projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
+    /// How many clients are still to be struck in the middle of an append.
+    plots: u32,
+    /// A host that other servers do not hear, nor it them.
+    apart: Option<HostId>,
+    /// How often others looked for what was appended meanwhile.
+    probes: u16,
+}
+
+const CLIENTS: usize = 3;
+const USERS_PER_CLIENT: usize = 2;
+/// Looks of that kind in one run.
+const PROBES_MAX: u16 = 60;
+/// Who looks is a user of its own each time.
+const PROBERS_FROM: u16 = 10_000;
+/// The alarm by which a host and the others hear each other again.
+const TOGETHER: u64 = 1;
+
+/// What a sweep must reach.
+const MARKS: &[&str] = &[
+    "chain.began_to_copy",
+    "chain.dropped_what_its_chain_may_not_have",
+    "chain.forwarded_again",
+    "chain.joining_server_serves",
+    "chain.raised_its_clock_for_a_sync",
+    "chain.reported_what_is_stuck",
+    "client.begins_to_recover",
+    "client.found_itself_replaced",
+    "client.lost_the_test_and_set",
+    "client.took_an_append_over",
+    "director.began_a_change",
+    "director.leads",
+    "director.lets_a_server_in",
+    "partition.refused_a_late_phase_1",
+    "partition.refused_a_replaced_owner",
+    "partition.refused_a_take_over",
+    "partition.repeated_phase_1",
+    "partition.repeated_phase_2",
+    "partition.single_waited",
+    "partition.single_went_ahead",
+    "partition.taken_over_before_phase_1",
+    "scenario.asked_again_elsewhere",
+    "scenario.set_a_tail_apart",
+    "scenario.struck_an_origin_in_phase_1",
+    "scenario.struck_an_origin_in_phase_2",
+    "scenario.struck_who_took_over",
+];
+
+const STRIKES: [StrikeKind; 9] = [
+    StrikeKind { name: "kill a chain's head", class: Class::Strike },
+    StrikeKind { name: "pause a chain's head", class: Class::Strike },
+    StrikeKind { name: "kill a chain's tail", class: Class::Strike },
+    StrikeKind { name: "pause a chain's tail", class: Class::Strike },
+    StrikeKind { name: "kill all servers", class: Class::Strike },
+    StrikeKind { name: "kill who acts as director", class: Class::Strike },
+    StrikeKind { name: "kill a client that appends", class: Class::Strike },
+    StrikeKind { name: "pause a client that appends", class: Class::Strike },
+    StrikeKind { name: "a chain's tail hears clients alone", class: Class::Strike },
+];
+
+impl FuzzyScenario {
+    /// A cluster of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Duration::from_millis;
+        let count = rng.between(3, 5) as usize;
+        let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::membership::entry).collect();
+        let servers: Vec<HostId> = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
+        let clients = (0..CLIENTS).map(|number| HostId::named(&format!("c{number}"))).collect();
+        let (partitions, width) = (rng.between(1, 3) as u16, rng.between(1, 3) as usize);
+        let spares = rng.below(2) as usize;
+        let parameters = FuzzyParameters {
+            tick: ms(rng.between(5, 30)),
+            resend_after: ms(rng.between(30, 150)),
+            stuck_after: ms(rng.between(50, 400)),
+            back_off_max: ms(rng.between(20, 200)),
+            suspect_after: ms(rng.between(80, 400)),
+            seal_for: ms(rng.between(20, 200)),
+            start_for: ms(rng.between(50, 300)),
+            behind_max: rng.between(0, 20),
+            append_bytes_max: 4 << 10,
+            page_bytes: 256 << rng.below(5),
+            window_bytes: 2_000 << rng.below(5),
+            pending_max: rng.between(2, 100) as usize,
+            syncs_max: rng.between(2, 100) as usize,
+            ..FuzzyParameters::default()
+        };
+        let log = paxos::Parameters {
+            election_timeout: ms(rng.between(120, 400)),
+            heartbeat_every: ms(rng.between(15, 40)),
+            resend_after: ms(rng.between(50, 150)),
+            window: 8 << rng.below(4),
+            snapshot_every_bytes: 2_000 << rng.below(6),
+            snapshot_chunk_bytes: 128 << rng.below(5),
+            retained_bytes_max: 4_000 << rng.below(6),
+            batch_bytes_max: limits::OPERATION_BYTES_MAX,
+            page_bytes: limits::OPERATION_BYTES_MAX,
+            ..paxos::Parameters::default()
+        };
+        let deployment = FuzzyDeployment::new(0, &entries, partitions, (width, spares), parameters, log);
+        Self {
+            servers,
+            clients,
+            users: Users::draw(rng),
+            history: History::default(),
+            truth: Truth::new(deployment.placement()),
+            deployment,
+            projections: BTreeMap::new(),
+            plots: if rng.chance(0.5) { 12 } else { 0 },
+            apart: None,
+            probes: 0,
+        }
+    }
+
+    /// The latest projection of a partition that is known to be decided.
+    fn latest(&self, partition: PartitionId) -> &ChainProjection {
+        let of_partition =
+            self.projections.range((partition, ChainEpoch(0))..=(partition, ChainEpoch(u64::MAX)));
+        of_partition
+            .last()
+            .map_or(&self.deployment.initial()[usize::from(partition.0)], |(_, projection)| projection)
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.deployment.placement().partitions()).map(PartitionId)
+    }
+
+    fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        for (id, node) in cluster.called_nodes_of(host) {
+            let Node::Director(director) = node else { continue };
+            for projection in director.projections() {
+                let of_epoch = (projection.partition, projection.epoch);
+                let known = self.projections.entry(of_epoch).or_insert_with(|| projection.clone());
+                invariant!(AGREE, known == projection, "{id} has {projection:?}, another {known:?}");
+            }
+        }
+        let is_last = |id: NodeId| match cluster.node(id) {
+            Some(Node::ChainServer(server)) => self.projections.values().any(|projection| {
+                projection.partition == server.partition()
+                    && server.serves() == Some(projection.epoch)
+                    && projection.tail() == Some(id)
+            }),
+            _ => false,
+        };
+        let mut last = Vec::new();
+        last.extend(cluster.called_nodes_of(host).map(|(id, _)| id).filter(|&id| is_last(id)));
+        self.truth.look(host, |id| last.contains(&id), cluster);
+    }
+
+    /// Other servers do not hear the host, nor it them; clients and it hear each other.
+    fn set_apart(&mut self, host: HostId, lasts: Duration, control: &mut Control<'_, Node>) -> bool {
+        if self.apart.is_some() {
+            return false;
+        }
+        self.apart = Some(host);
+        for &other in self.servers.iter().filter(|&&it| it != host) {
+            control.sever(other, host);
+            control.sever(host, other);
+        }
+        control.mark("scenario.set_a_tail_apart");
+        control.alarm(lasts, TOGETHER);
+        true
+    }
+
+    /// While a tail is set apart, clients of other hosts look at once for what was appended: they may not know yet who serves.
+    fn probe(&mut self, node: NodeId, response: &FuzzyResponse, control: &mut Control<'_, Node>) {
+        let FuzzyResponse::Appended { placed, .. } = response else { return };
+        if self.apart.is_none() || self.probes >= PROBES_MAX {
+            return;
+        }
+        for host in self.clients.iter().filter(|host| **host != node.host()) {
+            let colour = placed[self.probes as usize % placed.len()].colour;
+            let call = SyncCall { colour, from: NodePosition(0), seen: AppendTime::ZERO };
+            let (node, request) = (self.deployment.client_of(*host), FuzzyRequest::Sync(call));
+            let id = control.request(node, request.clone());
+            self.probes += 1;
+            let who = (PROBERS_FROM + self.probes, 0);
+            self.history.asked(id, who, node, request, None, control.cluster.now());
+        }
+    }
+
+    fn server<'a>(id: NodeId, cluster: &Cluster<'a, Node>) -> Option<&'a ChainServer> {
+        match cluster.node(id) {
+            Some(Node::ChainServer(server)) => Some(server),
+            _ => None,
+        }
+    }
+
+    /// In an epoch each server's row begins with the row of the one behind it.
+    fn check_nested(&self, host: HostId, cluster: &Cluster<'_, Node>) {
+        for partition in self.partitions() {
+            let latest = self.latest(partition);
+            let nodes: Vec<NodeId> = latest.nodes().collect();
+            for pair in nodes.windows(2).filter(|pair| pair.iter().any(|node| node.host() == host)) {
+                let serving = |id: NodeId| {
+                    Self::server(id, cluster).filter(|server| server.serves() == Some(latest.epoch))
+                };
+                let (Some(upper), Some(lower)) = (serving(pair[0]), serving(pair[1])) else { continue };
+                invariant!(
+                    NEST,
+                    upper.length() >= lower.length(),
+                    "{} has {} commands, {} behind it {}",
+                    pair[0],
+                    upper.length(),
+                    pair[1],
+                    lower.length()
+                );
+            }
+        }
+    }
+
+    /// What is acknowledged is on every server of the chain that has it all.
+    fn check_durable(&self, cluster: &Cluster<'_, Node>) {
+        for partition in self.partitions() {
+            let replayed = self.truth.replayed(partition);
+            for id in self.latest(partition).nodes() {
+                if let Some(server) = Self::server(id, cluster) {
+                    invariant!(
+                        DUR,
+                        server.length() >= replayed,
+                        "{id} has {} commands, and {replayed} were stable",
+                        server.length()
+                    );
+                }
+            }
+        }
+    }
+
+    /// A client that is in the middle of an append, as far as is wanted.
+    fn appending(&self, cluster: &Cluster<'_, Node>) -> Vec<(HostId, &'static str)> {
+        let mut found = Vec::new();
+        for (id, node) in cluster.nodes() {
+            let Node::Client(client) = node else { continue };
+            for it in client.several_in_flight().filter(|it| !it.waits && it.answered < it.asked) {
+                let mark = match (it.is_taken_over, it.is_phase_2) {
+                    (true, _) => "scenario.struck_who_took_over",
+                    (false, false) => "scenario.struck_an_origin_in_phase_1",
+                    (false, true) => "scenario.struck_an_origin_in_phase_2",
+                };
+                found.push((id.host(), mark));
+            }
+        }
+        found
+    }
+
+    /// Nobody else's disk is needed for what the host has.
+    fn is_whole_without(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        let directs = self.deployment.director_hosts().any(|it| it == host);
+        let is_changing = cluster
+            .nodes()
+            .any(|(_, node)| matches!(node, Node::Director(director) if director.is_changing()));
+        !directs
+            && !is_changing
+            && self.partitions().all(|partition| {
+                let latest = self.latest(partition);
+                let well = latest.nodes().filter(|&id| {
+                    Self::server(id, cluster).is_some_and(|server| {
+                        server.serves() == Some(latest.epoch)
+                            && server.length() >= latest.whole_from
+                            && server.length() >= self.truth.replayed(partition)
+                            && server.state().applied() >= self.truth.replayed(partition)
+                    })
+                });
+                let well: Vec<NodeId> = well.collect();
+                well.len() == latest.members.len() && well.iter().any(|id| id.host() != host)
+            })
+    }
+}
+
+impl Scenario for FuzzyScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "fuzzylog";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        let servers = self.servers.iter().map(|&host| HostSpec::server(host));
+        servers.chain(self.clients.iter().map(|&host| HostSpec::client(host))).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        let of_host = |&host: &HostId| [self.deployment.client_of(host); USERS_PER_CLIENT];
+        self.clients.iter().flat_map(of_host).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::PHYSICAL.with(Class::Strike).with(Class::DiskLost)
+    }
+
+    fn tuning(&self) -> Tuning {
+        let s = Duration::from_secs;
+        Tuning {
+            safety: (s(8), s(20)),
+            busy_at_least: Some(s(5)),
+            operations: (20, 120),
+            liveness: s(60),
+            bounds: limits::BOUNDS,
+            ..Tuning::default()
+        }
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        STRIKES.to_vec()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
+        if self.clients.contains(&incarnation.host) {
+            return vec![self.deployment.build_client(incarnation.host)];
+        }
+        self.deployment.build(incarnation.host)
+    }
+
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Node>,
+    ) {
+        let planned = self.users.plan(operation.client, rng);
+        if planned.again.is_some() {
+            control.mark("scenario.asked_again_elsewhere");
+        }
+        let id = control.request(node, planned.request.clone());
+        let who = (operation.client, planned.incarnation);
+        self.users.began(operation.client, id);
+        self.history.asked(id, who, node, planned.request, planned.again, control.cluster.now());
+    }
+
+    fn on_response(
+        &mut self,
+        node: NodeId,
+        id: RequestId,
+        response: FuzzyResponse,
+        control: &mut Control<'_, Node>,
+    ) {
+        if let Some((user, request)) = self.history.answered(id, &response, control.cluster.now()) {
+            self.users.answered(user, &request, &response);
+        }
+        self.probe(node, &response, control);
+    }
+
+    fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        if let Some((user, request)) = self.history.user_of(id) {
+            self.users.lost(user, id, request);
+        }
+    }
+
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == TOGETHER
+            && let Some(host) = self.apart.take()
+        {
+            for &other in self.servers.iter().filter(|&&it| it != host) {
+                control.mend(other, host);
+                control.mend(host, other);
+            }
+        }
+    }
+
+    fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.look(host, cluster);
+        self.check_nested(host, cluster);
+    }
+
+    fn watches(&self) -> bool {
+        self.plots > 0
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        // Not the first one that is seen: what is seen first is always at its beginning.
+        let now = control.cluster.now();
+        let found = self.appending(&control.cluster);
+        let mut rng = Rng::seeded(now);
+        if self.plots > 0
+            && rng.chance(0.02)
+            && let Some(&(host, mark)) = rng.pick(&found)
+        {
+            self.plots -= 1;
+            control.mark(mark);
+            let lasts = rng.duration(Duration::from_millis(100), Duration::from_secs(2));
+            match rng.chance(0.6) {
+                true => control.crash(host, Loss::All, lasts, &mut rng),
+                false => control.pause(host, lasts),
+            }
+        }
+    }
+
+    fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        self.servers.contains(&host) && self.is_whole_without(host, cluster)
+    }
+
+    fn on_disk_lost(&mut self, _host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
+        Replacement::Wiped
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let second = Duration::from_secs(1);
+        let down = rng.duration(second / 20, 2 * second);
+        let partition = PartitionId(rng.below(u64::from(self.deployment.placement().partitions())) as u16);
+        let latest = self.latest(partition);
+        let (Some(head), Some(tail)) = (latest.head(), latest.tail()) else { return false };
+        match which {
+            0 => control.crash(head.host(), Loss::All, down, rng),
+            1 => control.pause(head.host(), down),
+            2 => control.crash(tail.host(), Loss::All, down, rng),
+            3 => control.pause(tail.host(), down),
+            8 => return self.set_apart(tail.host(), down + second, control),
+            4 => control.crash_all(self.servers.iter().copied(), Loss::All, rng),
+            5 => {
+                let acts = control
+                    .cluster
+                    .nodes()
+                    .find(|(_, node)| matches!(node, Node::Director(director) if director.is_leading()));
+                let Some((id, _)) = acts else { return false };
+                control.crash(id.host(), Loss::All, down, rng);
+            }
+            _ => {
+                let found = self.appending(&control.cluster);
+                let Some(&(host, mark)) = rng.pick(&found) else { return false };
+                control.mark(mark);
+                match which {
+                    6 => control.crash(host, Loss::All, down, rng),
+                    _ => control.pause(host, down),
+                }
+            }
+        }
+        true
+    }
+
+    fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
+        let servers = self.servers.iter().filter(|&&host| !cluster.is_lost(host));
+        Core::Hosts(servers.chain(&self.clients).copied().collect())
+    }
+
+    /// All chains have their servers, which have applied everything; nothing is unfinished.
+    fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        for partition in self.partitions() {
+            let latest = self.latest(partition);
+            let width = self.deployment.initial()[usize::from(partition.0)].members.len();
+            if latest.members.len() < width {
+                return Err(format!("the chain of {partition} is {:?} only", latest.members));
+            }
+            let head = latest.head().and_then(|head| Self::server(head, cluster));
+            let length = head.map(ChainServer::length);
+            for id in latest.nodes() {
+                let Some(server) = Self::server(id, cluster) else { return Err(format!("{id} is down")) };
+                if server.serves() != Some(latest.epoch) || Some(server.state().applied()) != length {
+                    return Err(format!("{id} lags in {:?}", latest.epoch));
+                }
+                let (unfinished, queued) = (server.state().unfinished_count(), server.state().queued());
+                if unfinished + queued > 0 {
+                    return Err(format!("{unfinished} unfinished, {queued} queued in {partition}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
+        let words = cluster.nodes().filter_map(|(id, node)| match node {
+            Node::ChainServer(server) => Some(format!(
+                "{id} of {} serves {:?}, sealed {:?}, has {} of {}, copies {}",
+                server.partition(),
+                server.serves(),
+                server.sealed(),
+                server.state().applied(),
+                server.length(),
+                server.is_copying()
+            )),
+            Node::Director(director) => Some(format!(
+                "{id} leads {}, changes {}, knows {:?}",
+                director.is_leading(),
+                director.is_changing(),
+                director.projections().map(|it| (it.epoch, it.members.len())).collect::<Vec<_>>()
+            )),
+            Node::Client(client) if client.outstanding() + client.recovering() > 0 => {
+                Some(format!("{id} waits: {}", client.describe()))
+            }
+            Node::Client(_) | Node::Log(_) => None,
+        });
+        words.collect::<Vec<_>>().join(" | ")
+    }
+
+    fn finish(&mut self, cluster: &Cluster<'_, Node>) {
+        self.check_durable(cluster);
+        for (id, node) in cluster.nodes() {
+            if let Node::ChainServer(server) = node
+                && self.latest(server.partition()).nodes().any(|it| it == id)
+            {
+                self.truth.replay(id, server);
+            }
+        }
+        self.truth.check_atomic();
+        self.history.check(&self.truth);
+    }
+
+    fn history(&self) -> Option<String> {
+        Some(self.history.to_text())
+    }
+}

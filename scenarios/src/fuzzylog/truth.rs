@@ -1,0 +1,178 @@
+//! What is in the log: each partition's row is replayed, command by command, as soon as it is known to be stable.
+
+use super::Node;
+use ::fuzzylog::partition::command::{Command, Delivered, Outcome};
+use ::fuzzylog::{
+    AppendId, AppendTime, ChainServer, Colour, ColourNode, ColourPlacement, NodePosition, Owner, PartitionId,
+    PartitionState, RowIndex,
+};
+use kernel::{HostId, NodeId, invariant};
+use sim::Cluster;
+use std::collections::BTreeMap;
+
+/// A partition, replayed.
+struct Twin {
+    state: PartitionState,
+    /// The state's digest after so many commands.
+    digests: Vec<u64>,
+}
+
+/// All partitions.
+pub(super) struct Truth {
+    twins: Vec<Twin>,
+    /// Every node that was ever in a colour.
+    nodes: BTreeMap<Colour, Vec<ColourNode>>,
+    /// Where each append is in each colour.
+    positions: BTreeMap<(Colour, AppendId), NodePosition>,
+    /// When each append to several partitions was delivered.
+    times: BTreeMap<AppendId, AppendTime>,
+    /// Who was the owner of a generation.
+    owners: BTreeMap<(AppendId, u32), Owner>,
+}
+
+impl Truth {
+    pub(super) fn new(placement: ColourPlacement) -> Self {
+        let twin = |partition| {
+            let state = PartitionState::new(PartitionId(partition), placement);
+            Twin { digests: vec![state.digest()], state }
+        };
+        Self {
+            twins: (0..placement.partitions()).map(twin).collect(),
+            nodes: BTreeMap::new(),
+            positions: BTreeMap::new(),
+            times: BTreeMap::new(),
+            owners: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn nodes(&self, colour: Colour) -> &[ColourNode] {
+        self.nodes.get(&colour).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn colours(&self) -> impl Iterator<Item = (Colour, &[ColourNode])> {
+        self.nodes.iter().map(|(&colour, nodes)| (colour, nodes.as_slice()))
+    }
+
+    /// Looks at the servers of a host that were called. What the last server of a chain has applied may not be on its own disk yet.
+    pub(super) fn look(&mut self, host: HostId, last: impl Fn(NodeId) -> bool, cluster: &Cluster<'_, Node>) {
+        for (id, node) in cluster.called_nodes_of(host) {
+            if let Node::ChainServer(server) = node
+                && server.serves().is_some()
+                && !last(id)
+            {
+                self.replay(id, server);
+            }
+        }
+    }
+
+    /// Replays what a server has applied and is new, and compares the states.
+    pub(super) fn replay(&mut self, id: NodeId, server: &ChainServer) {
+        let partition = usize::from(server.partition().0);
+        let applied = server.state().applied();
+        while self.twins[partition].state.applied() < applied {
+            let at = self.twins[partition].state.applied();
+            let Some(entry) = server.entry(at) else { return };
+            let entry = entry.clone();
+            let twin = &mut self.twins[partition];
+            twin.state.apply(&entry);
+            twin.digests.push(twin.state.digest());
+            let answers = twin.state.take_answers();
+            twin.state.take_marks();
+            let own = answers.iter().rfind(|it| it.asker.call == entry.call).map(|it| it.outcome.clone());
+            self.check_owners(partition, &entry.command, own.as_ref());
+            for answer in answers {
+                if let Outcome::Delivered(delivered) = answer.outcome {
+                    self.note(partition, &delivered);
+                }
+            }
+        }
+        let known = self.twins[partition].digests.get(applied.0 as usize).copied();
+        let digest = server.state().digest();
+        invariant!(
+            PREFIX,
+            known == Some(digest),
+            "{id} has {digest:x} after {applied} commands, another {known:x?}"
+        );
+    }
+
+    /// A take-over that was granted replaces the owner, and each generation has one.
+    fn check_owners(&mut self, partition: usize, command: &Command, outcome: Option<&Outcome>) {
+        let (Command::TakeOver(command), Some(outcome)) = (command, outcome) else { return };
+        let granted = match outcome {
+            Outcome::Proposed(_) | Outcome::Fixed(_) | Outcome::Delivered(_) => true,
+            Outcome::Held(_)
+            | Outcome::Forgotten(_)
+            | Outcome::Conflict(_)
+            | Outcome::Unknown(_)
+            | Outcome::TrimmedTo(_)
+            | Outcome::BeyondTail(_) => false,
+        };
+        let now = self.twins[partition].state.unfinished().find(|it| it.id == command.id).map(|it| it.owner);
+        if let Some(owner) = now.filter(|_| granted) {
+            invariant!(
+                FENCE,
+                owner == command.owner,
+                "{:?} took {:?} over in {partition}, whose owner is {owner:?}",
+                command.owner,
+                command.id
+            );
+            let known = *self.owners.entry((command.id, owner.generation)).or_insert(owner);
+            invariant!(
+                FENCE,
+                known == owner,
+                "{owner:?} and {known:?} have both taken {:?} over",
+                command.id
+            );
+        }
+    }
+
+    fn note(&mut self, partition: usize, delivered: &Delivered) {
+        for placed in &delivered.placed {
+            let state = &self.twins[partition].state;
+            let nodes = self.nodes.entry(placed.colour).or_default();
+            let next = NodePosition(nodes.len() as u64);
+            if placed.position < next || state.tail(placed.colour) == next {
+                continue;
+            }
+            let node = state.nodes(placed.colour, next).next().cloned();
+            let Some(node) = node.filter(|_| placed.position == next) else {
+                invariant!(CONTIG, false, "{placed:?} follows {next} in colour {}", placed.colour);
+                return;
+            };
+            let before = nodes.last().map(|last| last.at);
+            invariant!(TS, before < Some(node.at), "{node:?} follows {before:?} in {}", placed.colour);
+            let known = *self.times.entry(node.id).or_insert(node.at);
+            invariant!(TS, known == node.at, "{:?} is at {known:?} and at {:?}", node.id, node.at);
+            let twice = self.positions.insert((placed.colour, node.id), next);
+            invariant!(
+                ONCE,
+                twice.is_none(),
+                "{:?} is in {} at {twice:?} and {next}",
+                node.id,
+                placed.colour
+            );
+            nodes.push(node);
+        }
+    }
+
+    /// All nodes of an append are there, or none is.
+    pub(super) fn check_atomic(&self) {
+        for (colour, nodes) in self.colours() {
+            for node in nodes {
+                let missing = node.colours.iter().find(|it| !self.positions.contains_key(&(**it, node.id)));
+                invariant!(
+                    ATOMIC,
+                    missing.is_none(),
+                    "{:?} is in {colour}, and not in {missing:?} of {:?}",
+                    node.id,
+                    node.colours
+                );
+            }
+        }
+    }
+
+    /// How many commands of a partition are known to be stable.
+    pub(super) fn replayed(&self, partition: PartitionId) -> RowIndex {
+        self.twins[usize::from(partition.0)].state.applied()
+    }
+}

@@ -1,0 +1,225 @@
+//! Asking hosts over HTTP: an append has a name of its own, so that it may be sent to another host and is executed once.
+
+use crate::commands::GivenToken;
+use crate::commands::admin::{call, not_granted, parse};
+use crate::failure::Failure;
+use serde_json::{Value, json};
+use std::collections::hash_map::RandomState;
+use std::fmt::Write as _;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::time::{Duration, Instant};
+
+/// How long hosts are asked in turn, one after the other, until one of them answers.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Which hosts are asked.
+#[derive(clap::Args)]
+pub struct Hosts {
+    /// Admin addresses of hosts, separated by commas; the next one is asked if one does not answer
+    #[arg(
+        long,
+        visible_alias = "endpoints",
+        env = "ORDINATE_ADMIN",
+        default_value = "127.0.0.1:7070",
+        value_delimiter = ',',
+        value_parser = crate::commands::admin::address
+    )]
+    admin: Vec<String>,
+    #[command(flatten)]
+    token: GivenToken,
+}
+
+/// Names appends: one client a command.
+pub(super) struct Named {
+    client: u64,
+    number: u64,
+}
+
+impl Named {
+    /// A client that nobody else draws; the standard library's hasher is seeded by the system.
+    pub(super) fn drawn() -> Self {
+        Self { client: RandomState::new().build_hasher().finish(), number: 0 }
+    }
+
+    /// The next call, with its name. All before have their answers.
+    pub(super) fn next(&mut self, mut body: Value) -> Value {
+        self.number += 1;
+        let (id, number) = (format!("{:016x}", self.client), self.number);
+        body["client"] = json!({ "id": id, "number": number, "below": number });
+        body
+    }
+}
+
+/// A colour's name as a part of a path.
+pub(super) fn in_path(name: &str) -> String {
+    name.bytes().fold(String::new(), |mut path, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            write!(path, "%{byte:02X}").expect("a string takes what is written");
+        }
+        path
+    })
+}
+
+/// A page of a colour: up to its end, or up to a position that an answer had.
+pub(super) fn page_path(colour: &str, from: u64, to: Option<u64>) -> String {
+    let to = to.map_or_else(String::new, |to| format!("&to={to}"));
+    format!("/v1/fuzzylog/colours/{}?from={from}{to}", in_path(colour))
+}
+
+/// A number of an answer.
+pub(super) fn number(value: &Value) -> Result<u64, Failure> {
+    value.as_u64().ok_or_else(|| {
+        Failure::failed(
+            "O1001",
+            "the answer cannot be read",
+            format!("{value} is no position"),
+            "ordinate version",
+        )
+    })
+}
+
+/// What an answer comes to.
+enum Verdict {
+    Done(Value),
+    /// What was asked for is gone; this is the first position that is left.
+    Trimmed(u64),
+    /// Another host, or the same a little later, may do it.
+    Again(Failure),
+    /// The same, but it may have been done.
+    Unknown(Failure),
+    No(Failure),
+}
+
+/// What was asked for is gone; this is the first position that is left.
+struct Gone(u64);
+
+impl Hosts {
+    /// A call that changes nothing.
+    pub(super) fn read(&self, path: &str) -> Result<Value, Failure> {
+        self.ask("GET", path, "", false)
+    }
+
+    /// A call that may be sent again, to any host: it has a name, or comes to the same.
+    pub(super) fn write(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.ask("POST", path, &body.to_string(), true)
+    }
+
+    /// Where a colour begins.
+    pub(super) fn first(&self, colour: &str) -> Result<u64, Failure> {
+        match self.try_all("GET", &page_path(colour, 0, None), "", false)? {
+            Ok(page) => number(&page["from"]),
+            Err(Gone(first)) => Ok(first),
+        }
+    }
+
+    fn ask(&self, verb: &str, path: &str, body: &str, writes: bool) -> Result<Value, Failure> {
+        self.try_all(verb, path, body, writes)?.map_err(|Gone(first)| {
+            Failure::failed(
+                "O1061",
+                "what was asked for was trimmed",
+                format!("the colour begins at {first}"),
+                format!("--from {first}  (the state before it is where those who trimmed it have it)"),
+            )
+        })
+    }
+
+    fn try_all(
+        &self,
+        verb: &str,
+        path: &str,
+        body: &str,
+        writes: bool,
+    ) -> Result<Result<Value, Gone>, Failure> {
+        let begun = Instant::now();
+        // A call that somebody may have executed has not failed for sure because the next host cannot be reached.
+        let mut unknown = None;
+        loop {
+            let mut last = None;
+            for admin in &self.admin {
+                match self.ask_one(admin, verb, path, body, writes) {
+                    Verdict::Done(answer) => return Ok(Ok(answer)),
+                    Verdict::Trimmed(first) => return Ok(Err(Gone(first))),
+                    Verdict::No(failure) => return Err(failure),
+                    Verdict::Unknown(failure) => unknown = Some(failure),
+                    Verdict::Again(failure) => last = Some(failure),
+                }
+            }
+            if begun.elapsed() >= PATIENCE {
+                let nobody = || Failure::unreachable("any address", "no address was given");
+                return Err(unknown.or(last).unwrap_or_else(nobody));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn ask_one(&self, admin: &str, verb: &str, path: &str, body: &str, writes: bool) -> Verdict {
+        let (status, text) = match call(admin, &self.token, verb, path, body) {
+            Ok(answer) => answer,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused || !writes => {
+                return Verdict::Again(Failure::unreachable(admin, error.to_string()));
+            }
+            Err(error) => return Verdict::Unknown(unknown(error.to_string())),
+        };
+        if matches!(status, 401 | 403) {
+            return Verdict::No(not_granted(&text));
+        }
+        let answer = match parse(admin, &text) {
+            Ok(answer) => answer,
+            Err(failure) => return Verdict::No(failure),
+        };
+        let why = answer["error"].as_str().unwrap_or(text.trim()).to_owned();
+        match status {
+            200 => Verdict::Done(answer),
+            503 => Verdict::Again(Failure::failed(
+                "O1024",
+                "the service is busy: nothing was done",
+                why,
+                "the same again later",
+            )),
+            504 if writes => Verdict::Unknown(unknown(why)),
+            504 => Verdict::Again(Failure::failed(
+                "O1060",
+                "nobody serves the partition of the colour",
+                why,
+                "ordinate fuzzylog partitions",
+            )),
+            410 => match number(&answer["first"]) {
+                Ok(first) => Verdict::Trimmed(first),
+                Err(failure) => Verdict::No(failure),
+            },
+            507 => Verdict::No(Failure::failed(
+                "O1064",
+                "the partition of the colours is full",
+                why,
+                "ordinate config explain fuzzylog.partition_bytes",
+            )),
+            416 => Verdict::No(Failure::input(
+                "O1062",
+                "the position is beyond the end of the colour",
+                format!("the colour ends at {}", answer["tail"]),
+                "ordinate fuzzylog snapshot COLOUR",
+            )),
+            404 => Verdict::No(Failure::input(
+                "O1062",
+                "there is no partially ordered log",
+                why,
+                "ordinate config explain fuzzylog.partitions",
+            )),
+            _ => Verdict::No(Failure::input(
+                "O1062",
+                "the call was refused, and nothing was done",
+                why,
+                "ordinate fuzzylog --help",
+            )),
+        }
+    }
+}
+
+fn unknown(fact: String) -> Failure {
+    let remedy = "ordinate fuzzylog sync COLOUR  (shows what is there)";
+    Failure::failed("O1063", "it may have been done, or still be", fact, remedy)
+}

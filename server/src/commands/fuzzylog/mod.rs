@@ -1,0 +1,222 @@
+//! `ordinate fuzzylog`: the partially ordered log from the command line, over HTTP.
+
+mod client;
+mod graph;
+
+use super::kv::Output;
+use crate::failure::Failure;
+use clap::Subcommand;
+use client::Hosts;
+use serde_json::{Value, json};
+use std::convert::Infallible;
+use std::io::BufRead as _;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Colours, as they are given: separated by commas.
+#[derive(Clone)]
+pub struct Colours(Vec<String>);
+
+impl FromStr for Colours {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.split(',').map(str::to_owned).collect()))
+    }
+}
+
+/// How often a colour that is followed is looked at.
+const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+
+/// The partially ordered log: colours that scale apart, and appends to several of them at once
+#[derive(Subcommand)]
+pub enum Fuzzylog {
+    /// Append nodes to colours, each to all of them or to none
+    Append {
+        /// The colours, separated by commas
+        #[arg(value_name = "COLOUR,...")]
+        colours: Colours,
+        /// What the nodes hold; without it each line of the standard input is a node
+        texts: Vec<String>,
+        /// Order them behind what an earlier answer has seen
+        #[arg(long, value_name = "SEEN")]
+        after: Option<String>,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// Print the nodes of a colour, as far as it goes now
+    Sync {
+        /// The colour
+        colour: String,
+        /// The position of the first node
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Go on with what comes
+        #[arg(long)]
+        follow: bool,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// How far several colours go, at one point of the order of all
+    Snapshot {
+        /// The colours, separated by commas
+        #[arg(value_name = "COLOUR,...")]
+        colours: Colours,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// Drop the nodes of a colour below a position; they stay in their other colours
+    Trim {
+        /// The colour
+        colour: String,
+        /// The position of the first node that stays
+        #[arg(long)]
+        before: u64,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// The partitions, and which hosts serve them
+    Partitions {
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// Print what is ordered before what among the nodes of colours, as a graph for Graphviz
+    Graph {
+        /// The colours, separated by commas
+        #[arg(value_name = "COLOUR,...")]
+        colours: Colours,
+        /// Output: the table is the graph in Graphviz' language
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+}
+
+/// A table's line, or the answer itself.
+fn show(output: Output, answer: &Value, line: impl FnOnce() -> String) {
+    match output {
+        Output::Table => println!("{}", line()),
+        Output::Json => println!("{answer}"),
+    }
+}
+
+/// `red 5  blue 7`
+fn positions(of: &Value) -> String {
+    let fields = of.as_object().into_iter().flatten();
+    fields.map(|(colour, position)| format!("{colour} {position}")).collect::<Vec<_>>().join("  ")
+}
+
+/// One line of a node: what is no text is shown as it is written in JSON.
+fn node_line(node: &Value) -> String {
+    let colours = node["colours"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let body = node["body"].as_str().or_else(|| node["body_base64"].as_str()).unwrap_or_default();
+    format!("{}  {}  {body}", node["position"], colours.collect::<Vec<_>>().join(","))
+}
+
+impl Fuzzylog {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Append { colours, texts, after, output, hosts } => {
+                append(&hosts, &colours.0, texts, after, output)
+            }
+            Self::Sync { colour, from, follow, output, hosts } => sync(&hosts, &colour, from, follow, output),
+            Self::Snapshot { colours, output, hosts } => {
+                let mut named = client::Named::drawn();
+                let answer =
+                    hosts.write("/v1/fuzzylog/snapshot", &named.next(json!({ "colours": colours.0 })))?;
+                show(output, &answer, || positions(&answer["tails"]));
+                Ok(())
+            }
+            Self::Trim { colour, before, output, hosts } => {
+                let path = format!("/v1/fuzzylog/colours/{}/trim", client::in_path(&colour));
+                let answer = hosts.write(&path, &json!({ "before": before }))?;
+                show(output, &answer, || format!("{colour} begins at {}", answer["first"]));
+                Ok(())
+            }
+            Self::Partitions { output, hosts } => {
+                let answer = hosts.read("/v1/fuzzylog/partitions")?;
+                if output == Output::Json {
+                    println!("{answer}");
+                    return Ok(());
+                }
+                for chain in answer["partitions"].as_array().into_iter().flatten() {
+                    let hosts = chain["chain"].as_array().into_iter().flatten().filter_map(Value::as_str);
+                    let state = if chain["serves"] == true { "" } else { "  not serving yet" };
+                    println!(
+                        "partition {}  epoch {}  {}{state}",
+                        chain["partition"],
+                        chain["epoch"],
+                        hosts.collect::<Vec<_>>().join(" -> ")
+                    );
+                }
+                Ok(())
+            }
+            Self::Graph { colours, output, hosts } => graph::print(&hosts, &colours.0, output),
+        }
+    }
+}
+
+fn append(
+    hosts: &Hosts,
+    colours: &[String],
+    texts: Vec<String>,
+    after: Option<String>,
+    output: Output,
+) -> Result<(), Failure> {
+    let (mut named, mut seen) = (client::Named::drawn(), after);
+    let mut one = |text: String| -> Result<(), Failure> {
+        let mut body = named.next(json!({ "colours": colours, "body": text }));
+        if let Some(seen) = &seen {
+            body["seen"] = json!(seen);
+        }
+        let answer = hosts.write("/v1/fuzzylog/append", &body)?;
+        seen = answer["seen"].as_str().map(str::to_owned);
+        show(output, &answer, || positions(&answer["positions"]));
+        Ok(())
+    };
+    if !texts.is_empty() {
+        return texts.into_iter().try_for_each(one);
+    }
+    for line in std::io::stdin().lock().lines() {
+        let unreadable = |error: std::io::Error| {
+            Failure::input("O1016", "the input cannot be read", error.to_string(), "text, one node a line")
+        };
+        one(line.map_err(unreadable)?)?;
+    }
+    Ok(())
+}
+
+fn sync(hosts: &Hosts, colour: &str, from: u64, follow: bool, output: Output) -> Result<(), Failure> {
+    let mut from = from;
+    loop {
+        let page = hosts.read(&client::page_path(colour, from, None))?;
+        for node in page["nodes"].as_array().into_iter().flatten() {
+            show(output, node, || node_line(node));
+        }
+        from = client::number(&page["next"])?;
+        if from < client::number(&page["tail"])? {
+            continue;
+        }
+        if !follow {
+            return Ok(());
+        }
+        std::thread::sleep(FOLLOW_EVERY);
+    }
+}

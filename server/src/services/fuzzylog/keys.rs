@@ -1,0 +1,44 @@
+//! The keys of the cluster file that are the partially ordered log's.
+
+use super::ENGINES;
+use crate::cluster::keys::{Key, KeyKind, OrNone, key};
+
+/// All of them.
+pub const KEYS: &[Key] = &[
+    key(
+        "fuzzylog.engine",
+        KeyKind::Engine(ENGINES, OrNone::Always),
+        "fuzzylog",
+        "what orders the partially ordered log: chains of servers, one a partition, and no common sequencer",
+        "all hosts must agree, from the first start of the service on",
+    ),
+    key(
+        "fuzzylog.partitions",
+        KeyKind::Number(0, 64),
+        "0",
+        "among how many partitions colours are distributed, as long as the cluster exists; 0: there is no partially ordered log",
+        "all hosts must agree, from the first start of the service on; too few: one host orders everything; more: an append to several \
+         colours more often needs two phases",
+    ),
+    key(
+        "fuzzylog.replicas",
+        KeyKind::Number(1, 8),
+        "3",
+        "how many of the hosts hold each partition; all, if there are fewer",
+        "all hosts must agree, from the first start of the service on; an append waits for the disks of all of them that are there",
+    ),
+    key(
+        "fuzzylog.replicas_min",
+        KeyKind::Number(1, 8),
+        "2",
+        "a partition serves while at least so many of its hosts are there; all of them, if it has fewer",
+        "1: what was acknowledged while one host was there alone is lost with its disk",
+    ),
+    key(
+        "fuzzylog.partition_bytes",
+        KeyKind::Size,
+        "1GiB",
+        "how much may ever be appended to a partition: nothing of it is dropped from journals and memory yet, not by trims either",
+        "too large: memory and the time of a restart; appends beyond it are refused",
+    ),
+];

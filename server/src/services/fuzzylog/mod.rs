@@ -1,0 +1,163 @@
+//! The partially ordered log: colours on chains of servers, appends to several of them at once, over FuzzyLog.
+
+mod access;
+mod body;
+mod http;
+mod keys;
+mod nodes;
+mod numbers;
+mod status;
+
+pub use status::FuzzyStatus;
+
+use super::records::RecordOwner;
+use super::status::ServiceStatus;
+use super::{CannotJoin, Engine, LargeReads, Listed, ReadyProbe, Service, slots};
+use crate::admin::state::{Admin, HttpRoutes};
+use crate::cluster::ClusterFile;
+use crate::cluster::agreement::FIXED;
+use crate::cluster::values::{FileError, Values};
+use crate::family::{HostedNode, LocalRequest, LocalResponse};
+use axum::Router;
+use axum::http::Method;
+use axum::routing::{get, post};
+use fuzzylog::{AppendTime, FuzzyRequest, FuzzyResponse, NodePosition, SyncCall};
+use kernel::HostSlot;
+use numbers::Numbers;
+use runtime::{Agreement, HostView};
+use std::sync::Arc;
+
+const ENGINES: &[Engine] = &[Engine::FuzzyLog];
+/// Plays over HTTP whose answers are not sent: each may hold a page and the largest node.
+const PLAYS_MAX: usize = 64;
+/// The colour that is looked at to know whether a partition serves: nobody can name it.
+const PROBED: &str = "";
+
+/// The service's line of the list.
+pub const LISTED: Listed = Listed {
+    name: "fuzzylog",
+    engines: ENGINES,
+    keys: keys::KEYS,
+    slots: &[slots::FUZZYLOG],
+    receivers: &[],
+    off: "call of the partially ordered log, which is off",
+    read,
+    check_http: access::check_http,
+    reads: Some(LargeReads {
+        max: PLAYS_MAX,
+        includes: |method, path| *method == Method::GET && path.starts_with("/v1/fuzzylog/colours/"),
+    }),
+    owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },
+};
+
+/// What it serves over HTTP.
+pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
+    service: &LISTED,
+    of_users: routes,
+    of_operators: || Router::new().route("/v1/fuzzylog/partitions", get(http::partitions)),
+};
+
+fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/fuzzylog/append", post(http::append))
+        .route("/v1/fuzzylog/snapshot", post(http::snapshot))
+        .route("/v1/fuzzylog/colours/{colour}", get(http::sync))
+        .route("/v1/fuzzylog/colours/{colour}/trim", post(http::trim))
+}
+
+/// The partially ordered log.
+#[derive(Clone, Debug)]
+pub struct FuzzyService {
+    /// How many partitions colours are distributed among.
+    pub partitions: u16,
+    /// How many hosts hold each partition; all, if there are fewer.
+    pub replicas: usize,
+    /// A partition whose chain has fewer servers does not serve.
+    pub replicas_min: usize,
+    /// How much is appended to a partition.
+    pub partition_bytes: usize,
+    /// Names the appends of users who do not name theirs.
+    numbers: Arc<Numbers>,
+}
+
+fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
+    let partitions = values.number("fuzzylog.partitions").unwrap_or(0) as u16;
+    if partitions == 0 {
+        return Ok(None);
+    }
+    let number = |name: &str, default: usize| values.number(name).map_or(default, |it| it as usize);
+    let replicas = number("fuzzylog.replicas", 3);
+    let hosts = values.hosts;
+    if replicas > hosts && values.is_set("fuzzylog.replicas") {
+        let what = format!(
+            "fuzzylog.replicas is {replicas}, and there are {hosts} hosts: each holds a partition once"
+        );
+        return Err(FileError::new(None, what, "ordinate config explain fuzzylog.replicas"));
+    }
+    let replicas = replicas.min(hosts);
+    let replicas_min = number("fuzzylog.replicas_min", 2);
+    if replicas_min > replicas && values.is_set("fuzzylog.replicas_min") {
+        let what = format!(
+            "fuzzylog.replicas_min is {replicas_min}, and a chain has {replicas} servers: none would ever serve"
+        );
+        return Err(FileError::new(None, what, "ordinate config explain fuzzylog.replicas_min"));
+    }
+    let replicas_min = replicas_min.min(replicas);
+    let numbers = Arc::new(Numbers::drawn());
+    let partition_bytes = values.size("fuzzylog.partition_bytes");
+    Ok(Some(Arc::new(FuzzyService { partitions, replicas, replicas_min, partition_bytes, numbers })))
+}
+
+/// Why a cluster keeps the hosts that it began with.
+const CANNOT_JOIN: CannotJoin = CannotJoin {
+    what: "no host joins a cluster that has the partially ordered log",
+    fact: "the servers of its chains are on the hosts that the cluster began with",
+    remedy: "fuzzylog.partitions = 0, or a cluster of its own for it",
+};
+
+impl Service for FuzzyService {
+    fn listed(&self) -> &'static Listed {
+        &LISTED
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::FuzzyLog
+    }
+
+    fn agree(&self, agreement: &mut Agreement) {
+        agreement.add("fuzzylog.engine", self.engine().name(), FIXED);
+        agreement.add("fuzzylog.partitions", &self.partitions.to_string(), FIXED);
+        agreement.add("fuzzylog.replicas", &self.replicas.to_string(), FIXED);
+        agreement.add("fuzzylog.replicas_min", &self.replicas_min.to_string(), !FIXED);
+    }
+
+    fn admits_joining(&self) -> Result<(), CannotJoin> {
+        Err(CANNOT_JOIN)
+    }
+
+    fn nodes(&self, file: &ClusterFile, host: &str, _joins: bool) -> Vec<(HostSlot, HostedNode)> {
+        nodes::nodes(file, self, host)
+    }
+
+    /// A sync of a colour, which asks all servers of one partition's chain.
+    fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe {
+        ReadyProbe {
+            host_slot: nodes::client(file, self, host),
+            request: || {
+                let (colour, from) = (body::colour_of(PROBED), NodePosition(0));
+                LocalRequest::Fuzzy(FuzzyRequest::Sync(SyncCall { colour, from, seen: AppendTime::ZERO }))
+            },
+            is_logged: false,
+            accepts: |answer| matches!(answer, LocalResponse::Fuzzy(FuzzyResponse::Played(_))),
+        }
+    }
+
+    fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
+        Box::new(FuzzyStatus::of(file, view.nodes()))
+    }
+
+    fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {
+        let (partitions, replicas) = (self.partitions, self.replicas.min(file.hosts.len()));
+        vec![("fuzzylog", format!("fuzzylog, {partitions} partitions on {replicas} hosts each"))]
+    }
+}

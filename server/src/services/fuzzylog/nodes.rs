@@ -1,0 +1,71 @@
+//! The roles of the partially ordered log on one host, and whose their records are.
+
+use super::FuzzyService;
+use crate::cluster::ClusterFile;
+use crate::family::HostedNode;
+use crate::services::records::{self, DescribedRecord, RecordOwner, apart};
+use crate::services::{mason as over_mason, slots};
+use fuzzylog::chain_server::ChainRecord;
+use fuzzylog::{FuzzyDeployment, FuzzyParameters, FuzzySlot};
+use kernel::{Bytes, Decode as _, DecodeError, HostId, HostSlot};
+use std::time::Duration;
+
+/// Disks stall for longer than a chain's server is waited for in a simulation, and each change stops a partition for a moment.
+const SUSPECT_AFTER: Duration = Duration::from_millis(500);
+/// Hosts that are started one by one, by hand, find one another within this.
+const START_FOR: Duration = Duration::from_secs(2);
+
+/// Which role of which host is where.
+pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeployment {
+    let parameters = FuzzyParameters {
+        replicas_min: fuzzy.replicas_min,
+        row_bytes_max: fuzzy.partition_bytes,
+        suspect_after: SUSPECT_AFTER,
+        start_for: START_FOR,
+        ..FuzzyParameters::default()
+    };
+    FuzzyDeployment::new(
+        slots::FUZZYLOG.first,
+        &over_mason::hosts(file),
+        fuzzy.partitions,
+        (fuzzy.replicas, file.hosts.len()),
+        parameters,
+        file.parameters.clone(),
+    )
+}
+
+/// The client of the host `name`.
+pub(super) fn client(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> HostSlot {
+    deployment(file, fuzzy).client_of(HostId::named(name)).host_slot()
+}
+
+/// The roles of the host `name`.
+pub(super) fn nodes(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> Vec<(HostSlot, HostedNode)> {
+    let nodes = deployment(file, fuzzy).build(HostId::named(name));
+    nodes.into_iter().map(|(host_slot, member)| (host_slot, member.into())).collect()
+}
+
+/// The role at a slot.
+pub(super) fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
+    let offset = host_slot.0.checked_sub(slots::FUZZYLOG.first)?;
+    let slot = FuzzySlot::at(offset).filter(|_| slots::FUZZYLOG.contains(host_slot))?;
+    Some(match slot {
+        FuzzySlot::Client => RecordOwner::new("fuzzylog client", records::none),
+        FuzzySlot::Director => RecordOwner::new("fuzzylog director", records::none),
+        FuzzySlot::Log(role) => records::log_owner("fuzzylog directors'", role),
+        FuzzySlot::ChainServer(partition) => {
+            RecordOwner::new(format!("fuzzylog partition {}", partition.0), chain_record)
+        }
+    })
+}
+
+fn chain_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
+    let line = match ChainRecord::decoded(record)? {
+        ChainRecord::Ordered(it) => format!("command {} of {:?}", it.index.0, it.entry.origin),
+        ChainRecord::SealedFor(it) => format!("sealed below epoch {}", it.epoch.0),
+        ChainRecord::Serves(it) => format!("serves epoch {}", it.epoch.0),
+        ChainRecord::JournalName(it) => format!("incarnation {:x}", it.journal.0),
+        ChainRecord::CutBack(it) => format!("row cut back to {} commands", it.length.0),
+    };
+    Ok(apart(line))
+}

@@ -1,0 +1,202 @@
+//! What a host knows of the partially ordered log.
+
+use crate::admin::exposition::MetricsPage;
+use crate::cluster::ClusterFile;
+use crate::family::HostedNode;
+use crate::services::ServiceStatus;
+use crate::services::status::json;
+use fuzzylog::{ChainProjection, ChainServer, FuzzyMember};
+use kernel::{HostId, NodeId};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// What a host does for the partially ordered log.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct FuzzyStatus {
+    /// Its servers, by their partitions.
+    pub partitions: BTreeMap<u16, ChainServerStatus>,
+    /// The chains, as the director of this host knows them; none without one.
+    pub chains: Vec<ChainStatus>,
+    /// The director of this host leads.
+    pub directs: bool,
+    /// Users' calls that wait for an answer here.
+    pub calls_in_progress: usize,
+    /// Appends to several partitions that are taken over here.
+    pub taking_over: usize,
+}
+
+/// A partition's server on this host.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct ChainServerStatus {
+    /// The epoch that it serves; none while it serves none.
+    pub serves: Option<u64>,
+    /// It copies the chain that it is not in.
+    pub copies: bool,
+    /// Commands of its row.
+    pub commands: u64,
+    /// Commands that it has applied.
+    pub applied: u64,
+    /// Bytes of them.
+    pub command_bytes: usize,
+    /// Colours that have nodes.
+    pub colours: usize,
+    /// Bytes of nodes.
+    pub bytes: usize,
+    /// Appends that wait for their turn.
+    pub queued: usize,
+    /// Appends to several partitions that are not cleaned up.
+    pub unfinished: usize,
+    /// Users' clients that it remembers.
+    pub clients: usize,
+}
+
+/// A partition's chain.
+#[derive(Clone, Debug, Serialize)]
+pub struct ChainStatus {
+    /// The partition.
+    pub partition: u16,
+    /// Which chain it is: grows by one with every change.
+    pub epoch: u64,
+    /// The hosts, the head first.
+    pub chain: Vec<String>,
+    /// It has servers that know one another, and serves.
+    pub serves: bool,
+}
+
+impl ChainServerStatus {
+    fn of(server: &ChainServer) -> Self {
+        let state = server.state();
+        Self {
+            serves: server.serves().map(|epoch| epoch.0),
+            copies: server.is_copying(),
+            commands: server.length().0,
+            applied: state.applied().0,
+            command_bytes: server.row_bytes(),
+            colours: state.colours().count(),
+            bytes: state.bytes(),
+            queued: state.queued(),
+            unfinished: state.unfinished_count(),
+            clients: state.clients(),
+        }
+    }
+}
+
+impl ChainStatus {
+    fn of(projection: &ChainProjection, file: &ClusterFile) -> Self {
+        let name = |node: NodeId| {
+            let host = file.hosts.iter().find(|it| HostId::named(&it.name) == node.host());
+            host.map_or_else(|| format!("{:?}", node.host()), |host| host.name.clone())
+        };
+        Self {
+            partition: projection.partition.0,
+            epoch: projection.epoch.0,
+            chain: projection.nodes().map(name).collect(),
+            serves: projection.is_bootstrapped(),
+        }
+    }
+}
+
+/// The chains, as the director among these roles knows them.
+pub(super) fn chains_in_words<'a>(
+    file: &ClusterFile,
+    nodes: impl Iterator<Item = &'a HostedNode>,
+) -> Vec<ChainStatus> {
+    members(nodes)
+        .filter_map(|member| match member {
+            FuzzyMember::Director(director) => Some(director.projections()),
+            FuzzyMember::ChainServer(_) | FuzzyMember::Client(_) | FuzzyMember::Log(_) => None,
+        })
+        .flatten()
+        .map(|projection| ChainStatus::of(projection, file))
+        .collect()
+}
+
+fn members<'a>(nodes: impl Iterator<Item = &'a HostedNode>) -> impl Iterator<Item = &'a FuzzyMember> {
+    nodes.filter_map(|node| if let HostedNode::Fuzzy(embedded) = node { Some(embedded.node()) } else { None })
+}
+
+impl FuzzyStatus {
+    /// Of a host's roles.
+    pub fn of<'a>(file: &ClusterFile, nodes: impl Iterator<Item = (NodeId, &'a HostedNode)>) -> Self {
+        let mut status = Self::default();
+        for member in members(nodes.map(|(_, node)| node)) {
+            match member {
+                FuzzyMember::ChainServer(server) => {
+                    status.partitions.insert(server.partition().0, ChainServerStatus::of(server));
+                }
+                FuzzyMember::Client(client) => {
+                    status.calls_in_progress = client.outstanding();
+                    status.taking_over = client.recovering();
+                }
+                FuzzyMember::Director(director) => {
+                    status.directs = director.is_leading();
+                    status.chains = director.projections().map(|it| ChainStatus::of(it, file)).collect();
+                }
+                FuzzyMember::Log(_) => {}
+            }
+        }
+        status
+    }
+}
+
+impl ServiceStatus for FuzzyStatus {
+    fn fields(&self) -> Map<String, Value> {
+        [("fuzzylog".to_owned(), json(self))].into_iter().collect()
+    }
+
+    fn metrics(&self, page: &mut MetricsPage) {
+        page.gauge("fuzzylog_calls", "Calls that wait for an answer here", self.calls_in_progress as f64);
+        page.gauge(
+            "fuzzylog_taking_over",
+            "Appends to several partitions that this host finishes for others",
+            self.taking_over as f64,
+        );
+        page.gauge("fuzzylog_directs", "1 where the director leads", f64::from(u8::from(self.directs)));
+        for (partition, status) in &self.partitions {
+            let partition = partition.to_string();
+            let of = [("partition", partition.as_str())];
+            let serves = usize::from(status.serves.is_some());
+            for (name, help, value) in [
+                ("fuzzylog_partition_serves", "1 where the host is in the partition's chain", serves),
+                (
+                    "fuzzylog_partition_copies",
+                    "1 where the host copies the partition to be let in",
+                    usize::from(status.copies),
+                ),
+                (
+                    "fuzzylog_partition_command_bytes",
+                    "Bytes of all commands, of which fuzzylog.partition_bytes are allowed",
+                    status.command_bytes,
+                ),
+                ("fuzzylog_partition_colours", "Colours that have nodes", status.colours),
+                ("fuzzylog_partition_bytes", "Bytes of nodes", status.bytes),
+                ("fuzzylog_partition_queued", "Appends that wait for their turn", status.queued),
+                (
+                    "fuzzylog_partition_unfinished",
+                    "Appends to several partitions that are not cleaned up",
+                    status.unfinished,
+                ),
+                ("fuzzylog_partition_clients", "Users' clients that are remembered", status.clients),
+            ] {
+                page.gauge_of(name, help, &of, value as f64);
+            }
+            page.counter_of(
+                "fuzzylog_partition_applied",
+                "Commands that the host has applied",
+                &of,
+                status.applied,
+            );
+        }
+        for chain in &self.chains {
+            let partition = chain.partition.to_string();
+            let of = [("partition", partition.as_str())];
+            page.gauge_of(
+                "fuzzylog_chain_servers",
+                "Servers of the partition's chain, as the director of this host knows it",
+                &of,
+                chain.chain.len() as f64,
+            );
+        }
+    }
+}
