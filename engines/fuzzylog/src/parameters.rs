@@ -25,6 +25,8 @@ pub struct FuzzyParameters {
     pub behind_max: u64,
     /// Calls that a client has in flight; beyond it they are refused.
     pub calls_max: usize,
+    /// Bytes of what is appended by the calls that a client has in flight. What it finishes for others may take as much again.
+    pub calls_bytes_max: usize,
     /// Take-overs that a client has in flight.
     pub recoveries_max: usize,
     /// Colours of one append.
@@ -61,6 +63,7 @@ impl Default for FuzzyParameters {
             replicas_min: 1,
             behind_max: 256,
             calls_max: 65_536,
+            calls_bytes_max: 64 << 20,
             recoveries_max: 256,
             colours_max: 64,
             append_bytes_max: 1 << 20,

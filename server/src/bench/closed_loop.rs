@@ -111,13 +111,20 @@ pub(super) struct Window {
     pub(super) from: Instant,
     /// Up to here, if it does not end by itself.
     pub(super) until: Instant,
+    /// Idle connections are served this often at the least.
+    look_every: Duration,
 }
 
 impl Window {
     /// From now on after a `warm_up`.
     pub(super) fn after(warm_up: Duration, measured: Duration) -> Self {
         let from = Instant::now() + warm_up;
-        Self { from, until: from + measured }
+        Self { from, until: from + measured, look_every: Duration::from_millis(100) }
+    }
+
+    /// The same, with idle connections served that often.
+    pub(super) fn looking_every(self, look_every: Duration) -> Self {
+        Self { look_every, ..self }
     }
 
     /// From now on, for what ends by itself, or when it gets stuck.
@@ -150,7 +157,7 @@ pub(super) fn run<C>(
     let mut progress_at = Instant::now();
     let mut done = false;
     while !done {
-        poll.poll(&mut events, Some(Duration::from_millis(100)))?;
+        poll.poll(&mut events, Some(window.look_every))?;
         let now = Instant::now();
         if now >= window.from && cpu_before.is_none() {
             cpu_before = Some(cpu_of());

@@ -40,6 +40,13 @@ pub struct Txn {
     /// Transactions that each connection has in flight, each a session of its own
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     outstanding: u64,
+    /// Sessions that come a second, at random times (Poisson), over all connections; without it the load is closed. As many at a time
+    /// as --connections x --outstanding; one that finds no room is counted
+    #[arg(long, value_name = "SESSIONS", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    arrivals: Option<u64>,
+    /// With --arrivals: how likely a session goes on with another transaction after each
+    #[arg(long, default_value = "0.9", value_parser = chance, requires = "arrivals")]
+    stay: f64,
     /// Keys
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     keys: u64,
@@ -75,11 +82,18 @@ fn skew(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|skew| (0.0..=2.0).contains(skew)).ok_or_else(|| "wanted: 0 to 2".to_owned())
 }
 
+fn chance(text: &str) -> Result<f64, String> {
+    let known = text.parse().ok().filter(|chance| (0.0..1.0).contains(chance));
+    known.ok_or_else(|| "wanted: 0 to less than 1".to_owned())
+}
+
 fn span(text: &str) -> Result<String, String> {
     let known = server::cluster::keys::parse_duration(text);
     known.map(|_| text.to_owned()).ok_or_else(|| "wanted: a span as in 100us or 10ms".to_owned())
 }
 
+/// How late a session may begin that comes while nothing else happens.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Keys that one transaction writes while the store is filled.
 const FILL_KEYS: u64 = 100;
 
@@ -90,10 +104,29 @@ struct Session {
     writes: bool,
 }
 
+/// Sessions that come by themselves and go: the load is partly open.
+struct Arrivals {
+    /// On average between two of a connection.
+    every: Duration,
+    stay: f64,
+    next: Instant,
+    /// Sessions that have left, or have not come.
+    free: Vec<usize>,
+}
+
+impl Arrivals {
+    /// When the one after the next comes, if times are drawn from an exponential distribution.
+    fn draw(&mut self, rng: &mut Rng) {
+        self.next += self.every.mul_f64(-(1.0 - rng.unit()).ln());
+    }
+}
+
 struct Connection {
     wire: Wire,
     sessions: Vec<Session>,
     begun: bool,
+    /// None: each session has a transaction in flight all the time.
+    arrivals: Option<Arrivals>,
 }
 
 /// What a run counts.
@@ -105,6 +138,8 @@ struct Tally {
     /// Nanoseconds: read-only transactions, and those that write.
     latencies: [Histogram<u64>; 2],
     failed: u64,
+    /// Sessions that found no room.
+    turned_away: u64,
     /// The next key to fill, while that goes on.
     fill: Option<u64>,
     filled: u64,
@@ -148,12 +183,31 @@ impl Connection {
                     None => tally.failed += 1,
                 }
             }
-            self.ask(number as usize, draws, tally, now);
+            match &mut self.arrivals {
+                Some(arrivals) if !tally.rng.chance(arrivals.stay) => arrivals.free.push(number as usize),
+                Some(_) | None => self.ask(number as usize, draws, tally, now),
+            }
         }
-        if !std::mem::replace(&mut self.begun, true) {
+        if self.arrivals.is_some() {
+            self.let_in(draws, tally, now);
+        } else if !std::mem::replace(&mut self.begun, true) {
             (0..self.sessions.len()).for_each(|session| self.ask(session, draws, tally, now));
         }
         self.wire.flush()
+    }
+
+    /// Those whose time has come.
+    fn let_in(&mut self, draws: &Draws, tally: &mut Tally, now: Instant) {
+        while let Some(arrivals) = self.arrivals.as_mut().filter(|arrivals| arrivals.next <= now) {
+            arrivals.draw(&mut tally.rng);
+            match arrivals.free.pop() {
+                Some(number) => {
+                    self.sessions[number].token = Timestamp(0);
+                    self.ask(number, draws, tally, now);
+                }
+                None => tally.turned_away += u64::from(now >= tally.from),
+            }
+        }
     }
 
     fn ask(&mut self, number: usize, draws: &Draws, tally: &mut Tally, now: Instant) {
@@ -198,6 +252,7 @@ struct Shown {
     seconds: f64,
     latencies: [Histogram<u64>; 2],
     failed: u64,
+    turned_away: u64,
     server_cpu: Option<Duration>,
 }
 
@@ -240,6 +295,7 @@ impl Txn {
         self.load(&endpoints, &draws, Some(0), Window::until_done(), &[])?;
         let processes = local.as_ref().map(LocalCluster::processes).unwrap_or_default();
         let window = Window::after(self.seconds / 5, self.seconds);
+        let window = if self.arrivals.is_some() { window.looking_every(LOOK_EVERY) } else { window };
         let shown = self.load(&endpoints, &draws, None, window, &processes)?;
         self.print(&shown, local.is_some());
         Ok(())
@@ -262,6 +318,7 @@ impl Txn {
             from: window.from,
             latencies: [histogram()?, histogram()?],
             failed: 0,
+            turned_away: 0,
             fill,
             filled: 0,
         };
@@ -270,7 +327,13 @@ impl Txn {
             let wire = Wire::connect(endpoints[index % endpoints.len()], &poll, Token(index))?;
             let session = || Session { token: Timestamp(0), sent_at: Instant::now(), writes: false };
             let sessions = (0..self.outstanding).map(|_| session()).collect();
-            connections.push(Connection { wire, sessions, begun: false });
+            let arrivals = self.arrivals.filter(|_| fill.is_none()).map(|rate| Arrivals {
+                every: Duration::from_secs_f64(self.connections as f64 / rate as f64),
+                stay: self.stay,
+                next: Instant::now(),
+                free: (0..self.outstanding as usize).collect(),
+            });
+            connections.push(Connection { wire, sessions, begun: false, arrivals });
         }
         let fills = draws.keys.div_ceil(FILL_KEYS);
         let spent = closed_loop::run(
@@ -278,14 +341,15 @@ impl Txn {
             &mut connections,
             window,
             processes,
-            |_| false,
+            |connection| connection.arrivals.is_some(),
             |connection, now| {
                 connection.serve(draws, &mut tally, now)?;
                 Ok(tally.fill.is_some() && tally.filled >= fills)
             },
         )?;
-        let Tally { latencies, failed, .. } = tally;
-        Ok(Shown { seconds: spent.seconds, latencies, failed, server_cpu: spent.server_cpu })
+        let Tally { latencies, failed, turned_away, .. } = tally;
+        let (seconds, server_cpu) = (spent.seconds, spent.server_cpu);
+        Ok(Shown { seconds, latencies, failed, turned_away, server_cpu })
     }
 
     fn print(&self, shown: &Shown, own: bool) {
@@ -299,6 +363,8 @@ impl Txn {
         if self.output == "json" {
             let json = serde_json::json!({
                 "service": "txn", "workload": workload, "level": self.level, "zipf": self.zipf,
+                "arrivals_per_second": self.arrivals, "stay": self.arrivals.map(|_| self.stay),
+                "turned_away": shown.turned_away,
                 "durability": durability, "connections": self.connections, "outstanding": self.outstanding,
                 "keys": self.keys, "value_bytes": self.value, "shards": self.shards, "epsilon": self.epsilon,
                 "seconds": shown.seconds, "transactions": done, "failed": shown.failed,
@@ -313,6 +379,10 @@ impl Txn {
             "txn  {workload}  reads {}  zipf {}  {} connections x {} sessions  {} keys  {} B values",
             self.level, self.zipf, self.connections, self.outstanding, self.keys, self.value
         );
+        if let Some(arrivals) = self.arrivals {
+            let (stay, away) = (self.stay, shown.turned_away);
+            println!("sessions     {arrivals}/s come, each stays with {stay}; {away} found no room");
+        }
         println!("durability   {durability}");
         println!(
             "throughput   {per_second:.0} transactions/s   ({done} in {:.1} s, {} failed)",

@@ -60,7 +60,9 @@ impl FuzzyClient {
                 Some(FuzzyRefusal::Content(ContentFlaw::BodiesDoNotMatch))
             }
             FuzzyRequest::Append(call) => {
-                flaw(&call.content).or_else(|| out_of_range(call.number, call.below))
+                let has_room = self.bytes + call.content.bytes() <= self.parameters.calls_bytes_max;
+                let busy = || (!has_room).then_some(FuzzyRefusal::Busy);
+                flaw(&call.content).or_else(|| out_of_range(call.number, call.below)).or_else(busy)
             }
             FuzzyRequest::Snapshot(call) => {
                 let content = Content { colours: call.colours.clone(), bodies: Vec::new() };

@@ -30,6 +30,7 @@ pub use several::SeveralInFlight;
 use several::SeveralTask;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::time::Duration;
 
 kernel::timers! {
     /// The client's timers.
@@ -50,12 +51,35 @@ enum Task {
     Reading(Box<Reading>),
 }
 
+impl Task {
+    /// Bytes of what it appends.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::One { command: Command::Append(append), .. } => append.content.bytes(),
+            Self::Several(task) => task.bytes(),
+            Self::One { .. } | Self::Reading(_) => 0,
+        }
+    }
+}
+
 /// A call in flight; none asks for a take-over.
 #[derive(Clone, Debug)]
 struct Operation {
     request: Option<RequestId>,
     task: Task,
     sent_at: Instant,
+    /// How often it was sent again.
+    repeats: u32,
+}
+
+/// What is late again and again is sent again after so many doublings of the wait at the most: a head that is busy, or a disk that is slow,
+/// has enough to do.
+const DOUBLINGS_MAX: u32 = 4;
+
+impl Operation {
+    fn is_late(&self, resend_after: Duration, now: Instant) -> bool {
+        now.since(self.sent_at) >= resend_after * (1 << self.repeats.min(DOUBLINGS_MAX))
+    }
 }
 
 /// The client of a host.
@@ -69,6 +93,8 @@ pub struct FuzzyClient {
     asked_at: Vec<Instant>,
     next_call: u64,
     operations: BTreeMap<u64, Operation>,
+    /// Bytes of what is appended by calls and take-overs in flight.
+    bytes: usize,
     /// Take-overs in flight, by what they finish.
     recovering: BTreeMap<AppendId, u64>,
 }
@@ -90,6 +116,7 @@ impl FuzzyClient {
             asked_at,
             next_call: 0,
             operations: BTreeMap::new(),
+            bytes: 0,
             recovering: BTreeMap::new(),
         }
     }
@@ -134,7 +161,8 @@ impl FuzzyClient {
 
     fn begin(&mut self, request: Option<RequestId>, task: Task, cx: &mut Cx<'_, Self>) -> u64 {
         let call = self.new_call();
-        self.operations.insert(call, Operation { request, task, sent_at: cx.now() });
+        self.bytes += task.bytes();
+        self.operations.insert(call, Operation { request, task, sent_at: cx.now(), repeats: 0 });
         self.say(call, cx);
         call
     }
@@ -172,8 +200,16 @@ impl FuzzyClient {
         }
     }
 
+    fn take(&mut self, call: u64) -> Option<Operation> {
+        let operation = self.operations.remove(&call)?;
+        let bytes = operation.task.bytes();
+        kernel::invariant!(BOUND, bytes <= self.bytes, "{bytes} bytes end of {} in flight", self.bytes);
+        self.bytes -= bytes;
+        Some(operation)
+    }
+
     fn end(&mut self, call: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
-        if let Some(operation) = self.operations.remove(&call) {
+        if let Some(operation) = self.take(call) {
             match operation.request {
                 Some(request) => cx.respond(request, response),
                 None => self.recovering.retain(|_, recovering| *recovering != call),
@@ -222,6 +258,9 @@ impl FuzzyClient {
         let calls: Vec<u64> =
             self.operations.iter().filter(|(_, it)| concerned(it)).map(|(&call, _)| call).collect();
         for call in calls {
+            if let Some(operation) = self.operations.get_mut(&call) {
+                operation.repeats = 0;
+            }
             self.restart_reading(call);
             self.say(call, cx);
         }
@@ -232,12 +271,13 @@ impl FuzzyClient {
         let late: Vec<u64> = self
             .operations
             .iter()
-            .filter(|(_, operation)| now.since(operation.sent_at) >= resend_after)
+            .filter(|(_, operation)| operation.is_late(resend_after, now))
             .map(|(&call, _)| call)
             .collect();
         let mut silent = Vec::new();
         for call in late {
-            if let Some(operation) = self.operations.get(&call) {
+            if let Some(operation) = self.operations.get_mut(&call) {
+                operation.repeats = operation.repeats.saturating_add(1);
                 match &operation.task {
                     Task::One { partition, .. } => silent.push(*partition),
                     Task::Several(task) => silent.extend(task.waiting_for()),

@@ -98,6 +98,11 @@ impl SeveralTask {
         Self { id, below, seen, content, owner, phase: Phase::Propose, said, tries: 0, reported: None }
     }
 
+    /// Bytes of what it appends.
+    pub(super) fn bytes(&self) -> usize {
+        self.content.bytes()
+    }
+
     /// The partition that decides who takes over.
     fn decider(&self) -> Option<PartitionId> {
         self.said.keys().next().copied()
@@ -178,10 +183,7 @@ impl FuzzyClient {
 
     /// Begins a phase under a name of its own: late answers to the one before are not taken for answers to this one.
     fn enter(&mut self, call: u64, phase: Phase, cx: &mut Cx<'_, Self>) {
-        let Some(Operation { request, task: Task::Several(mut task), .. }) = self.operations.remove(&call)
-        else {
-            return;
-        };
+        let Some(Operation { request, task: Task::Several(mut task), .. }) = self.take(call) else { return };
         task.phase = phase;
         let id = task.id;
         let next = self.begin(request, Task::Several(task), cx);
@@ -345,7 +347,10 @@ impl FuzzyClient {
     pub(super) fn on_stuck(&mut self, message: StuckAppend, cx: &mut Cx<'_, Self>) {
         let StuckAppend { id, owner, content } = message;
         let is_own = |operation: &Operation| matches!(&operation.task, Task::Several(task) if task.id == id);
-        if self.operations.values().any(is_own) || self.recovering.len() >= self.parameters.recoveries_max {
+        let has_room = self.recovering.len() < self.parameters.recoveries_max
+            && self.bytes + content.bytes() <= 2 * self.parameters.calls_bytes_max;
+        if self.operations.values().any(is_own) || !has_room {
+            // It is reported again.
             return;
         }
         let partitions = self.placement.partitions_of(&content.colours);

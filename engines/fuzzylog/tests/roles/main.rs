@@ -1,4 +1,5 @@
 //! Single roles, driven by hand.
 
+mod client;
 mod partition;
 mod server;
