@@ -241,7 +241,7 @@ fn path_of(record: &[u8]) -> &[u8] {
 /// Answers with the state.
 pub async fn cut(State(admin): State<Arc<Admin>>) -> Response {
     let refused = |what: String| (StatusCode::SERVICE_UNAVAILABLE, format!("{what}\n")).into_response();
-    for service in admin.file.services() {
+    for service in admin.file.services().iter().filter(|service| service.is_in_cuts()) {
         let probe = service.probe(&admin.file, &admin.host);
         let asked = admin.handle.request(probe.host_slot, (probe.request)());
         match tokio::time::timeout(READ_WITHIN, asked).await {

@@ -258,6 +258,11 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
         Ok(Started::default())
     }
 
+    /// Whether its state is in what `ordinate backup` takes of a host, or must have been executed before.
+    fn is_in_cuts(&self) -> bool {
+        true
+    }
+
     /// Where the blobs of its roles are archived.
     fn archive(&self) -> Result<Option<Arc<dyn Archive>>, ArchiveError> {
         Ok(None)

@@ -135,6 +135,10 @@ impl Service for FuzzyService {
         Err(CANNOT_JOIN)
     }
 
+    fn is_in_cuts(&self) -> bool {
+        false
+    }
+
     fn nodes(&self, file: &ClusterFile, host: &str, _joins: bool) -> Vec<(HostSlot, HostedNode)> {
         nodes::nodes(file, self, host)
     }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 /// Disks stall for longer than a chain's server is waited for in a simulation, and each change stops a partition for a moment.
 const SUSPECT_AFTER: Duration = Duration::from_millis(500);
-/// Hosts that are started one by one, by hand, find one another within this.
-const START_FOR: Duration = Duration::from_secs(2);
+/// A new leading director has heard everybody within this who is there. A host that is started later joins a chain that goes on.
+const START_FOR: Duration = Duration::from_millis(800);
 
 /// Which role of which host is where.
 pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeployment {

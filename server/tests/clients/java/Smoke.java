@@ -3,6 +3,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.CyclicBarrier;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import org.apache.curator.framework.CuratorFramework;
@@ -397,11 +398,14 @@ public final class Smoke {
         new DistributedBarrier(other, "/curator/barrier").removeBarrier();
         expect(barrier.waitOnBarrier(20, TimeUnit.SECONDS), "the barrier stays shut");
         BlockingQueue<Boolean> entered = new LinkedBlockingQueue<>();
+        // Who enters while another one is already leaving may wait in vain: Curator counts who is there.
+        CyclicBarrier met = new CyclicBarrier(2);
         for (CuratorFramework one : List.of(curator, other)) {
             new Thread(() -> {
                 try {
                     DistributedDoubleBarrier both = new DistributedDoubleBarrier(one, "/curator/double", 2);
                     entered.add(both.enter(20, TimeUnit.SECONDS));
+                    met.await(20, TimeUnit.SECONDS);
                     entered.add(both.leave(20, TimeUnit.SECONDS));
                 } catch (Exception failure) {
                     entered.add(false);
