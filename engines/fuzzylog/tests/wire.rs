@@ -126,6 +126,7 @@ fn messages() -> Vec<FuzzyMessage> {
             notified: epoch,
             serves: true,
             copy: Some(CopyProgress { epoch, lacks: Some(3) }),
+            run: 9,
         }
         .into(),
         SealAck { partition, epoch, journal, length, copy: Some(epoch) }.into(),

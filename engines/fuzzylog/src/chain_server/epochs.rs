@@ -11,7 +11,8 @@ impl ChainServer {
         let serves = self.serves() == Some(notified);
         let copy = self.copy.as_ref().map(|copy| copy.progress());
         let (partition, sealed) = (self.partition, self.sealed);
-        cx.repeat_durable([director], Pong { partition, journal, sealed, notified, serves, copy });
+        let pong = Pong { partition, journal, sealed, notified, serves, copy, run: self.run };
+        cx.repeat_durable([director], pong);
     }
 
     pub(super) fn on_seal(&mut self, director: NodeId, message: &SealChain, cx: &mut Cx<'_, Self>) {

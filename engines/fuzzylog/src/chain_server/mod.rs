@@ -73,6 +73,8 @@ pub struct ChainServer {
     /// The client role beside it, which takes over what is stuck.
     client: NodeId,
     journal: Option<ChainJournal>,
+    /// Drawn at each start.
+    run: u64,
     /// It serves no epoch below.
     sealed: ChainEpoch,
     /// The epoch for which this run has said that it is sealed. An earlier run may have served that one, and lost what it wrote.
@@ -110,6 +112,7 @@ impl ChainServer {
             parameters,
             client,
             journal: None,
+            run: 0,
             sealed: ChainEpoch(1),
             sealed_here: ChainEpoch(0),
             opened: ChainEpoch(0),
@@ -221,6 +224,7 @@ impl Role for ChainServer {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.run = cx.rng().bits();
         if self.journal.is_none() {
             let journal = ChainJournal(cx.rng().bits());
             self.journal = Some(journal);

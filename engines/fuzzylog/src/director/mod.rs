@@ -180,11 +180,16 @@ impl Director {
         if message.notified < watch.projection.epoch {
             watch.notify(from, cx);
         }
-        watch.heard.insert(from, Heard { at: now, pong: message });
+        let run = message.run;
+        let before = watch.heard.insert(from, Heard { at: now, pong: message });
         let was_missing = watch.missing.iter().position(|it| *it == from);
         if let Some(at) = was_missing {
             watch.missing.swap_remove(at);
-            // It was slow, or is back: either way, haste has cost a change.
+            if before.is_none_or(|before| before.pong.run != run) {
+                // It was down: to leave it out was right.
+                return;
+            }
+            // It was slow: haste has cost a change.
             self.patience = (2 * self.patience).min(PATIENCE_MAX);
             self.patient_since = now;
         }

@@ -39,6 +39,8 @@ kernel::messages! {
             serves: bool,
             /// What it copies, if it does.
             copy: Option<CopyProgress>,
+            /// Drawn at its start.
+            run: u64,
         },
         /// From a chain server: it is sealed.
         /// Promise: it serves no epoch below this one, and its row does not change before it serves this one or copies again.
