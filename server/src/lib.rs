@@ -22,3 +22,4 @@ pub mod secure;
 pub mod services;
 pub mod status;
 pub mod trace;
+pub mod unique;

@@ -55,7 +55,7 @@ macro_rules! plain {
 }
 
 plain! {
-    /// Where an append stands in its partitions' order (the paper's timestamp). Those of appends to several partitions are the
+    /// When an append is ordered (the paper's timestamp). Those of appends to several partitions are the
     /// same in all of them.
     pub struct AppendTime {
         /// The logical clock of the partition that has proposed it.

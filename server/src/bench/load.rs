@@ -11,8 +11,6 @@ use parts::{Sequence, SessionId, Slot};
 use paxos::multipaxos::batcher::{Query, Submit};
 use paxos::multipaxos::client::{ClientIn, Status};
 use paxos::{Commands, GroupKind, Level, Message};
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -78,7 +76,7 @@ impl Load {
     pub(crate) fn run(&self, processes: &[u32]) -> io::Result<Measured> {
         let mut poll = Poll::new()?;
         // A session's name must never be used twice: the cluster would take the new commands for old ones.
-        let mut rng = Rng::seeded(RandomState::new().build_hasher().finish());
+        let mut rng = Rng::seeded(server::unique::unique_number());
         let mut connections = Vec::new();
         for index in 0..self.target.connections {
             let endpoint = self.target.endpoints[index % self.target.endpoints.len()];

@@ -8,8 +8,6 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hdrhistogram::Histogram;
 use kernel::{Bytes, Encode as _, Rng};
 use mio::{Poll, Token};
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -312,7 +310,7 @@ impl Txn {
         let mut poll = Poll::new()?;
         let histogram = || Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other);
         let mut tally = Tally {
-            rng: Rng::seeded(RandomState::new().build_hasher().finish()),
+            rng: Rng::seeded(server::unique::unique_number()),
             inserted: 0,
             chunk: vec![0; 64 << 10],
             from: window.from,

@@ -74,6 +74,23 @@ pub fn request<B>(
     request.body(body).map_err(std::io::Error::other)
 }
 
+/// Hosts by their admin addresses.
+#[derive(clap::Args)]
+pub struct AdminHosts {
+    /// Admin addresses of hosts, separated by commas
+    #[arg(
+        long,
+        visible_alias = "endpoints",
+        env = "ORDINATE_ADMIN",
+        default_value = "127.0.0.1:7070",
+        value_delimiter = ',',
+        value_parser = address
+    )]
+    pub admin: Vec<String>,
+    #[command(flatten)]
+    pub token: GivenToken,
+}
+
 /// Asks a host's admin port; returns the status and the answer's body.
 pub fn call(
     admin: &str,

@@ -6,6 +6,7 @@
 
 pub mod coordination;
 pub mod fuzzylog;
+pub mod json_bytes;
 pub mod kv;
 pub mod log;
 pub mod mason;

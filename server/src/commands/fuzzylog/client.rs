@@ -1,12 +1,10 @@
 //! Asking hosts over HTTP: an append has a name of its own, so that it may be sent to another host and is executed once.
 
-use crate::commands::GivenToken;
-use crate::commands::admin::{call, not_granted, parse};
+use crate::commands::admin::{AdminHosts, call, not_granted, parse};
 use crate::failure::Failure;
 use serde_json::{Value, json};
-use std::collections::hash_map::RandomState;
+use server::unique::unique_number;
 use std::fmt::Write as _;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 /// How long hosts are asked in turn, one after the other, until one of them answers.
@@ -14,21 +12,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two rounds.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Which hosts are asked.
+/// Which hosts are asked; the next one if one does not answer.
 #[derive(clap::Args)]
 pub struct Hosts {
-    /// Admin addresses of hosts, separated by commas; the next one is asked if one does not answer
-    #[arg(
-        long,
-        visible_alias = "endpoints",
-        env = "ORDINATE_ADMIN",
-        default_value = "127.0.0.1:7070",
-        value_delimiter = ',',
-        value_parser = crate::commands::admin::address
-    )]
-    admin: Vec<String>,
     #[command(flatten)]
-    token: GivenToken,
+    asked: AdminHosts,
 }
 
 /// Names appends: one client a command.
@@ -38,9 +26,9 @@ pub(super) struct Named {
 }
 
 impl Named {
-    /// A client that nobody else draws; the standard library's hasher is seeded by the system.
+    /// A client that nobody else is.
     pub(super) fn drawn() -> Self {
-        Self { client: RandomState::new().build_hasher().finish(), number: 0 }
+        Self { client: unique_number(), number: 0 }
     }
 
     /// The next call, with its name. All before have their answers.
@@ -139,7 +127,7 @@ impl Hosts {
         let mut unknown = None;
         loop {
             let mut last = None;
-            for admin in &self.admin {
+            for admin in &self.asked.admin {
                 match self.ask_one(admin, verb, path, body, writes) {
                     Verdict::Done(answer) => return Ok(Ok(answer)),
                     Verdict::Trimmed(first) => return Ok(Err(Gone(first))),
@@ -157,7 +145,7 @@ impl Hosts {
     }
 
     fn ask_one(&self, admin: &str, verb: &str, path: &str, body: &str, writes: bool) -> Verdict {
-        let (status, text) = match call(admin, &self.token, verb, path, body) {
+        let (status, text) = match call(admin, &self.asked.token, verb, path, body) {
             Ok(answer) => answer,
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused || !writes => {
                 return Verdict::Again(Failure::unreachable(admin, error.to_string()));

@@ -1,25 +1,16 @@
 //! What hosts' shards hold and have in progress, from their admin ports.
 
+use crate::commands::admin::AdminHosts;
 use crate::commands::kv::Output;
-use crate::commands::{GivenToken, fetch, parse};
+use crate::commands::{fetch, parse};
 use crate::failure::Failure;
 use serde_json::Value;
 
-/// Which hosts are asked.
+/// Which hosts are asked: a shard's transactions are known where it is led.
 #[derive(clap::Args)]
 pub struct Show {
-    /// Admin addresses of hosts, separated by commas: a shard's transactions are known where it is led
-    #[arg(
-        long,
-        visible_alias = "endpoints",
-        env = "ORDINATE_ADMIN",
-        default_value = "127.0.0.1:7070",
-        value_delimiter = ',',
-        value_parser = crate::commands::admin::address
-    )]
-    admin: Vec<String>,
     #[command(flatten)]
-    token: GivenToken,
+    hosts: AdminHosts,
     /// Output
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
@@ -48,8 +39,9 @@ fn range(value: &Value) -> String {
 impl Show {
     /// What each host answers.
     fn ask(&self, path: &str) -> Result<Vec<(String, Value)>, Failure> {
-        let ask = |admin: &String| Ok((admin.clone(), parse(admin, &fetch(admin, &self.token, path)?)?));
-        self.admin.iter().map(ask).collect()
+        let ask =
+            |admin: &String| Ok((admin.clone(), parse(admin, &fetch(admin, &self.hosts.token, path)?)?));
+        self.hosts.admin.iter().map(ask).collect()
     }
 
     fn is_off(admin: &str) -> Failure {

@@ -3,8 +3,7 @@
 //! The engine knows a colour by the first 64 bits of the SHA-256 of its name. A node holds the names of its colours, so that two names that have one digest
 //! are distinguished when they are read.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use crate::services::json_bytes::JsonBytes;
 use fuzzylog::{AppendTime, Colour, PartitionId};
 use kernel::Bytes;
 use serde::Deserialize;
@@ -77,26 +76,6 @@ pub(super) fn seen_of(text: &str) -> Result<AppendTime, String> {
     seen.ok_or_else(|| format!("{text:?} is no time that an answer has in \"seen\""))
 }
 
-/// Text, or any bytes.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Text {
-    Plain(String),
-    Encoded { base64: String },
-}
-
-impl Text {
-    pub(super) fn bytes(&self) -> Result<Bytes, String> {
-        match self {
-            Self::Plain(text) => Ok(text.clone().into_bytes().into()),
-            Self::Encoded { base64 } => BASE64
-                .decode(base64)
-                .map(Bytes::from)
-                .map_err(|why| format!("{base64:?} is no base64: {why}")),
-        }
-    }
-}
-
 /// By whom, and as which of its appends, something is done once.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -124,9 +103,9 @@ impl ClientBody {
 pub(super) struct AppendBody {
     pub(super) colours: Vec<String>,
     /// One body for all colours ...
-    pub(super) body: Option<Text>,
+    pub(super) body: Option<JsonBytes>,
     /// ... or one for each.
-    pub(super) bodies: Option<BTreeMap<String, Text>>,
+    pub(super) bodies: Option<BTreeMap<String, JsonBytes>>,
     pub(super) seen: Option<String>,
     pub(super) client: Option<ClientBody>,
 }

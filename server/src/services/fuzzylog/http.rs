@@ -12,13 +12,12 @@ use super::status::chains_in_words;
 use super::{FuzzyService, nodes};
 use crate::admin::state::Admin;
 use crate::family::{LocalRequest, LocalResponse};
+use crate::services::json_bytes::put_bytes;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use fuzzylog::{
     AppendCall, AppendTime, Colour, ColourNode, Content, ContentFlaw, FuzzyRefusal, FuzzyRequest,
     FuzzyResponse, NodePosition, PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
@@ -290,10 +289,7 @@ fn node_in_words(position: u64, node: &ColourNode, name: &str) -> Value {
     };
     let colours: Vec<_> = named.colours.iter().map(|it| String::from_utf8_lossy(it)).collect();
     fields.insert("colours".to_owned(), json!(colours));
-    match std::str::from_utf8(&named.body) {
-        Ok(text) => fields.insert("body".to_owned(), json!(text)),
-        Err(_) => fields.insert("body_base64".to_owned(), json!(BASE64.encode(&named.body))),
-    };
+    put_bytes(&mut fields, "body", &named.body);
     Value::Object(fields)
 }
 

@@ -1,8 +1,7 @@
 //! Names for the appends of users who do not name theirs: the host is their client, and numbers them.
 
+use crate::unique::unique_number;
 use std::collections::BTreeSet;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Appends of one client that have no answer: an engine's partition remembers no more.
@@ -34,10 +33,9 @@ pub(super) struct Numbered<'a> {
 }
 
 impl Numbers {
-    /// Those of a client that nobody else draws; the standard library's hasher is seeded by the system.
+    /// Those of a client that nobody else is.
     pub(super) fn drawn() -> Self {
-        let client = RandomState::new().build_hasher().finish();
-        Self { client, inner: Mutex::new(Inner { next: 1, in_flight: BTreeSet::new() }) }
+        Self { client: unique_number(), inner: Mutex::new(Inner { next: 1, in_flight: BTreeSet::new() }) }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

@@ -8,6 +8,7 @@ use crate::family::{HostedNode, Ordinate, OrdinateMessage};
 use crate::gate::Gate;
 use crate::latency::{CallFailure, Latencies};
 use crate::status::HostStatus;
+use crate::unique::unique_number;
 use ::kafka::{
     Broker, Brokers, Connection, Fault, Outgoing, Permitted, ProducerIds, Settings, Shared, node_of,
 };
@@ -16,8 +17,6 @@ use kernel::client::{ConnectionIn, Input};
 use kernel::{Decode as _, Encode as _, HostId, NodeId};
 use runtime::{CloseReason, FrontEnd, HostHandle, Session, SessionCx};
 use shared_log::native::{Call, Native, Reply};
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,9 +46,7 @@ pub struct Kafka {
 
 /// What the connections of a host share, at its start.
 pub fn shared() -> Shared {
-    // The standard library's hasher is seeded by the system; its output is as good a number as any.
-    let first = RandomState::new().build_hasher().finish();
-    Shared { producer_ids: ProducerIds::beginning_at(first), groups: Rc::default() }
+    Shared { producer_ids: ProducerIds::beginning_at(unique_number()), groups: Rc::default() }
 }
 
 /// Waiting responses are looked at this often.

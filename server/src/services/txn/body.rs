@@ -1,8 +1,7 @@
 //! The bodies of HTTP calls, and the calls of the gateway that they mean.
 
 use crate::cluster::keys::parse_duration;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
+use crate::services::json_bytes::JsonBytes;
 use kernel::Bytes;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -13,38 +12,18 @@ use wire::txn::{
 /// Rows of a scan unless its caller says.
 const ROWS: u32 = 100;
 
-/// A key or a value: text, or any bytes.
-#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Text {
-    Plain(String),
-    Encoded { base64: String },
-}
-
-impl Text {
-    fn bytes(&self) -> Result<Bytes, String> {
-        match self {
-            Self::Plain(text) => Ok(text.clone().into_bytes().into()),
-            Self::Encoded { base64 } => BASE64
-                .decode(base64)
-                .map(Bytes::from)
-                .map_err(|why| format!("{base64:?} is no base64: {why}")),
-        }
-    }
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PutBody {
-    key: Text,
-    value: Text,
+    key: JsonBytes,
+    value: JsonBytes,
 }
 
 /// `{"a": "1"}`, or `[{"key": {"base64": "AA=="}, "value": "1"}]` for keys that are no text.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Puts {
-    ByKey(BTreeMap<String, Text>),
+    ByKey(BTreeMap<String, JsonBytes>),
     Listed(Vec<PutBody>),
 }
 
@@ -58,16 +37,16 @@ impl Default for Puts {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ScanBody {
-    prefix: Option<Text>,
-    start: Option<Text>,
-    end: Option<Text>,
+    prefix: Option<JsonBytes>,
+    start: Option<JsonBytes>,
+    end: Option<JsonBytes>,
     limit: Option<u32>,
 }
 
 impl ScanBody {
     fn scan(&self) -> Result<KeyScan, String> {
         let limit = self.limit.unwrap_or(ROWS);
-        let bytes = |text: &Option<Text>| text.as_ref().map(Text::bytes).transpose();
+        let bytes = |text: &Option<JsonBytes>| text.as_ref().map(JsonBytes::bytes).transpose();
         let range = match (bytes(&self.prefix)?, bytes(&self.start)?, bytes(&self.end)?) {
             (Some(prefix), None, None) => KeyRange::with_prefix(prefix),
             // Going on with a prefix: from where it stopped, to its end.
@@ -85,7 +64,7 @@ impl ScanBody {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConditionBody {
-    key: Text,
+    key: JsonBytes,
     /// 0: there is no such key.
     version: u64,
 }
@@ -94,7 +73,7 @@ struct ConditionBody {
 #[serde(deny_unknown_fields)]
 struct Otherwise {
     #[serde(default)]
-    read: Vec<Text>,
+    read: Vec<JsonBytes>,
 }
 
 /// `POST /v1/txn`: reads alone are a read-only transaction; anything else is a one-shot.
@@ -105,12 +84,12 @@ pub(super) struct TransactionBody {
     at: Option<u64>,
     stale: Option<String>,
     pub(super) token: u64,
-    read: Vec<Text>,
+    read: Vec<JsonBytes>,
     scan: Vec<ScanBody>,
     #[serde(rename = "if")]
     conditions: Vec<ConditionBody>,
     put: Puts,
-    delete: Vec<Text>,
+    delete: Vec<JsonBytes>,
     #[serde(rename = "else")]
     otherwise: Option<Otherwise>,
     id: Option<String>,
@@ -135,7 +114,7 @@ pub(super) struct FenceBody {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct ReadBody {
-    read: Vec<Text>,
+    read: Vec<JsonBytes>,
     scan: Vec<ScanBody>,
 }
 
@@ -144,19 +123,19 @@ pub(super) struct ReadBody {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CommitBody {
     put: Puts,
-    delete: Vec<Text>,
+    delete: Vec<JsonBytes>,
     id: Option<String>,
 }
 
-fn all_bytes(texts: &[Text]) -> Result<Vec<Bytes>, String> {
-    texts.iter().map(Text::bytes).collect()
+fn all_bytes(texts: &[JsonBytes]) -> Result<Vec<Bytes>, String> {
+    texts.iter().map(JsonBytes::bytes).collect()
 }
 
 fn scans(bodies: &[ScanBody]) -> Result<Vec<KeyScan>, String> {
     bodies.iter().map(ScanBody::scan).collect()
 }
 
-fn writes(puts: &Puts, deletes: &[Text]) -> Result<Vec<KeyWrite>, String> {
+fn writes(puts: &Puts, deletes: &[JsonBytes]) -> Result<Vec<KeyWrite>, String> {
     let mut writes: Vec<KeyWrite> = match puts {
         Puts::ByKey(puts) => puts
             .iter()

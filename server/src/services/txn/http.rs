@@ -10,6 +10,7 @@ use super::{TxnService, nodes, token_of};
 use crate::admin::call::CarriedToken;
 use crate::admin::state::Admin;
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
+use crate::unique::unique_number;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse as _, Response};
@@ -18,8 +19,6 @@ use kernel::{Decode as _, Encode as _, HostSlot};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use spanner::SpannerMember;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::txn::{
@@ -31,11 +30,6 @@ use wire::txn::{
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// Transactions in progress that one answer shows, of each shard.
 const SHOWN_MAX: usize = 1_000;
-
-/// A name that nobody else draws; the standard library's hasher is seeded by the system.
-fn drawn() -> u64 {
-    RandomState::new().build_hasher().finish()
-}
 
 fn read_body<B: DeserializeOwned + Default>(body: &[u8]) -> Result<B, Refused> {
     if body.is_empty() {
@@ -104,7 +98,7 @@ pub(super) async fn transaction(
 ) -> Result<Response, Refused> {
     let mut body: TransactionBody = read_body(&body)?;
     body.token = session(body.token, carried)?.0;
-    let (call, commit) = body.call(CallKey { session: drawn(), number: 1 }).map_err(Refused::bad)?;
+    let (call, commit) = body.call(CallKey { session: unique_number(), number: 1 }).map_err(Refused::bad)?;
     ask(&admin, call, commit).await
 }
 
@@ -117,7 +111,7 @@ pub(super) async fn begin(
     let BeginBody { token, priority } = read_body(&body)?;
     let token = session(token, carried)?;
     let priority = priority.map(timestamp).transpose().map_err(Refused::bad)?;
-    ask(&admin, Begin { id: drawn(), token, priority }, None).await
+    ask(&admin, Begin { id: unique_number(), token, priority }, None).await
 }
 
 /// `POST /v1/txn/fence`
@@ -167,7 +161,7 @@ pub(super) async fn commit(
 ) -> Result<Response, Refused> {
     let (txn, body): (u64, CommitBody) = (named(&txn)?, read_body(&body)?);
     let (writes, key) = body.commit().map_err(Refused::bad)?;
-    let key = key.unwrap_or_else(|| CallKey { session: drawn(), number: 1 });
+    let key = key.unwrap_or_else(|| CallKey { session: unique_number(), number: 1 });
     ask(&admin, Commit { id: 0, txn, key: Some(key), acknowledged: 0, writes }, Some(key)).await
 }
 

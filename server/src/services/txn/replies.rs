@@ -2,24 +2,15 @@
 
 use crate::admin::call::CarriedToken;
 use crate::cluster::ClusterFile;
+use crate::services::json_bytes::put_bytes;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use kernel::{Bytes, HostId};
 use serde_json::{Map, Value, json};
 use spanner::shard::TxnInProgress;
 use spanner::{ShardId, TxnId};
 use wire::txn::{CallKey, KeyRange, KeyRow, ScannedRows, Timestamp, TxnFailure, TxnReply};
-
-/// A key or a value under its name; under `NAME_base64` if it is no text.
-fn put_bytes(into: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => into.insert(name.to_owned(), json!(text)),
-        Err(_) => into.insert(format!("{name}_base64"), json!(BASE64.encode(bytes))),
-    };
-}
 
 fn row(row: &KeyRow) -> Value {
     let mut fields = Map::new();
