@@ -129,6 +129,10 @@ impl Active {
 
 /// What a transaction's writes count while it is in progress, and what the change that makes them adds.
 pub(super) fn bytes_of(writes: &[KeyWrite]) -> usize {
+    if writes.is_empty() {
+        // What is aborted because there is no room takes none.
+        return 0;
+    }
     CHANGE_HEAD_BYTES + writes.iter().map(KeyWrite::size).sum::<usize>()
 }
 
