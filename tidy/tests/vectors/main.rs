@@ -3,6 +3,7 @@
 //! The values are written out here. After a deliberate change: `ORDINATE_WRITE_VECTORS=1 cargo test -p tidy --test vectors`.
 
 mod baggage;
+mod fuzzylog;
 mod txn;
 
 use kernel::{Bytes, Decode, Encode, FrameReader, FrameWriter, HostId, HostSlot, NodeId};

@@ -4,6 +4,24 @@ use super::body::{AppendBody, SnapshotBody};
 use crate::access::{Area, Denied, Need, NeededNames, PortCaller, Right};
 use crate::admin::call::HttpCall;
 use axum::http::Method;
+use kernel::Bytes;
+use wire::fuzzylog::FuzzyCall;
+
+/// Whether the caller may do what it asks, all of it.
+pub(super) fn may(caller: &mut PortCaller, call: &FuzzyCall) -> bool {
+    let mut each = |right: Right, colours: &mut dyn Iterator<Item = &Bytes>| {
+        colours.all(|colour| caller.check(Need::of(right, Area::Fuzzylog, colour)).is_ok())
+    };
+    match call {
+        FuzzyCall::AppendNodes(call) => {
+            each(Right::Write, &mut call.nodes.iter().flat_map(|node| &node.colours))
+        }
+        FuzzyCall::SyncColour(call) => each(Right::Read, &mut [&call.colour].into_iter()),
+        FuzzyCall::PlayColour(call) => each(Right::Read, &mut [&call.colour].into_iter()),
+        FuzzyCall::SnapshotColours(call) => each(Right::Read, &mut call.colours.iter()),
+        FuzzyCall::TrimColour(call) => each(Right::Manage, &mut [&call.colour].into_iter()),
+    }
+}
 
 /// Whether the caller was granted what it calls, on each colour. What cannot be read is refused by who serves it.
 pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result<(), Denied> {
