@@ -15,8 +15,8 @@ use crate::names::{colour_of, colours_of, content_of, played, seen_of, time_of};
 use crate::outcomes::{Appending, Failing, positions};
 use fuzzylog::client::FuzzyClientTimer;
 use fuzzylog::{
-    AppendCall, Colour, FuzzyClient, FuzzyLog, FuzzyMessage, FuzzyRequest, FuzzyResponse,
-    NodePosition, PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
+    AppendCall, Colour, FuzzyClient, FuzzyLog, FuzzyMessage, FuzzyRequest, FuzzyResponse, NodePosition,
+    PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
 };
 use kernel::client::{Close, Event, Output, Response};
 use kernel::{
