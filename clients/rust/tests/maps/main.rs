@@ -105,3 +105,12 @@ fn crdt_map_is_causal() {
         assert_eq!(recorder.decide(Model::CausalPlus), WORKERS as usize * CALLS, "seed {seed}");
     }
 }
+
+// A page whose example is not the one that is compiled is copied by the first who reads it.
+#[test]
+fn the_page_has_the_example_as_it_is_compiled() {
+    let page = include_str!("../../../../docs/fuzzylog.md");
+    let example = include_str!("../../examples/log_map.rs");
+    assert!(page.contains(&format!("```rust\n{example}```")), "docs/fuzzylog.md has another log_map.rs");
+    assert!(example.lines().count() <= 60, "it is short");
+}
