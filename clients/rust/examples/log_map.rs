@@ -42,10 +42,16 @@ fn apply(view: &mut BTreeMap<String, String>, node: &FuzzyNode) {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), FuzzyError> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [host, key, value] = &arguments[..] else { panic!("wanted: HOST:PORT KEY VALUE") };
+    let [host, key, value] = &arguments[..] else {
+        panic!("wanted: HOST:PORT KEY VALUE; an empty value deletes")
+    };
     let mut map = LogMap::open(&FuzzyLog::connect([host]), "cities")?;
     println!("{key} was {:?}", map.get(key).await?);
-    if value.is_empty() { map.delete(key).await? } else { map.put(key, value).await? }
+    if value.is_empty() {
+        map.delete(key).await?
+    } else {
+        map.put(key, value).await?
+    }
     println!("{key} is {:?}", map.get(key).await?);
     Ok(())
 }
