@@ -62,6 +62,15 @@ pub(super) struct Written {
     pub(super) value: Option<Bytes>,
 }
 
+/// A decision that its colour's nodes do not have yet.
+#[derive(Clone, Debug)]
+struct Owed {
+    is_valid: bool,
+    colours: Vec<String>,
+    /// Somebody here appends it.
+    is_taken: bool,
+}
+
 /// The view.
 #[derive(Clone, Default, Debug)]
 pub struct TxView {
@@ -71,8 +80,9 @@ pub struct TxView {
     waiting: VecDeque<(u64, Intention)>,
     /// Decisions of those, and of those whose intention is still to come.
     decisions: BTreeMap<MapTxn, BTreeMap<String, bool>>,
-    /// Decisions that are to be appended.
-    due: Vec<Decision>,
+    /// Decisions of this colour that its nodes do not have yet: whether each is valid, for which colours, and whether somebody here appends
+    /// it.
+    owed: BTreeMap<MapTxn, Owed>,
     /// Transactions that somebody here waits for, and their outcomes.
     wanted: BTreeMap<MapTxn, Option<bool>>,
 }
@@ -118,25 +128,20 @@ impl TxView {
         self.waiting.front().map(|(_, intention)| intention.colours.clone()).unwrap_or_default()
     }
 
-    /// Decisions that are to be appended to these colours, by whoever has played this.
+    /// Decisions that are to be appended to these colours, by who takes them here.
     pub(super) fn take_due(&mut self) -> Vec<(Vec<String>, Decision)> {
-        let due = std::mem::take(&mut self.due);
-        let colours = |txn: MapTxn| {
-            let intention = self.waiting.iter().find(|(_, it)| it.txn == txn)?;
-            Some(intention.1.colours.clone())
-        };
-        due.into_iter().filter_map(|it| Some((colours(it.txn)?, it))).collect()
+        let mut due = Vec::new();
+        for (&txn, owed) in self.owed.iter_mut().filter(|(_, owed)| !owed.is_taken) {
+            owed.is_taken = true;
+            let (colour, is_valid) = (self.colour.clone(), owed.is_valid);
+            due.push((owed.colours.clone(), Decision { txn, colour, is_valid }));
+        }
+        due
     }
 
-    /// The first undecided intention's own decision once more: who was to append it may be gone.
+    /// All decisions that no node has are due: who was to append one may be gone.
     pub(super) fn remind(&mut self) {
-        if let Some((_, intention)) = self.waiting.front() {
-            let txn = intention.txn;
-            if let Some(&is_valid) = self.decisions.get(&txn).and_then(|of| of.get(&self.colour)) {
-                let colour = self.colour.clone();
-                self.due.push(Decision { txn, colour, is_valid });
-            }
-        }
+        self.owed.values_mut().for_each(|owed| owed.is_taken = false);
     }
 
     fn is_valid(&self, intention: &Intention) -> bool {
@@ -156,7 +161,8 @@ impl TxView {
                 // The intention is the first that is undecided: what is before it is applied, so this is final.
                 self.decisions.entry(txn).or_default().insert(own.clone(), is_valid);
                 if colours.len() > 1 {
-                    self.due.push(Decision { txn, colour: own, is_valid });
+                    let colours = intention.colours.clone();
+                    self.owed.insert(txn, Owed { is_valid, colours, is_taken: false });
                 }
             }
             let decided = self.decisions.entry(txn).or_default();
@@ -188,11 +194,13 @@ impl MapView for TxView {
                 self.waiting.push_back((node.position, intention));
             }
             Ok(TxNode::Decision(decision)) => {
+                if decision.colour == self.colour {
+                    // This process or another one has said so.
+                    self.owed.remove(&decision.txn);
+                }
                 // One of a transaction that is over is a repetition.
                 let is_open = self.waiting.iter().any(|(_, it)| it.txn == decision.txn);
                 if is_open {
-                    // Another process has said so.
-                    self.due.retain(|it| (it.txn, &it.colour) != (decision.txn, &decision.colour));
                     let of = self.decisions.entry(decision.txn).or_default();
                     of.entry(decision.colour).or_insert(decision.is_valid);
                 }
@@ -254,6 +262,23 @@ mod tests {
             play(&mut view, 3, decision(1, "b", !other));
             assert_eq!(view.get("k").value.unwrap_or_default(), outcome, "a repetition changes nothing");
         }
+    }
+
+    // A transaction is over in the colour that has not said so, and the other one waits for ever.
+    #[test]
+    fn a_decision_is_due_until_a_node_has_it() {
+        let mut view = TxView::of("a");
+        play(&mut view, 0, intention(1, &["a", "b"], None, "1"));
+        play(&mut view, 1, decision(1, "b", true));
+        assert_eq!(view.get("k").value.unwrap_or_default(), "1", "it is over here");
+        let due = [(vec!["a".to_owned(), "b".to_owned()], decision(1, "a", true))];
+        assert_eq!(view.take_due(), due);
+        assert!(view.take_due().is_empty(), "somebody appends it");
+        view.remind();
+        assert_eq!(view.take_due(), due, "and was lost");
+        play(&mut view, 2, decision(1, "a", true));
+        view.remind();
+        assert!(view.take_due().is_empty());
     }
 
     // Two transactions that have read the same both write, and one of the writes is lost.

@@ -34,20 +34,20 @@ struct World {
 
 /// A session of it.
 #[derive(Clone)]
-pub struct SimulatedLog {
+pub(crate) struct SimulatedLog {
     world: Arc<Mutex<World>>,
     seen: Arc<Mutex<Cell<u64>>>,
 }
 
 impl SimulatedLog {
     /// An empty one.
-    pub fn seeded(seed: u64) -> Self {
+    pub(crate) fn seeded(seed: u64) -> Self {
         let world = World { rng: Rng::seeded(seed), clock: 0, colours: BTreeMap::new() };
         Self { world: Arc::new(Mutex::new(world)), seen: Arc::default() }
     }
 
     /// Another session, which has seen nothing.
-    pub fn session(&self) -> Self {
+    pub(crate) fn session(&self) -> Self {
         Self { world: Arc::clone(&self.world), seen: Arc::default() }
     }
 

@@ -10,16 +10,16 @@ use std::sync::{Mutex, PoisonError};
 /// Keys of all workloads.
 const KEYS: usize = 6;
 /// Shards of maps that have several.
-pub const SHARDS: usize = 3;
+pub(crate) const SHARDS: usize = 3;
 
 /// What was seen, in the order in which it was.
 #[derive(Default)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     drafts: Mutex<Vec<Draft>>,
     clock: AtomicU64,
     values: AtomicU64,
     /// Transactions that were refused.
-    pub refused: AtomicU64,
+    pub(crate) refused: AtomicU64,
 }
 
 /// What a call has read of keys, and written to them.
@@ -53,7 +53,7 @@ impl Recorder {
     }
 
     /// How many calls were made, all of which together are as the model says.
-    pub fn decide(&self, model: Model) -> usize {
+    pub(crate) fn decide(&self, model: Model) -> usize {
         let drafts = std::mem::take(&mut *self.drafts.lock().unwrap_or_else(PoisonError::into_inner));
         let (mut recorded, count) = (History::new(), drafts.len());
         drafts.into_iter().for_each(|draft| {
@@ -82,7 +82,7 @@ fn two_keys(rng: &mut Rng) -> [usize; 2] {
 }
 
 /// Puts and gets of single keys.
-pub async fn sharded(map: ShardedMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
+pub(crate) async fn sharded(map: ShardedMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
         let (key, begun) = (rng.index(KEYS), recorder.now());
@@ -98,7 +98,7 @@ pub async fn sharded(map: ShardedMap<impl MapLog>, worker: u64, calls: usize, re
 }
 
 /// Puts and gets of two keys at once.
-pub async fn atomic(map: AtomicMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
+pub(crate) async fn atomic(map: AtomicMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
         let (keys, begun) = (two_keys(&mut rng), recorder.now());
@@ -116,7 +116,7 @@ pub async fn atomic(map: AtomicMap<impl MapLog>, worker: u64, calls: usize, reco
 }
 
 /// Transactions that read two keys and write one or both of them, and reads of single keys.
-pub async fn transactional(map: TxMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
+pub(crate) async fn transactional(map: TxMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
         let (keys, begun) = (two_keys(&mut rng), recorder.now());
@@ -142,7 +142,7 @@ pub async fn transactional(map: TxMap<impl MapLog>, worker: u64, calls: usize, r
 }
 
 /// Puts and gets of single keys, in copies that play on when they do.
-pub async fn causal(map: CrdtMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
+pub(crate) async fn causal(map: CrdtMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
         let (key, begun) = (rng.index(KEYS), recorder.now());

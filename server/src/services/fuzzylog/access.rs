@@ -9,17 +9,18 @@ use wire::fuzzylog::FuzzyCall;
 
 /// Whether the caller may do what it asks, all of it.
 pub(super) fn may(caller: &mut PortCaller, call: &FuzzyCall) -> bool {
-    let mut each = |right: Right, colours: &mut dyn Iterator<Item = &Bytes>| {
-        colours.all(|colour| caller.check(Need::of(right, Area::Fuzzylog, colour)).is_ok())
+    let mut each = |right: Right, colours: Vec<&Bytes>| {
+        let mut granted = |colour: &Bytes| caller.check(Need::of(right, Area::Fuzzylog, colour)).is_ok();
+        colours.into_iter().all(&mut granted)
     };
     match call {
         FuzzyCall::AppendNodes(call) => {
-            each(Right::Write, &mut call.nodes.iter().flat_map(|node| &node.colours))
+            each(Right::Write, call.nodes.iter().flat_map(|node| &node.colours).collect())
         }
-        FuzzyCall::SyncColour(call) => each(Right::Read, &mut [&call.colour].into_iter()),
-        FuzzyCall::PlayColour(call) => each(Right::Read, &mut [&call.colour].into_iter()),
-        FuzzyCall::SnapshotColours(call) => each(Right::Read, &mut call.colours.iter()),
-        FuzzyCall::TrimColour(call) => each(Right::Manage, &mut [&call.colour].into_iter()),
+        FuzzyCall::SyncColour(call) => each(Right::Read, vec![&call.colour]),
+        FuzzyCall::PlayColour(call) => each(Right::Read, vec![&call.colour]),
+        FuzzyCall::SnapshotColours(call) => each(Right::Read, call.colours.iter().collect()),
+        FuzzyCall::TrimColour(call) => each(Right::Manage, vec![&call.colour]),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The partially ordered log while hosts die: what was acknowledged is there once, in all its colours, and in one order.
 
 mod client;
+mod maps;
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{http, side_by_side};
