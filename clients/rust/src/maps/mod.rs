@@ -8,12 +8,14 @@
 //! | [`AtomicMap`] | one a shard; a change in several | serializable |
 //! | [`TxMap`] | one a shard; transactions in several | strictly serializable |
 //! | [`CrdtMap`] | one | causal, convergent |
+//! | [`TxCrdtMap`] | one a shard; a change in several | the same, and a change is seen as a whole |
 
 mod atomic_map;
 mod crdt_map;
 mod log;
 mod log_map;
 mod shard;
+mod tx_crdt_map;
 mod tx_map;
 mod tx_view;
 
@@ -22,6 +24,7 @@ pub use crdt_map::{CrdtMap, KeyChange, ObservedPuts, PutTag};
 pub use log::{MapLog, MapPage};
 pub use log_map::{LatestValues, MapChange, ShardedMap};
 pub use shard::{MapShard, MapView};
+pub use tx_crdt_map::{ObservedChanges, ShardChange, TxCrdtMap};
 pub use tx_map::{MapTransaction, TxMap};
 pub use tx_view::{Decision, Intention, MapTxn, TxNode, TxView};
 

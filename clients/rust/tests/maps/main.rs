@@ -4,12 +4,12 @@ mod simulated;
 mod workload;
 
 use consistency::Model;
-use ordinate_client::maps::{AtomicMap, CrdtMap, ShardedMap, TxMap};
+use ordinate_client::maps::{AtomicMap, CrdtMap, ShardedMap, TxCrdtMap, TxMap};
 use simulated::SimulatedLog;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use workload::{Recorder, SHARDS, atomic, causal, sharded, transactional};
+use workload::{Recorder, SHARDS, atomic, causal, causal_whole, sharded, transactional};
 
 const SEEDS: u64 = 40;
 const WORKERS: u64 = 4;
@@ -101,6 +101,17 @@ fn crdt_map_is_causal() {
     for seed in 0..SEEDS {
         let recorder = run(seed, |log, worker, recorder| async move {
             causal(CrdtMap::open(&log, "m", worker), worker, CALLS, &recorder).await;
+        });
+        assert_eq!(recorder.decide(Model::CausalPlus), WORKERS as usize * CALLS, "seed {seed}");
+    }
+}
+
+// A copy that shows half of a change.
+#[test]
+fn tx_crdt_map_is_causal_and_shows_whole_changes() {
+    for seed in 0..SEEDS {
+        let recorder = run(seed, |log, worker, recorder| async move {
+            causal_whole(TxCrdtMap::open(&log, "m", SHARDS, worker), worker, CALLS, &recorder).await;
         });
         assert_eq!(recorder.decide(Model::CausalPlus), WORKERS as usize * CALLS, "seed {seed}");
     }

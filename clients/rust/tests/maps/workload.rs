@@ -3,7 +3,7 @@
 use consistency::history::{Draft, History};
 use consistency::{Model, Process, Time, Verdict, check, operation_line};
 use kernel::{Bytes, Rng};
-use ordinate_client::maps::{AtomicMap, CrdtMap, MapLog, ShardedMap, TxMap};
+use ordinate_client::maps::{AtomicMap, CrdtMap, MapLog, ShardedMap, TxCrdtMap, TxMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -156,6 +156,32 @@ pub(crate) async fn causal(map: CrdtMap<impl MapLog>, worker: u64, calls: usize,
             }
             let found = map.get(&name(key)).await;
             recorder.add(worker, begun, &Seen { reads: &[(key, found)], writes: &[] });
+        }
+    }
+}
+
+/// Puts and gets of two keys at once, in copies that play on when they do.
+pub(crate) async fn causal_whole(
+    map: TxCrdtMap<impl MapLog>,
+    worker: u64,
+    calls: usize,
+    recorder: &Recorder,
+) {
+    let mut rng = Rng::seeded(worker);
+    for _ in 0..calls {
+        let (keys, begun) = (two_keys(&mut rng), recorder.now());
+        if rng.chance(0.4) {
+            let writes = keys.map(|key| (key, recorder.value()));
+            let changes = writes.clone().map(|(key, value)| (name(key), Some(Bytes::from(value))));
+            map.put_all(changes).await.expect("they are put");
+            recorder.add(worker, begun, &Seen { reads: &[], writes: &writes });
+        } else {
+            if rng.chance(0.3) {
+                map.sync().await.expect("it is played");
+            }
+            let found = map.get_all(&keys.map(name)).await;
+            let reads: Vec<_> = keys.into_iter().zip(found).collect();
+            recorder.add(worker, begun, &Seen { reads: &reads, writes: &[] });
         }
     }
 }
