@@ -62,6 +62,11 @@ impl ObservedPuts {
         self.puts.get(key.as_bytes())?.last_key_value().map(|(_, value)| value.clone())
     }
 
+    /// The largest count of a change that was taken in.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
     /// All concurrent puts of a key.
     pub fn all(&self, key: &str) -> BTreeSet<Bytes> {
         self.puts.get(key.as_bytes()).into_iter().flat_map(|puts| puts.values().cloned()).collect()

@@ -78,9 +78,12 @@ impl<L: MapLog> TxCrdtMap<L> {
         let mut bodies: BTreeMap<usize, ShardChange> = BTreeMap::new();
         {
             let views = self.views().await;
+            // Later than all that was seen, in whichever shard: all copies choose alike, and causally.
+            let count = views.iter().map(|played| played.view.0.count()).max().unwrap_or(0) + 1;
             for (key, put) in changes {
                 let at = self.shard_of(key.as_ref());
                 let mut change = views[at].view.0.change(key.as_ref(), put, self.process);
+                change.tag.count = count;
                 // Two changes of one process that have seen the same have two names.
                 let before = self.count.fetch_max(change.tag.count, Ordering::Relaxed);
                 if before >= change.tag.count {
