@@ -71,9 +71,9 @@ fn the_rust_client_appends_once_while_hosts_die_and_hang() {
         until_appended(&appended, 30).await;
         cluster.launch(0);
         cluster.until_ready().await;
-        cluster.signal(1, "STOP");
+        cluster.signal(1, "-STOP");
         until_appended(&appended, 30).await;
-        cluster.signal(1, "CONT");
+        cluster.signal(1, "-CONT");
         stop.store(true, Ordering::Relaxed);
         for writer in writers {
             writer.await.expect("the writer ends");
@@ -155,10 +155,10 @@ fn a_session_goes_on_after_an_append_that_was_given_up() {
         let cluster = Cluster::start(1, &settings, "").await;
         let log = FuzzyLog::connect(cluster.endpoints_from(0)).with_timeout(Duration::from_millis(300));
         log.append(&["red"], "1").await.expect("it is appended");
-        cluster.signal(0, "STOP");
+        cluster.signal(0, "-STOP");
         let unknown = log.append(&["red"], "2").await.expect_err("the host hangs");
         assert!(matches!(unknown, FuzzyError::Unknown(_)) && !unknown.is_surely_void());
-        cluster.signal(0, "CONT");
+        cluster.signal(0, "-CONT");
         let log = log.with_timeout(PATIENCE);
         let third = log.append(&["red"], "3").await.expect("it is appended");
         let bodies: Vec<_> = nodes_of(&log, "red").await.into_iter().map(|node| node.body).collect();
