@@ -1,6 +1,5 @@
 //! The gateway's family: what it hears of the engine and of users, and what it says to them.
 
-use crate::gateway::ColourGateway;
 use fuzzylog::FuzzyMessage;
 use kernel::client::{Close, ConnectionIn, Event, Output, Response};
 use kernel::{Bytes, Family};
@@ -42,14 +41,5 @@ impl From<Output> for ColoursMessage {
 impl From<Close> for ColoursMessage {
     fn from(message: Close) -> Self {
         Self::Connection(message.into())
-    }
-}
-
-kernel::nodes! {
-    /// The gateway as a node.
-    #[derive(Debug)]
-    pub enum ColourGatewayNode of Colours {
-        /// The gateway.
-        role Gateway(Box<ColourGateway>) "gateway",
     }
 }

@@ -8,7 +8,9 @@ mod family;
 mod following;
 mod gateway;
 pub mod names;
+mod node;
 mod outcomes;
 
-pub use family::{ColourGatewayNode, Colours, ColoursMessage};
+pub use family::{Colours, ColoursMessage};
 pub use gateway::{ColourGateway, ColourTimer};
+pub use node::ColourGatewayNode;

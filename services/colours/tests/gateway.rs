@@ -145,7 +145,7 @@ fn wrong_calls_are_refused() {
     let closes = |(_, message): &(NodeId, ColoursMessage)| {
         matches!(message, ColoursMessage::Connection(ConnectionIn::Close(_)))
     };
-    assert!(sends(&did).iter().any(closes), "byte {TO_HOST} and a variant that is none");
+    assert!(sends(&did).iter().any(closes), "byte {TO_HOST} and a variant that nobody knows");
 }
 
 // A partition that is full is said to be, and one that does not answer is not waited for any more.

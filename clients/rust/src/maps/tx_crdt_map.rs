@@ -38,7 +38,7 @@ pub struct TxCrdtMap<L> {
     shards: Vec<MapShard<L, ObservedChanges>>,
     log: L,
     process: u64,
-    /// Changes that were begun here.
+    /// The count of the last change that was begun here; changed while all views are locked.
     count: Arc<AtomicU64>,
 }
 
@@ -78,17 +78,14 @@ impl<L: MapLog> TxCrdtMap<L> {
         let mut bodies: BTreeMap<usize, ShardChange> = BTreeMap::new();
         {
             let views = self.views().await;
-            // Later than all that was seen, in whichever shard: all copies choose alike, and causally.
-            let count = views.iter().map(|played| played.view.0.count()).max().unwrap_or(0) + 1;
+            // Later than all that was seen in any shard, and one name for all of it: all copies choose alike, and whole changes.
+            let seen = views.iter().map(|played| played.view.0.count()).max().unwrap_or(0);
+            let count = self.count.load(Ordering::Relaxed).max(seen) + 1;
+            self.count.store(count, Ordering::Relaxed);
             for (key, put) in changes {
                 let at = self.shard_of(key.as_ref());
                 let mut change = views[at].view.0.change(key.as_ref(), put, self.process);
                 change.tag.count = count;
-                // Two changes of one process that have seen the same have two names.
-                let before = self.count.fetch_max(change.tag.count, Ordering::Relaxed);
-                if before >= change.tag.count {
-                    change.tag.count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-                }
                 let empty = || ShardChange { changes: Vec::new() };
                 bodies.entry(at).or_insert_with(empty).changes.push(change);
             }

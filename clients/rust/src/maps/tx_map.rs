@@ -15,7 +15,7 @@ use wire::fuzzylog::FuzzyFailure;
 const ROUNDS_MAX: usize = 1_000;
 
 /// A map over several colours with transactions. Strictly serializable: a transaction is an intention in all its colours, and is applied
-/// when each of them has found that nothing was written since it was read. Whoever has the map open decides; nothing else has to run.
+/// when each of them has found that nothing was written since it was read. Each process that has the map open decides; nothing else has to run.
 /// Cheap to clone.
 #[derive(Debug)]
 pub struct TxMap<L> {

@@ -4,7 +4,7 @@
 //! colour A   intention T (reads, writes of A) ......... decision A yes .. decision B yes   -> T is applied
 //! colour B   ........... intention T (... of B) .. decision A yes .. decision B yes        -> T is applied
 //! ```
-//! Whoever plays a colour validates its part of an intention against the nodes before it, and says so by a decision in all colours of
+//! Each process that plays a colour validates its part of an intention against the nodes before it, and says so by a decision in all colours of
 //! the intention. That is a function of the colour's nodes, so decisions of one colour are equal, however many there are. What follows
 //! an intention waits for its outcome.
 

@@ -96,7 +96,7 @@ fn the_rust_client_appends_once_while_hosts_die_and_hang() {
     });
 }
 
-// Whoever goes on from a snapshot misses a node or sees one twice; a follower is never notified; a wrong call is sent.
+// A reader that goes on from a snapshot misses a node or sees one twice; a follower is never notified; a wrong call is sent.
 #[test]
 fn instances_snapshots_and_followers() {
     side_by_side(async {
