@@ -1,6 +1,7 @@
 //! The partially ordered log by its native calls: the Rust client while hosts die and hang, and followers of a colour.
 
 use super::{COLOURS, SETTINGS};
+use crate::grants::{access, credentials};
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{http, side_by_side};
 use ordinate_client::{FuzzyError, FuzzyFailure, FuzzyFault, FuzzyLog, FuzzyNode, NewNode, SnapshotId};
@@ -144,6 +145,31 @@ fn instances_snapshots_and_followers() {
             move || crate::log::events(address, "/v1/fuzzylog/colours/red/tail?from=0", None, "trimmed");
         let gone = tokio::task::spawn_blocking(gone).await.expect("it ends");
         assert_eq!(gone, [["1".to_owned(), "trimmed".to_owned(), "{\"resume_from\":2}".to_owned()]]);
+    });
+}
+
+// A client appends to a colour that it was not granted beside one that it was, or plays what it may only append to.
+#[test]
+fn native_calls_need_rights_on_each_colour() {
+    side_by_side(async {
+        let mut cluster = Cluster::planned(1, SETTINGS, "");
+        let file = cluster.folder.join("access.toml");
+        access(&file, &["init", "root"]);
+        let grants = ["--grant", "read fuzzylog red", "--grant", "write fuzzylog blue"];
+        let token = access(&file, &[&["add", "some", "--with-token"], &grants[..]].concat());
+        cluster.set_environment(0, "ORDINATE_ACCESS__FILE", &file.display().to_string());
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let log = FuzzyLog::connect_as(cluster.endpoints_from(0), credentials(Some(&token)));
+        let not_granted = FuzzyError::Failed(FuzzyFailure::NotGranted);
+        log.append(&["blue"], "b").await.expect("it was granted");
+        assert_eq!(log.append(&["blue", "red"], "b").await.as_ref(), Err(&not_granted));
+        assert!(nodes_of(&log, "red").await.is_empty(), "nothing was appended");
+        let mut blue = log.new_instance("blue", None).expect("a colour");
+        assert_eq!(blue.sync(|_| {}).await.as_ref(), Err(&not_granted));
+        assert_eq!(log.snapshot(&["red", "blue"]).await.as_ref(), Err(&not_granted));
+        let red = SnapshotId::of("red", 0, log.seen());
+        assert_eq!(log.trim(&red).await.as_ref(), Err(&not_granted), "that is to manage it");
     });
 }
 
