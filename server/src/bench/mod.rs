@@ -2,6 +2,7 @@
 
 mod closed_loop;
 mod fanout;
+mod fuzzylog;
 mod kv;
 mod load;
 pub mod local;
@@ -10,6 +11,7 @@ mod session;
 mod txn;
 mod zk;
 
+pub use fuzzylog::Fuzzylog;
 pub use kv::Kv;
 pub use log::Log;
 pub use txn::Txn;

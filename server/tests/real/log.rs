@@ -441,7 +441,12 @@ fn the_benchmark_counts_what_is_there() {
 }
 
 /// The events of a stream up to the last one wanted: id, kind and data of each.
-fn events(admin: SocketAddr, path: &str, last_event_id: Option<&str>, until: &str) -> Vec<[String; 3]> {
+pub(super) fn events(
+    admin: SocketAddr,
+    path: &str,
+    last_event_id: Option<&str>,
+    until: &str,
+) -> Vec<[String; 3]> {
     let mut stream = TcpStream::connect(admin).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let id = last_event_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
