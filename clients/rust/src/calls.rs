@@ -213,10 +213,10 @@ impl<A: Ask> Served<A> {
         self.next += 1;
         self.writing.push(&order.ask.message(self.next));
         if order.ask.is_answered() {
+            let silent_at = order.ask.patience().map(|patience| tokio::time::Instant::now() + patience);
+            // One with little patience does not wait as long as one with much.
+            self.silent_at = [self.silent_at, silent_at].into_iter().flatten().min();
             self.in_flight.insert(self.next, order);
-            if self.silent_at.is_none() {
-                self.wait_for_some();
-            }
         }
     }
 

@@ -49,7 +49,8 @@ pub const LISTED: Listed = Listed {
     reads: Some(LargeReads {
         max: PLAYS_MAX,
         includes: |method, path| {
-            *method == Method::GET && path.starts_with("/v1/fuzzylog/colours/") && !path.ends_with("/tail")
+            let colour = path.strip_prefix("/v1/fuzzylog/colours/");
+            *method == Method::GET && colour.is_some_and(|rest| !rest.contains('/'))
         },
     }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },

@@ -113,7 +113,7 @@ fn asked(message: &Bytes) -> Option<Asked> {
     let small = SMALL_ANSWER_BYTES + count.min(COUNT_MAX) as usize * POSITION_BYTES;
     let (operation, bytes, waits) = match head[1] {
         1 => ("append", small, false),
-        2 => ("sync", PAGE_BYTES, *message.last_chunk::<4>()? != [0; 4]),
+        2 => ("sync", PAGE_BYTES, waits(message)?),
         3 => ("play", PAGE_BYTES, false),
         4 => ("snapshot", small, false),
         5 => ("trim", SMALL_ANSWER_BYTES, false),
@@ -121,6 +121,13 @@ fn asked(message: &Bytes) -> Option<Asked> {
         _ => return None,
     };
     Some(Asked { id, operation, bytes, waits })
+}
+
+/// Whether a sync waits: that stands behind what the user has seen, the colour's name, and the position.
+fn waits(sync: &Bytes) -> Option<bool> {
+    let (length, rest) = sync.get(HEAD_BYTES + 18..)?.split_first_chunk()?;
+    let wait = rest.get(u32::from_le_bytes(*length) as usize + 8..)?;
+    Some(*wait.first_chunk::<4>()? != [0; 4])
 }
 
 /// More than a call may have.

@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// A host that hangs is left for another one within this.
+const LEFT_WITHIN: Duration = Duration::from_secs(15);
+
 type Appended = Arc<Mutex<Vec<(String, BTreeMap<String, u64>)>>>;
 
 /// Appends until stopped, a call of one or three nodes after the other.
@@ -64,6 +67,9 @@ fn the_rust_client_appends_once_while_hosts_die_and_hang() {
         let writers: Vec<_> = (0..3)
             .map(|writer| {
                 let log = FuzzyLog::connect(cluster.endpoints_from(writer)).with_timeout(PATIENCE);
+                // Somebody follows a colour over the same connection, and waits for long.
+                let mut follower = log.new_instance("quiet", None).expect("a colour");
+                tokio::spawn(async move { while follower.play(Duration::from_secs(30)).await.is_ok() {} });
                 tokio::spawn(write(writer, log, Arc::clone(&stop), Arc::clone(&appended)))
             })
             .collect();
@@ -73,7 +79,15 @@ fn the_rust_client_appends_once_while_hosts_die_and_hang() {
         cluster.launch(0);
         cluster.until_ready().await;
         cluster.signal(1, "-STOP");
-        until_appended(&appended, 30).await;
+        let by = |writer: &str| {
+            let appended = appended.lock().unwrap_or_else(PoisonError::into_inner);
+            appended.iter().filter(|(body, _)| body.starts_with(writer)).count()
+        };
+        let (before, hung) = (by("1-"), Instant::now());
+        while by("1-") < before + 10 {
+            assert!(hung.elapsed() < LEFT_WITHIN, "its client waits for the host that hangs");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         cluster.signal(1, "-CONT");
         stop.store(true, Ordering::Relaxed);
         for writer in writers {
