@@ -8,6 +8,7 @@ mod load;
 pub mod local;
 mod log;
 mod session;
+mod summary;
 mod txn;
 mod zk;
 
