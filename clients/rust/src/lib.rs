@@ -19,6 +19,7 @@ mod baggage;
 mod calls;
 mod connection;
 mod credentials;
+mod directed;
 mod driver;
 mod fuzzylog;
 mod log;

@@ -2,44 +2,14 @@
 
 use crate::CallError;
 use crate::calls::Ask;
-use kernel::{Decode, DecodeError, Encode, Reader};
+use crate::directed::Directed;
 use std::time::Duration;
 use wire::fuzzylog::{FuzzyCall, FuzzyFailure, FuzzyReply, TO_CLIENT, TO_HOST};
 
 /// A host that owes an answer and says nothing for so long may hang: its calls go to another one, and are executed once.
 const SILENT_FOR: Duration = Duration::from_secs(2);
 
-/// A message of either direction, behind its receiver's tag.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum ColourMessage {
-    Call(FuzzyCall),
-    Reply(FuzzyReply),
-}
-
-impl Encode for ColourMessage {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Call(call) => {
-                out.push(TO_HOST);
-                call.encode(out);
-            }
-            Self::Reply(reply) => {
-                out.push(TO_CLIENT);
-                reply.encode(out);
-            }
-        }
-    }
-}
-
-impl Decode for ColourMessage {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        match u8::decode(input)? {
-            TO_HOST => FuzzyCall::decode(input).map(Self::Call),
-            TO_CLIENT => FuzzyReply::decode(input).map(Self::Reply),
-            tag => Err(DecodeError::UnknownTag("message of the partially ordered log", tag)),
-        }
-    }
-}
+type ColourMessage = Directed<FuzzyCall, FuzzyReply, TO_HOST, TO_CLIENT>;
 
 impl Ask for FuzzyCall {
     type Message = ColourMessage;
