@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The partially ordered log beside the shared log over each of its engines: three servers on this machine, fsync before each
-# acknowledgement, nodes and entries of 20 bytes, 96 colours and logs. Prints a table of appends with ratios to the log over mason, and one of
-# appends of which some are in two colours, with ratios to none. Every run is bounded in seconds; a new cluster for each line.
+# acknowledgement, nodes and entries of 20 bytes, 96 colours and 12 logs. Prints a table of appends with ratios to the log over mason, one of
+# plays, and one of appends of which some are in two colours, with ratios to none. Every run is bounded in seconds; a new cluster for each line.
 # Usage: bench/fuzzylog.sh [SECONDS]
 # ORDINATE_BINARY: the server (target/release/ordinate). BENCH_WORKLOADS: CONNECTIONSxOUTSTANDINGxBATCH, separated by spaces; a batch is how
 # many nodes a call has. BENCH_ENGINES: which of mason, paxos, corfu. BENCH_TWO: percentages.
@@ -27,15 +27,17 @@ for workload in $workloads; do
   for engine in $engines; do
     echo "$engine $workload" >&2
     json=$("$ordinate" bench log --engine "$engine" --connections "$connections" --outstanding "$outstanding" --batch "$batch" \
-      --value 20 --logs 96 --seconds "$seconds" --output json) || json=null
+      --value 20 --seconds "$seconds" --output json) || json=null
     record "$engine" "append:$workload" "$json"
   done
   echo "fuzzylog $workload" >&2
   record fuzzylog "append:$workload" "$(fuzzylog "$workload")"
 done
+print_table mason
+: > "$results"
 echo "fuzzylog play" >&2
 record fuzzylog play:30x16x250 "$(fuzzylog 30x16x250 --mix play)"
-print_table mason
+print_table fuzzylog
 : > "$results"
 [ -n "$two" ] || exit 0
 for percent in $two; do

@@ -57,7 +57,7 @@ pub struct Fuzzylog {
     /// Bytes of a node
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(0..=4_096))]
     value: u64,
-    /// Seconds measured, after a fifth of that as warm-up
+    /// Seconds measured, after a fifth of that as warm-up, and after 3 s at the least of a cluster that is started
     #[arg(long, default_value = "5", value_parser = crate::commands::seconds)]
     seconds: Duration,
     /// Output
@@ -70,6 +70,8 @@ fn percent(text: &str) -> Result<f64, String> {
     known.ok_or_else(|| "wanted: 0 to 100".to_owned())
 }
 
+/// Chains of a cluster that has just begun are changed once more while its hosts come, and stand still for that.
+const SETTLED_AFTER: Duration = Duration::from_secs(3);
 /// Nodes that plays find in each colour.
 const FILLED: u64 = 10_000;
 /// Nodes of one append while colours are filled.
@@ -145,7 +147,9 @@ impl Fuzzylog {
             };
             callers.push(Caller { wire, users: (0..self.outstanding).map(user).collect() });
         }
-        let window = Window::after(self.seconds / 5, self.seconds);
+        let warm_up = self.seconds / 5;
+        let warm_up = if local.is_some() { warm_up.max(SETTLED_AFTER) } else { warm_up };
+        let window = Window::after(warm_up, self.seconds);
         let mut tally = Tally {
             rng: Rng::seeded(u64::from(std::process::id())),
             chunk: vec![0; 256 << 10],
