@@ -99,6 +99,8 @@ pub struct ShardServer<S> {
     stuck_since: Option<Instant>,
     /// When it last had something new, or asked whether there is.
     asked_at: Instant,
+    /// The number it asked for last.
+    asked_from: Number,
     /// When it last asked for another page of operations.
     page_asked_at: Instant,
     snapshots: Snapshots<Number, snapshot::Writer>,
@@ -160,6 +162,7 @@ impl<S: Shard> ShardServer<S> {
             scratch: Vec::new(),
             stuck_since: None,
             asked_at: Instant(0),
+            asked_from: Number(0),
             page_asked_at: Instant(0),
             snapshots: Snapshots::default(),
             due: snapshot::Due::default(),
@@ -294,7 +297,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn ask_proxies(&mut self, cx: &mut Cx<'_, Self>) {
-        self.asked_at = cx.now();
+        (self.asked_at, self.asked_from) = (cx.now(), self.next);
         let from = Placed { space: self.space, number: self.next };
         for group in self.topology.groups() {
             if let Some(proxy) = self.topology.proxy_on(group, cx.node().host()) {

@@ -45,16 +45,17 @@ fn resting() -> Table<Leader> {
 #[test]
 fn a_leader_at_rest_says_little_and_everything_now_and_then() {
     let mut bench = resting();
-    let mut whole = 0;
+    let (mut own, mut whole) = (0, 0);
     for _ in 0..100 {
         let said = beat(&mut bench, all_answer);
         assert!(rests(&said), "{said:?}");
         let acceptors = said.iter().filter(|(to, _)| to.host_slot() == HostSlot(ACCEPTOR)).count();
-        let own_batcher = said.iter().any(|(to, _)| *to == node(1, BATCHER));
-        assert!(acceptors == 3 && own_batcher, "those that listen hear each heartbeat: {said:?}");
+        assert_eq!(acceptors, 3, "those that listen hear each heartbeat: {said:?}");
+        own += u32::from(said.iter().any(|(to, _)| *to == node(1, BATCHER)));
         whole += u32::from(said.iter().any(|(to, _)| *to == node(2, REPLICA)));
-        assert!(said.len() == 4 || said.iter().any(|(to, _)| *to == node(2, BATCHER)), "{said:?}");
+        assert!(said.len() <= 4 || said.iter().any(|(to, _)| *to == node(2, BATCHER)), "{said:?}");
     }
+    assert!((30..=50).contains(&own), "{own} pulses in three seconds to who proposes here");
     assert!((2..=4).contains(&whole), "{whole} whole pulses in three seconds");
 }
 
@@ -100,8 +101,6 @@ fn an_acceptor_listens_for_its_host() {
     assert_eq!(reported(&did), []);
     let rest = |leader| (node(2, REPLICA), replica_messages::LeaderRests { leader }.into());
     assert!(sends(&did).contains(&rest(Some(ballot(2)))), "{did:?}");
-    let did = acceptor.hear(leader, acceptor::Resting { ballot: ballot(1), pulse: None });
-    assert_eq!(sends(&did).len(), 1, "an older leader is heard: {did:?}");
     acceptor.hear(
         node(2, LEADER),
         acceptor::Phase1a { ballot: ballot(3), from: Slot(0), inquiry: 1, version: Some(0) },
@@ -132,6 +131,9 @@ fn a_follower_waits_for_the_rest_of_a_silence() {
     assert_eq!(waits(&follower.hear(node(2, ACCEPTOR), hears(Some(ballot(3))))), None);
     let did = follower.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(3) });
     assert_eq!(waits(&did), None, "its acceptor listens: {did:?}");
+    let lower = Ballot { round: 1, leader: node(3, LEADER) };
+    assert_eq!(waits(&follower.hear(node(2, ACCEPTOR), hears(Some(lower)))), None, "acceptors hear that one");
+    follower.hear(node(2, ACCEPTOR), hears(Some(ballot(3))));
     follower.pass(Duration::from_secs(9));
     let within = Duration::from_secs(1);
     assert_eq!(

@@ -129,6 +129,10 @@ impl Leader {
         if self.is_leading() {
             return;
         }
+        if self.is_listened_for(cx.node()) {
+            // Its candidacy came to nothing, and another one leads.
+            return self.follow(cx);
+        }
         self.lost_the_leader(cx);
         self.await_election(cx);
         if !self.may_lead(cx.node()) {

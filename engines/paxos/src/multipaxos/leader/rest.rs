@@ -14,8 +14,11 @@ use std::time::Duration;
 const UNCHANGED_HEARTBEATS: u32 = 16;
 /// Whoever proposes doubts after a second that the leader leads; it hears it as often as this.
 const PROPOSERS_EVERY: Duration = Duration::from_millis(400);
+/// Those of the leader's own host, which doubt sooner, as often as this.
+const OWN_PROPOSERS_EVERY: Duration = Duration::from_millis(80);
 /// And at least once in so many heartbeats.
 const HEARTBEATS_OF_PROPOSERS: u32 = 4;
+const SLACK: Duration = Duration::from_millis(10);
 /// All others hear the whole pulse once in so many turns of the proposers.
 const TURNS_OF_OTHERS: u32 = 3;
 
@@ -30,6 +33,8 @@ pub(super) struct Rest {
     /// When proposers were sent the pulse last in this rest; none while there is none.
     proposers_at: Option<Instant>,
     turns: u32,
+    /// The same of those of this host.
+    own_proposers_at: Option<Instant>,
 }
 
 impl Rest {
@@ -75,7 +80,7 @@ impl Leader {
         match (before, rest.is_resting()) {
             (false, true) => {
                 cx.mark("leader.began_to_rest");
-                (rest.proposers_at, rest.turns) = (None, 0);
+                (rest.proposers_at, rest.own_proposers_at, rest.turns) = (None, None, 0);
             }
             (true, false) => cx.mark("leader.ended_its_rest"),
             (true, true) | (false, false) => {}
@@ -111,14 +116,24 @@ impl Leader {
         if proposers {
             (rest.proposers_at, rest.turns) = (Some(now), rest.turns.wrapping_add(1));
         }
+        // A timer that runs out a little early must not make it wait for another heartbeat.
+        let own_proposers =
+            rest.own_proposers_at.is_none_or(|at| now.since(at) + SLACK >= OWN_PROPOSERS_EVERY);
+        if own_proposers {
+            rest.own_proposers_at = Some(now);
+        }
         let whole = || pulse.clone();
         for configuration in self.configurations.all() {
             let resting = acceptor::Resting { ballot, pulse: all.then(whole) };
             cx.repeat(configuration.acceptors.nodes(), resting);
-            // Those of this host hear their leader as ever.
-            let batchers = configuration.batchers.iter().copied();
-            let batchers = batchers.filter(|batcher| proposers || batcher.host() == me.host());
-            cx.repeat(batchers, batcher::Heartbeat { pulse: whole() });
+            let is_due = |batcher: &NodeId| match batcher.host() == me.host() {
+                true => own_proposers,
+                false => proposers,
+            };
+            let batchers: Vec<NodeId> = configuration.batchers.iter().copied().filter(is_due).collect();
+            if !batchers.is_empty() {
+                cx.repeat(batchers, batcher::Heartbeat { pulse: whole() });
+            }
             if all {
                 let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
                 cx.repeat(others, Heartbeat { pulse: whole() });
@@ -129,9 +144,10 @@ impl Leader {
         }
     }
 
-    /// True while the acceptor of this host hears another leader, in no lower ballot than this node knows.
+    /// True while the acceptor of this host hears another leader. A higher ballot that this node knows may be of a candidacy that came to
+    /// nothing; acceptors that promised it do not hear the lower one.
     pub(super) fn is_listened_for(&self, me: NodeId) -> bool {
-        self.hears.is_some_and(|ballot| ballot.leader != me && ballot >= self.highest)
+        self.hears.is_some_and(|ballot| ballot.leader != me)
     }
 
     pub(super) fn on_hears(&mut self, from: NodeId, leader: Option<Ballot>, cx: &mut Cx<'_, Self>) {
@@ -142,7 +158,12 @@ impl Leader {
         let before = std::mem::replace(&mut self.hears, leader);
         match leader {
             Some(ballot) if ballot.leader == cx.node() => {}
-            Some(ballot) => self.heard_of(ballot, cx),
+            Some(ballot) => {
+                self.heard_of(ballot, cx);
+                if matches!(self.state, State::Following | State::PreVoting(_)) {
+                    self.follow(cx);
+                }
+            }
             None => {
                 // It was heard last before the silence.
                 let last = Instant(now.0.saturating_sub(timeout.as_nanos() as u64));
