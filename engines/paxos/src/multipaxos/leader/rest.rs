@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// So many heartbeats that say the same begin a rest.
 const UNCHANGED_HEARTBEATS: u32 = 16;
-/// Whoever proposes doubts after a second that the leader leads; it hears it as often as this.
+/// Proposers doubt after a second that the leader leads. They hear it as often as this.
 const PROPOSERS_EVERY: Duration = Duration::from_millis(400);
 /// Those of the leader's own host, which doubt sooner, as often as this.
 const OWN_PROPOSERS_EVERY: Duration = Duration::from_millis(80);
