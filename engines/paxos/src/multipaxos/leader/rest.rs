@@ -14,10 +14,10 @@ use std::time::Duration;
 const UNCHANGED_HEARTBEATS: u32 = 16;
 /// Proposers doubt after a second that the leader leads. They hear it as often as this.
 const PROPOSERS_EVERY: Duration = Duration::from_millis(400);
-/// Those of the leader's own host, which doubt sooner, as often as this.
-const OWN_PROPOSERS_EVERY: Duration = Duration::from_millis(80);
 /// And at least once in so many heartbeats.
 const HEARTBEATS_OF_PROPOSERS: u32 = 4;
+/// Those of the leader's own host doubt sooner. They hear it as often as this, and a heartbeat that comes a little early does.
+const OWN_PROPOSERS_EVERY: Duration = Duration::from_millis(80);
 const SLACK: Duration = Duration::from_millis(10);
 /// All others hear the whole pulse once in so many turns of the proposers.
 const TURNS_OF_OTHERS: u32 = 3;
@@ -116,7 +116,6 @@ impl Leader {
         if proposers {
             (rest.proposers_at, rest.turns) = (Some(now), rest.turns.wrapping_add(1));
         }
-        // A timer that runs out a little early must not make it wait for another heartbeat.
         let own_proposers =
             rest.own_proposers_at.is_none_or(|at| now.since(at) + SLACK >= OWN_PROPOSERS_EVERY);
         if own_proposers {
