@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod calibrate;
+pub mod chains;
 pub mod figures;
 pub mod multipaxos;
 pub mod ordering;

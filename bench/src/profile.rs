@@ -56,6 +56,9 @@ pub struct Driver {
     pub append_byte: f64,
     /// A timer.
     pub timer: f64,
+    /// A local application's call.
+    #[serde(default)]
+    pub request: f64,
     /// Messages that are worked off together at most; 1: none are.
     pub burst_inputs_max: usize,
     /// An fsync, in microseconds; 0: journals are memory.
@@ -111,7 +114,7 @@ fn handles(rows: &[(PricedStep, f64, f64)]) -> BTreeMap<String, Handle> {
 impl Profile {
     /// The profiles that come with the program.
     pub fn named() -> Vec<Profile> {
-        vec![Self::m5_xlarge(), Self::d430(), Self::t2_large(), Self::m510()]
+        vec![Self::m5_xlarge(), Self::d430(), Self::t2_large(), Self::m510(), Self::c4_2xlarge()]
     }
 
     /// The testbed of the compartmentalization paper: AWS m5.xlarge, Scala, Netty, one thread a role, nothing on disk.
@@ -152,6 +155,7 @@ impl Profile {
                 send_byte: 1.0,
                 append_byte: 0.0,
                 timer: 1_000.0,
+                request: 0.0,
                 burst_inputs_max: 1,
                 fsync_us: 0.0,
                 fsync_blocks: false,
@@ -210,6 +214,7 @@ impl Profile {
                 send_byte: 0.1,
                 append_byte: 0.0,
                 timer: 200.0,
+                request: 0.0,
                 burst_inputs_max: 32,
                 fsync_us: 0.0,
                 fsync_blocks: false,
@@ -259,6 +264,7 @@ impl Profile {
                 send_byte: 1.0,
                 append_byte: 0.0,
                 timer: 1_000.0,
+                request: 0.0,
                 burst_inputs_max: 1,
                 fsync_us: 0.0,
                 fsync_blocks: false,
@@ -278,6 +284,50 @@ impl Profile {
             driver: Driver { receive: 5_000.0, send: 5_000.0, ..Self::t2_large().driver },
             handle: Self::transactions(500.0),
         }
+    }
+
+    /// The testbed of the FuzzyLog paper's section 6: AWS c4.2xlarge, Rust, one thread a partition, in memory.
+    ///
+    /// The paper publishes rates of whole deployments: 3 million appends a second over two partitions (section 6.5), so that a head spends
+    /// some 650 nanoseconds on an append, and Tango's sequencer with 600,000 positions a second (section 2.2). What a client's library
+    /// spends on an append decides how many clients it takes to load a partition, and is not published: it is taken as 3
+    /// microseconds, 330,000 appends a second and client. All of these are inputs.
+    pub fn c4_2xlarge() -> Profile {
+        Profile {
+            name: "c4.2xlarge".to_owned(),
+            about: "FuzzyLog's paper, section 6: AWS c4.2xlarge, in memory; costs are inputs".to_owned(),
+            network: Network { latency_us: 50.0, gigabits_per_second: 2.5, overhead_bytes: 66 },
+            driver: Driver {
+                burst: 200.0,
+                read: 0.0,
+                write: 0.0,
+                receive: 150.0,
+                receive_byte: 0.2,
+                send: 150.0,
+                send_byte: 0.2,
+                append_byte: 0.0,
+                timer: 200.0,
+                request: 1_800.0,
+                burst_inputs_max: 32,
+                fsync_us: 0.0,
+                fsync_blocks: false,
+            },
+            handle: handles(&[
+                (PricedStep::SubmitCommand, 300.0, 0.0),
+                (PricedStep::ForwardCommands, 100.0, 300.0),
+                (PricedStep::ChainWord, 50.0, 0.0),
+                (PricedStep::CommandDone, 800.0, 0.0),
+                (PricedStep::Other, 100.0, 0.0),
+            ]),
+        }
+    }
+
+    /// How the same machine hands out positions: one that spends so many nanoseconds on each.
+    pub fn sequencer(&self, nanos: f64) -> Tariff {
+        let mut profile = self.clone();
+        let rest = profile.driver.receive + profile.driver.send;
+        profile.set(PricedStep::SubmitCommand, Handle { message: (nanos - rest).max(0.0), item: 0.0 });
+        profile.tariff()
     }
 
     /// Handlers of a shard's role: so many nanoseconds a message, and as many for each key in it.
@@ -370,7 +420,7 @@ impl Profile {
             send_byte: cost(driver.send_byte),
             append_byte: cost(driver.append_byte),
             timer: cost(driver.timer),
-            request: Cost::ZERO,
+            request: cost(driver.request),
             handle: PricedStep::ALL.iter().map(handling).collect(),
             burst_inputs_max: driver.burst_inputs_max.max(1),
             fsync: (driver.fsync_us > 0.0).then(|| Fsync {

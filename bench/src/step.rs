@@ -3,6 +3,8 @@
 use crate::services::Services;
 use corfu::sequencer::SequencerIn as CorfuSequencerIn;
 use corfu::storage::StorageIn;
+use fuzzylog::chain_server::{ChainServerIn, FromClient, FromServer};
+use fuzzylog::client::FuzzyClientIn;
 use mason::client::GatewayIn;
 use mason::proxy::{FromGateway, FromReplica, FromSequencer, ProxyIn};
 use mason::sequencer::SequencerIn;
@@ -97,6 +99,14 @@ steps! {
     Decided => "txn.decided",
     /// A read at a timestamp.
     ReadAt => "txn.read_at",
+    /// A command for a chain's head.
+    SubmitCommand => "chain.submit",
+    /// Commands for the next server of a chain.
+    ForwardCommands => "chain.forward",
+    /// How far the chain's disks are.
+    ChainWord => "chain.word",
+    /// What came of a command.
+    CommandDone => "chain.done",
     /// Everything else: heartbeats, elections, answers to clients.
     Other => "other",
 }
@@ -239,6 +249,25 @@ impl Scale<spanner::Spanner> for Steps {
             | spanner::SpannerMessage::Gateway(_)
             | spanner::SpannerMessage::User(_)
             | spanner::SpannerMessage::Connection(_) => PricedStep::Other.of(0),
+        }
+    }
+}
+
+impl Scale<fuzzylog::FuzzyLog> for Steps {
+    fn weigh(&self, message: &fuzzylog::FuzzyMessage) -> Weight {
+        match message {
+            fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Submit(_))) => {
+                PricedStep::SubmitCommand.of(1)
+            }
+            fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::Forward(message))) => {
+                PricedStep::ForwardCommands.of(message.entries.len())
+            }
+            fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Server(_)) => PricedStep::ChainWord.of(0),
+            fuzzylog::FuzzyMessage::Client(FuzzyClientIn::CommandDone(_)) => PricedStep::CommandDone.of(1),
+            fuzzylog::FuzzyMessage::Log(message) => weigh_log(message),
+            fuzzylog::FuzzyMessage::ChainServer(_)
+            | fuzzylog::FuzzyMessage::Client(_)
+            | fuzzylog::FuzzyMessage::Director(_) => PricedStep::Other.of(0),
         }
     }
 }

@@ -6,8 +6,15 @@ use bench::plan::questions;
 const PAGE: &str = "../docs/figures.md";
 /// Each is run again in every test run. `ordinate figures run all --markdown docs/figures.md` writes the whole page again, and changes
 /// nothing while it is true.
-const QUICK: [&str; 6] =
-    ["mason-6", "compartmentalization-29", "compartmentalization-31", "rss-4", "rss-table1", "rss-litmus"];
+const QUICK: [&str; 7] = [
+    "mason-6",
+    "compartmentalization-29",
+    "compartmentalization-31",
+    "fuzzylog-6",
+    "rss-4",
+    "rss-table1",
+    "rss-litmus",
+];
 
 const WATCH: RunWatch<'_> = RunWatch { progress: &|_, _| {}, threads: 2 };
 

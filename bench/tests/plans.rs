@@ -2,7 +2,7 @@
 
 use bench::Profile;
 use bench::multipaxos::Workload;
-use bench::plan::mason::{self, Ordered};
+use bench::plan::mason::{self, WhatIsOrdered};
 use bench::plan::{CapacityPlan, NoPlan, Trial, WantedLoad};
 use paxos::Level;
 
@@ -32,7 +32,7 @@ fn of_the_store(per_second: f64, workload: Workload, stations: &[&str]) -> Capac
     plan
 }
 
-fn over_mason(per_second: f64, ordered: Ordered, stations: &[&str]) {
+fn over_mason(per_second: f64, ordered: WhatIsOrdered, stations: &[&str]) {
     let plan = mason::OrderingLoad { per_second, ordered }.plan(&Profile::d430()).expect("a plan");
     let answered = plan.trial.answered / per_second;
     assert!((answered - 1.0).abs() < 0.05, "{answered} of the load is answered");
@@ -116,13 +116,13 @@ fn the_largest_values() {
 // Leaders are added three machines at a time, and too many of them would be the dearest mistake.
 #[test]
 fn numbers_of_the_sequence() {
-    over_mason(5e6, Ordered::Sequence { spaces: 4 }, &["proxy leader"]);
+    over_mason(5e6, WhatIsOrdered::Sequence { spaces: 4 }, &["proxy leader"]);
 }
 
 // Two stations grow apart: proxies and shards.
 #[test]
 fn operations_of_the_coordination_service() {
-    over_mason(4e6, Ordered::Operations { bytes: 64 }, &["proxy leader", "shard server"]);
+    over_mason(4e6, WhatIsOrdered::Operations { bytes: 64 }, &["proxy leader", "shard server"]);
 }
 
 // A simulation in which nothing arrives carries nothing, and says so of the smallest load as of the largest.
@@ -135,7 +135,7 @@ fn a_slow_load_is_simulated_until_it_has_come() {
             "{:?}",
             plan.trial
         );
-        over_mason(per_second, Ordered::Operations { bytes: 64 }, &[]);
+        over_mason(per_second, WhatIsOrdered::Operations { bytes: 64 }, &[]);
     }
 }
 

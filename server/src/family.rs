@@ -44,15 +44,13 @@ pub enum LocalRequest {
     Kv(paxos::Call),
     /// Of a node of another service, in that service's encoding: its requests, and for proxies the [`mason::Members`] to follow.
     Service(Bytes),
-    /// Of the partially ordered log's client.
-    Fuzzy(fuzzylog::FuzzyRequest),
 }
 
 impl LocalRequest {
     fn of_service(self) -> Option<Bytes> {
         match self {
             Self::Service(request) => Some(request),
-            Self::Kv(_) | Self::Fuzzy(_) => None,
+            Self::Kv(_) => None,
         }
     }
 }
@@ -64,8 +62,6 @@ pub enum LocalResponse {
     Kv(paxos::Outcome),
     /// By another service's gateway or proxy, in that service's encoding.
     Service(Bytes),
-    /// By the partially ordered log's client.
-    Fuzzy(fuzzylog::FuzzyResponse),
 }
 
 impl LocalResponse {
@@ -77,11 +73,6 @@ impl LocalResponse {
     /// What another service's gateway or proxy has answered; none if it was somebody else.
     pub fn of_service(self) -> Option<Bytes> {
         if let Self::Service(body) = self { Some(body) } else { None }
-    }
-
-    /// What the partially ordered log's client has answered; none if it was somebody else.
-    pub fn of_fuzzylog(self) -> Option<fuzzylog::FuzzyResponse> {
-        if let Self::Fuzzy(response) = self { Some(response) } else { None }
     }
 }
 
@@ -129,6 +120,8 @@ kernel::nodes! {
         node Txn(Hosted<spanner::SpannerMember>),
         /// Of the partially ordered log.
         node Fuzzy(Hosted<fuzzylog::FuzzyMember>),
+        /// The partially ordered log's gateway.
+        node ColourGateway(Hosted<colours::ColourGatewayNode>),
     }
 }
 
@@ -148,7 +141,7 @@ impl Embeds<paxos::Paxos> for Ordinate {
     fn inner_request(request: LocalRequest) -> Option<paxos::Call> {
         match request {
             LocalRequest::Kv(call) => Some(call),
-            LocalRequest::Service(_) | LocalRequest::Fuzzy(_) => None,
+            LocalRequest::Service(_) => None,
         }
     }
 
@@ -289,19 +282,47 @@ impl Embeds<fuzzylog::FuzzyLog> for Ordinate {
         }
     }
 
-    fn inner_request(request: LocalRequest) -> Option<fuzzylog::FuzzyRequest> {
-        match request {
-            LocalRequest::Fuzzy(request) => Some(request),
-            LocalRequest::Kv(_) | LocalRequest::Service(_) => None,
-        }
+    /// The engine's roles are asked nothing by local applications, their gateway is.
+    fn inner_request(_request: LocalRequest) -> Option<fuzzylog::FuzzyRequest> {
+        None
     }
 
     fn outer_message(message: fuzzylog::FuzzyMessage) -> OrdinateMessage {
         OrdinateMessage::Fuzzy(message)
     }
 
-    fn outer_response(response: fuzzylog::FuzzyResponse) -> LocalResponse {
-        LocalResponse::Fuzzy(response)
+    fn outer_response(_response: fuzzylog::FuzzyResponse) -> LocalResponse {
+        LocalResponse::Service(Bytes::new())
+    }
+}
+
+impl Embeds<colours::Colours> for Ordinate {
+    fn inner_message(message: OrdinateMessage) -> Option<colours::ColoursMessage> {
+        match message {
+            OrdinateMessage::Fuzzy(message) => Some(colours::ColoursMessage::Fuzzy(message)),
+            OrdinateMessage::User(event) => Some(colours::ColoursMessage::User(event)),
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Mason(_)
+            | OrdinateMessage::Corfu(_)
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
+        }
+    }
+
+    fn inner_request(request: LocalRequest) -> Option<Bytes> {
+        request.of_service()
+    }
+
+    fn outer_message(message: colours::ColoursMessage) -> OrdinateMessage {
+        match message {
+            colours::ColoursMessage::Fuzzy(message) => OrdinateMessage::Fuzzy(message),
+            colours::ColoursMessage::User(event) => OrdinateMessage::User(event),
+            colours::ColoursMessage::Connection(message) => OrdinateMessage::Connection(message),
+        }
+    }
+
+    fn outer_response(response: client::Response) -> LocalResponse {
+        LocalResponse::Service(response.0)
     }
 }
 
@@ -316,7 +337,11 @@ impl HostedNode {
     pub fn settled_on(&self) -> Option<u64> {
         match self {
             // Chains keep the hosts that they began with.
-            Self::Kv(_) | Self::Corfu(_) | Self::CorfuGateway(_) | Self::Fuzzy(_) => None,
+            Self::Kv(_)
+            | Self::Corfu(_)
+            | Self::CorfuGateway(_)
+            | Self::Fuzzy(_)
+            | Self::ColourGateway(_) => None,
             Self::Coordination(embedded) => embedded.node().settled_on(),
             Self::Sequence(embedded) => embedded.node().settled_on(),
             Self::Log(embedded) => embedded.node().settled_on(),
@@ -348,4 +373,5 @@ hosted! {
     CorfuGateway(shared_log::corfu::GatewayNode),
     Txn(spanner::SpannerMember),
     Fuzzy(fuzzylog::FuzzyMember),
+    ColourGateway(colours::ColourGatewayNode),
 }

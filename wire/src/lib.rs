@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod commands;
+pub mod fuzzylog;
 pub mod kv;
 pub mod log;
 pub mod native;

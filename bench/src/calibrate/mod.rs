@@ -43,6 +43,7 @@ pub fn calibrate(folder: &Path, each: Duration) -> std::io::Result<Profile> {
             send_byte: steps.byte / 2.0,
             append_byte: steps.byte / 2.0,
             timer: steps.message,
+            request: 0.0,
             burst_inputs_max: 4_096,
             fsync_us: fsync.as_secs_f64() * 1e6,
             // As the runtime decides it.

@@ -3,6 +3,7 @@
 mod breakdown;
 mod compartmentalization;
 mod drawing;
+mod fuzzylog;
 mod mason;
 mod measure;
 mod page;
@@ -40,6 +41,7 @@ pub fn all() -> Vec<Figure> {
     let mut figures = [mason::FIGURES, services::FIGURES].concat();
     figures.sort_by_key(|figure| figure.name);
     figures.extend(compartmentalization::FIGURES);
+    figures.extend(fuzzylog::FIGURES);
     let mut rss = [rss::FIGURES, rss_scripts::FIGURES].concat();
     rss.sort_by_key(|figure| figure.name);
     figures.extend(rss);

@@ -15,8 +15,12 @@ pub const PLANS: &str = "plans";
 
 const HEAD: &str = include_str!("page/head.txt");
 /// Where the sections of the papers begin: what is said before them is in `HEAD`.
-const PAPERS: [(&str, &str); 3] =
-    [("Compartmentalization", "compartmentalization-"), ("Mason", "mason-"), ("RSS", "rss-")];
+const PAPERS: [(&str, &str); 4] = [
+    ("Compartmentalization", "compartmentalization-"),
+    ("FuzzyLog", "fuzzylog-"),
+    ("Mason", "mason-"),
+    ("RSS", "rss-"),
+];
 const PLANS_HEAD: &str = include_str!("page/plans.txt");
 
 fn begins(name: &str) -> String {

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ordered {
+pub enum WhatIsOrdered {
     /// Numbers, of each of so many spaces at once.
     Sequence {
         /// Spaces.
@@ -29,7 +29,7 @@ pub struct OrderingLoad {
     /// Operations a second.
     pub per_second: f64,
     /// What they are.
-    pub ordered: Ordered,
+    pub ordered: WhatIsOrdered,
 }
 
 /// Machines of one kind each; a failure is survived by each.
@@ -163,7 +163,7 @@ impl OrderingLoad {
     }
 
     fn executes(&self) -> bool {
-        matches!(self.ordered, Ordered::Operations { .. })
+        matches!(self.ordered, WhatIsOrdered::Operations { .. })
     }
 
     fn simulate(&self, size: Size, profile: &Profile) -> Result<Trial<Size>, NoOrderingPlan> {
@@ -184,7 +184,7 @@ impl OrderingLoad {
     ) -> Result<(Measured, Vec<&'static str>), NoOrderingPlan> {
         let clients = size.leader_machines * CLIENTS_PER_LEADERS;
         match self.ordered {
-            Ordered::Sequence { spaces } => {
+            WhatIsOrdered::Sequence { spaces } => {
                 let deployment =
                     ordering::OrderingDeployment::new(size.leader_machines * MEMBERS, spaces, clients);
                 let mut running =
@@ -193,7 +193,7 @@ impl OrderingLoad {
                 let measured = running.testbed.run(&nodes, pace, &mut Asks::of_all(spaces), window);
                 Ok((measured, running.stations))
             }
-            Ordered::Operations { bytes } => {
+            WhatIsOrdered::Operations { bytes } => {
                 let shards = size.shards as u16;
                 let service = OrderedService::Shards { shards };
                 let deployment =

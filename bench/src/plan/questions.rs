@@ -38,8 +38,8 @@ pub fn questions() -> Vec<PlanQuestion> {
         store("--writes 120k/s", 120e3, 0.0, 16),
         store("--writes 120k/s --value 3300", 120e3, 0.0, 3_300),
         store("--reads 2M/s", 0.0, 2e6, 16),
-        over_mason("--numbers 5M/s --spaces 4", 5e6, mason::Ordered::Sequence { spaces: 4 }),
-        over_mason("--operations 2M/s --value 64", 2e6, mason::Ordered::Operations { bytes: 64 }),
+        over_mason("--numbers 5M/s --spaces 4", 5e6, mason::WhatIsOrdered::Sequence { spaces: 4 }),
+        over_mason("--operations 2M/s --value 64", 2e6, mason::WhatIsOrdered::Operations { bytes: 64 }),
     ]
 }
 

@@ -3,6 +3,8 @@
 from .client import Client
 from .errors import (
     Aborted,
+    AlreadyTrimmed,
+    BeyondColour,
     BeyondTail,
     CallError,
     Closed,
@@ -11,6 +13,12 @@ from .errors import (
     Exists,
     FromTheFuture,
     Full,
+    FuzzyDiskFull,
+    FuzzyError,
+    FuzzyForgotten,
+    FuzzyFull,
+    FuzzyMalformed,
+    FuzzyNumberUsed,
     Invalid,
     LogError,
     MaybeExecuted,
@@ -35,6 +43,7 @@ from .errors import (
     Unreadable,
     Unsupported,
 )
+from .fuzzylog import AppendedNode, FuzzyInstance, FuzzyNode, FuzzySession, NewNode, SeenTime, SnapshotId
 from .kv import Item, Level, Mismatch, MismatchAt, Page, Versioned, Written
 from .link import tls_context
 from .log import LogEntries, LogStat, Part, by_log
@@ -49,4 +58,6 @@ __all__ = [
     "Aborted", "Collected", "CommitUnknown", "FromTheFuture", "NoClock", "NoTransaction", "OneShotResult", "PROCESS_ORDERED", "RSS",
     "ReadResult", "STRICT", "Scan", "Scanned", "Transaction", "TxnBusy", "TxnDiskFull", "TxnError", "TxnLevel", "TxnMalformed", "TxnRow",
     "TxnSession", "Unavailable", "BaggageMiddleware", "FullBaggage", "LinearizableKv", "MalformedBaggage", "NoSuchService", "Process",
+    "AlreadyTrimmed", "AppendedNode", "BeyondColour", "FuzzyDiskFull", "FuzzyError", "FuzzyForgotten", "FuzzyFull", "FuzzyInstance",
+    "FuzzyMalformed", "FuzzyNode", "FuzzyNumberUsed", "FuzzySession", "NewNode", "SeenTime", "SnapshotId",
 ]

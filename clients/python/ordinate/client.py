@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Iterable
 from types import TracebackType
 
-from . import log, sequence, txn
+from . import fuzzylog, log, sequence, txn
 from .calls import Calls
 from .kv import Kv
 from .link import Window
@@ -36,12 +36,15 @@ class Client:
         self._logs = Calls(hosts, tls, token, timeout, window(), log.TO_CLIENT)
         self._sequences = Calls(hosts, tls, token, timeout, window(), sequence.TO_CLIENT)
         self._transactions = Calls(hosts, tls, token, timeout, window(), txn.TO_CLIENT)
+        self._colours = Calls(hosts, tls, token, timeout, window(), fuzzylog.TO_CLIENT)
         #: The key-value store.
         self.kv = Kv(hosts, tls, token, timeout, window())
         #: The shared log.
         self.log = log.Log(self._logs)
         #: The sequence.
         self.sequence = sequence.Sequence(self._sequences)
+        #: The partially ordered log, and a session of it.
+        self.fuzzylog = fuzzylog.FuzzySession(self._colours)
         #: Transactions, and a session of them.
         self.txn = txn.TxnSession(self._transactions, timeout)
 
@@ -51,6 +54,7 @@ class Client:
         await self._logs.close()
         await self._sequences.close()
         await self._transactions.close()
+        await self._colours.close()
 
     async def __aenter__(self) -> Client:
         return self

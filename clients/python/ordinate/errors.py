@@ -138,3 +138,43 @@ class NoTransaction(TxnError):
 
 class Unavailable(TxnError):
     """A shard has no leader that can be reached. The same may succeed later."""
+
+
+class FuzzyError(CallError):
+    """A call of the partially ordered log has no result. Unless it is `FuzzyFull` or `FuzzyForgotten`, nothing was executed."""
+
+
+class AlreadyTrimmed(FuzzyError):
+    """The nodes are gone; `first` is the first position that is left. The state before it is to be had elsewhere."""
+
+    def __init__(self, text: str, first: int) -> None:
+        super().__init__(text)
+        self.first = first
+
+
+class BeyondColour(FuzzyError):
+    """There is no such position yet; `tail` is the colour's end."""
+
+    def __init__(self, text: str, tail: int) -> None:
+        super().__init__(text)
+        self.tail = tail
+
+
+class FuzzyMalformed(FuzzyError):
+    """A limit is exceeded, or the call makes no sense."""
+
+
+class FuzzyForgotten(FuzzyError):
+    """The client has said that it has the answer to this number: it was executed, or never will be."""
+
+
+class FuzzyNumberUsed(FuzzyError):
+    """The client has used this number for something else."""
+
+
+class FuzzyFull(FuzzyError):
+    """A partition of the colours has as much as it may have. A copy that was sent before may still be executed."""
+
+
+class FuzzyDiskFull(FuzzyError):
+    """The disks are full. The same may succeed later."""

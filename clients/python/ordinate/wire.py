@@ -83,6 +83,10 @@ def u8(value: int) -> bytes:
     return struct.pack("<B", value)
 
 
+def u16(value: int) -> bytes:
+    return struct.pack("<H", value)
+
+
 def u32(value: int) -> bytes:
     return struct.pack("<I", value)
 
@@ -139,6 +143,9 @@ class Reader:
 
     def u8(self) -> int:
         return self.take(1)[0]
+
+    def u16(self) -> int:
+        return int(struct.unpack("<H", self.take(2))[0])
 
     def u32(self) -> int:
         return int(struct.unpack("<I", self.take(4))[0])

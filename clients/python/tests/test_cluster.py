@@ -112,6 +112,40 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
         with self.assertRaises(ordinate.FromTheFuture):
             await session.read([b"a"], level=ordinate.TxnLevel.at((1 << 53) - 1))
 
+    # A node that is in one colour and not in the other, twice or never; a snapshot that nobody can go on from.
+    async def test_colours_have_what_was_appended(self) -> None:
+        session, red, blue = self.client.fuzzylog, self.name + "-red", self.name + "-blue"
+        first = await session.append([red, blue], b"both")
+        self.assertEqual(first.positions, {red: 0, blue: 0})
+        nodes = [ordinate.NewNode([red], [b"%d" % number]) for number in range(200)]
+        await session.append_each({red: b"r", blue: b"b"})
+        placed = await session.append_all(nodes)
+        self.assertEqual(sorted(node.positions[red] for node in placed), list(range(2, 202)))
+        played: list[ordinate.FuzzyNode] = []
+        instance = session.new_instance(red)
+        snapshot = await instance.sync(played.append)
+        self.assertEqual([node.position for node in played], list(range(202)))
+        self.assertEqual((played[0].body, played[0].at, played[1].body), (b"both", first.at, b"r"))
+        self.assertEqual(ordinate.SnapshotId.parse(str(snapshot)), snapshot)
+        both = await session.snapshot([red, blue])
+        self.assertEqual((both.tail(red), both.tail(blue)), (202, 2))
+        other = session.session()
+        other.absorb(session.seen)
+        follower = asyncio.create_task(other.new_instance(red, snapshot).play(wait=20.0))
+        await asyncio.sleep(0.1)
+        await session.append_after([red], b"last", [both])
+        self.assertEqual([node.body for node in await follower], [b"last"])
+        await instance.trim(snapshot)
+        with self.assertRaises(ordinate.AlreadyTrimmed) as trimmed:
+            await session.new_instance(red).sync(played.append)
+        self.assertEqual(trimmed.exception.first, 202)
+        with self.assertRaises(ordinate.BeyondColour):
+            await session.trim(ordinate.SnapshotId(both.seen, {blue: 9}))
+        with self.assertRaises(ordinate.FuzzyMalformed):
+            await session.append([red, red], b"twice")
+        await asyncio.gather(*(session.append([blue], b"%d" % number) for number in range(1_500)))
+        self.assertEqual((await session.snapshot([blue])).tail(blue), 1_502)
+
     # An entry lost, doubled or out of order, or a refusal that does not say how to go on.
     async def test_a_log_is_what_was_appended(self) -> None:
         log, other = self.client.log, self.name + "-b"

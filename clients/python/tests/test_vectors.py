@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from ordinate import errors, kv, log, process, sequence, txn, wire
+from ordinate import errors, fuzzylog, kv, log, process, sequence, txn, wire
 from ordinate.calls import Busy
 
 VECTORS = Path(__file__).parents[3] / "docs" / "vectors"
@@ -143,6 +143,51 @@ class Vectors(unittest.TestCase):
         with self.assertRaises(errors.Unarchived) as unarchived:
             read("unarchived")
         self.assertEqual((unarchived.exception.name, unarchived.exception.at), ("jobs", 300))
+
+    # A call of the partially ordered log that reads as another one, or a position that is another colour's.
+    def test_the_partially_ordered_log(self) -> None:
+        found = vectors("fuzzylog.txt")
+        seen, later = fuzzylog.SeenTime(1_000, 2, 1), fuzzylog.SeenTime(1_001, 0, 0)
+        by, both = (0x1122_3344_5566_7788, 4, 3), ["red", "blue"]
+        nodes = [fuzzylog.NewNode(both, [b"both"]), fuzzylog.NewNode(both, [b"r", b"b"])]
+        written = {
+            "append": fuzzylog.append_message(7, seen, by, nodes),
+            "sync": fuzzylog.sync_message(7, seen, "red", 5, 0),
+            "sync-waiting": fuzzylog.sync_message(7, seen, "red", 5, 1_000),
+            "play": fuzzylog.play_message(7, "red", 5, 9),
+            "snapshot": fuzzylog.snapshot_message(7, seen, by, both),
+            "trim": fuzzylog.trim_message(7, "red", 5),
+        }
+        for name, message in written.items():
+            self.assertEqual(message, found[name], name)
+
+        def read(name: str) -> object:
+            reader = wire.Reader(found[name])
+            tag, variant = reader.u8(), reader.u8()
+            self.assertEqual((tag, reader.u64()), (fuzzylog.TO_CLIENT, 7))
+            reply = fuzzylog.read_reply(variant, reader)
+            self.assertEqual(reader.left, 0)
+            return reply
+
+        self.assertEqual(read("appended"), (later, [(seen, [5, 0]), (later, [6, 1])]))
+        node = fuzzylog.FuzzyNode(5, seen, ("blue", "red"), b"both")
+        self.assertEqual(read("played"), fuzzylog.NodesPage(later, 5, 9, [node, fuzzylog.FuzzyNode(6, later, (), b"")]))
+        self.assertEqual(read("snapshot-taken"), (later, later, [7, 2]))
+        self.assertEqual(read("trimmed"), 5)
+        for name, kind in {"full": errors.FuzzyFull, "diskfull": errors.FuzzyDiskFull, "forgotten": errors.FuzzyForgotten,
+                           "numberused": errors.FuzzyNumberUsed, "malformed": errors.FuzzyMalformed,
+                           "notgranted": errors.NotGranted}.items():
+            with self.assertRaises(kind):
+                read(f"failed-{name}")
+        with self.assertRaises(errors.AlreadyTrimmed) as trimmed:
+            read("failed-trimmed")
+        self.assertEqual(trimmed.exception.first, 9)
+        for name in ("busy", "unknown"):
+            with self.assertRaises(Busy):
+                read(f"failed-{name}")
+        one = fuzzylog.SnapshotId.parse("3e8-2-1/a=b=7,blue/x=9")
+        self.assertEqual((str(one), one.seen, one.tail("a=b")), ("3e8-2-1/a=b=7,blue/x=9", seen, 7))
+        self.assertTrue(one.join(fuzzylog.SnapshotId(later, {"c": 1})).subsumes(one))
 
     def test_transactions(self) -> None:
         found = vectors("txn.txt")

@@ -42,6 +42,11 @@ pub(crate) trait Ask: Send + 'static {
     fn is_answered(&self) -> bool {
         true
     }
+
+    /// After so long without any message of a host that owes this answer, another host is asked; none: it is waited for.
+    fn patience(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// Calls on their way to a cluster. Cheap to clone.
@@ -114,6 +119,8 @@ struct Served<A: Ask> {
     writing: Writing,
     in_flight: BTreeMap<u64, Order<A>>,
     next: u64,
+    /// When the host is given up unless it says something.
+    silent_at: Option<tokio::time::Instant>,
 }
 
 enum Event<A: Ask> {
@@ -152,10 +159,11 @@ async fn run<A: Ask>(
                 tokio::time::sleep(DIAL_AGAIN_AFTER).await;
             }
             Ok(Connection { reading, writing }) => {
-                let mut served = Served { reading, writing, in_flight: BTreeMap::new(), next };
+                let mut served =
+                    Served { reading, writing, in_flight: BTreeMap::new(), next, silent_at: None };
                 let open = served.serve(&mut orders, &mut waiting).await;
                 next = served.next;
-                for order in served.in_flight.into_values() {
+                for order in served.in_flight.into_values().filter(|order| !order.answer.is_closed()) {
                     if order.ask.may_repeat() {
                         waiting.push_back(order);
                     } else {
@@ -171,6 +179,13 @@ async fn run<A: Ask>(
     }
 }
 
+async fn until(timer: Option<tokio::time::Instant>) {
+    match timer {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
 impl<A: Ask> Served<A> {
     /// Until the connection breaks (true) or every handle is dropped (false).
     async fn serve(
@@ -183,17 +198,13 @@ impl<A: Ask> Served<A> {
             if again_at.is_none() {
                 waiting.drain(..).for_each(|order| self.send(order));
             }
-            let pause = async {
-                match again_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let (pause, silence) = (until(again_at), until(self.silent_at));
             let event = tokio::select! {
                 order = orders.recv() => Event::<A>::Order(order),
                 received = self.reading.receive() => received.map_or(Event::Broken, Event::Messages),
                 _ = self.writing.progress() => Event::Broken,
                 () = pause => Event::Again,
+                () = silence => Event::Broken,
             };
             match event {
                 Event::Order(None) => return false,
@@ -201,12 +212,14 @@ impl<A: Ask> Served<A> {
                 Event::Broken => return true,
                 Event::Again => again_at = None,
                 Event::Messages(messages) => {
+                    self.silent_at = None;
                     for (id, reply) in messages.into_iter().filter_map(A::reply) {
                         if let Some(busy) = self.take(id, reply) {
                             waiting.push_back(busy);
                             again_at = Some(tokio::time::Instant::now() + BUSY_PAUSE);
                         }
                     }
+                    self.wait_for_some();
                 }
             }
         }
@@ -219,8 +232,18 @@ impl<A: Ask> Served<A> {
         self.next += 1;
         self.writing.push(&order.ask.message(self.next));
         if order.ask.is_answered() {
+            let silent_at = order.ask.patience().map(|patience| tokio::time::Instant::now() + patience);
+            // One with little patience does not wait as long as one with much.
+            self.silent_at = [self.silent_at, silent_at].into_iter().flatten().min();
             self.in_flight.insert(self.next, order);
         }
+    }
+
+    /// The host has so long to answer something, as long as one call has patience.
+    fn wait_for_some(&mut self) {
+        let waiting = self.in_flight.values().filter(|order| !order.answer.is_closed());
+        let patience = waiting.filter_map(|order| order.ask.patience()).min();
+        self.silent_at = patience.map(|patience| tokio::time::Instant::now() + patience);
     }
 
     /// Returns the call if it is to be made again.

@@ -83,19 +83,49 @@ impl FuzzyDeployment {
         let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
         let width = width.clamp(1, ids.len());
         let count = (width + spares).min(ids.len());
-        let server = |partition: u16, nth: usize| {
-            let host = ids[(usize::from(partition) + nth) % ids.len()];
-            NodeId::new(host, HostSlot(first + CHAIN_SERVERS + u32::from(partition)))
+        let chain = |partition: u16| {
+            (0..count).map(|nth| ids[(usize::from(partition) + nth) % ids.len()]).collect::<Vec<_>>()
         };
-        let partitions = partitions.clamp(1, PARTITIONS_MAX);
-        let candidates: Vec<Vec<NodeId>> =
-            (0..partitions).map(|it| (0..count).map(|nth| server(it, nth)).collect()).collect();
-        let initial = (0..partitions)
-            .zip(&candidates)
-            .map(|(it, candidates)| ChainProjection::initial(PartitionId(it), &candidates[..width]))
-            .collect();
+        let chains: Vec<Vec<HostId>> = (0..partitions.clamp(1, PARTITIONS_MAX)).map(chain).collect();
         let directors = hosts.iter().take(DIRECTORS).cloned().collect();
-        let placement = ColourPlacement::over(partitions);
+        Self::with(first, directors, &chains, width, parameters, log)
+    }
+
+    /// A chain for each partition, on hosts of one's choice, and directors on others: at most three.
+    ///
+    /// # Panics
+    /// If there is no director, or no partition.
+    pub fn of_chains(
+        first: u32,
+        directors: Vec<HostEntry>,
+        chains: &[Vec<HostId>],
+        parameters: FuzzyParameters,
+        log: paxos::Parameters,
+    ) -> Self {
+        assert!((1..=DIRECTORS).contains(&directors.len()), "{} directors", directors.len());
+        assert!((1..=usize::from(PARTITIONS_MAX)).contains(&chains.len()), "{} partitions", chains.len());
+        Self::with(first, directors, chains, usize::MAX, parameters, log)
+    }
+
+    /// The first `width` of each partition's hosts are its chain at the beginning.
+    fn with(
+        first: u32,
+        directors: Vec<HostEntry>,
+        chains: &[Vec<HostId>],
+        width: usize,
+        parameters: FuzzyParameters,
+        log: paxos::Parameters,
+    ) -> Self {
+        let servers = |(partition, hosts): (u32, &Vec<HostId>)| -> Vec<NodeId> {
+            let slot = HostSlot(first + CHAIN_SERVERS + partition);
+            hosts.iter().map(|&host| NodeId::new(host, slot)).collect()
+        };
+        let candidates: Vec<Vec<NodeId>> = (0..).zip(chains).map(servers).collect();
+        let initial = (0..)
+            .zip(&candidates)
+            .map(|(it, of)| ChainProjection::initial(PartitionId(it), &of[..width.min(of.len())]))
+            .collect();
+        let placement = ColourPlacement::over(chains.len() as u16);
         Self { directors, candidates, initial, placement, parameters, log, first }
     }
 
@@ -124,7 +154,8 @@ impl FuzzyDeployment {
         NodeId::new(host, HostSlot(self.first + CLIENT))
     }
 
-    fn director_of(&self, host: HostId) -> NodeId {
+    /// The director of a host, if it has one.
+    pub fn director_of(&self, host: HostId) -> NodeId {
         NodeId::new(host, HostSlot(self.first + DIRECTOR))
     }
 

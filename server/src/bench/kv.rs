@@ -2,6 +2,7 @@
 
 use super::load::{Load, Measured, Mix, Target};
 use super::local::LocalCluster;
+use super::summary::{Summary, durability};
 use crate::failure::Failure;
 use consistency::kv::KvHistory;
 use paxos::Level;
@@ -110,46 +111,32 @@ impl Kv {
     }
 
     fn print(&self, measured: &Measured, own: bool) {
-        let durability = if own { self.durability.as_str() } else { "as the cluster says (ordinate status)" };
-        let per_second = measured.operations as f64 / measured.seconds;
-        let micros = |quantile: f64| measured.latency.value_at_quantile(quantile) as f64 / 1000.0;
-        let cpu = measured.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / measured.operations.max(1) as f64);
+        let summary = Summary {
+            counted: ["operation", "operations"],
+            per: "ops",
+            of_calls: ["", ""],
+            durability: durability(&self.durability, own),
+            done: measured.operations,
+            refused: measured.refused,
+            latency: &measured.latency,
+            seconds: measured.seconds,
+            server_cpu: measured.server_cpu,
+        };
         if self.output == "json" {
-            let json = serde_json::json!({
-                "service": "kv", "durability": durability, "connections": self.connections,
-                "outstanding": self.outstanding, "reads": self.reads, "consistency": self.consistency,
-                "value_bytes": self.value, "keys": self.keys, "seconds": measured.seconds,
-                "operations": measured.operations, "refused": measured.refused, "ops_per_second": per_second,
-                "p50_us": micros(0.5), "p99_us": micros(0.99), "p999_us": micros(0.999),
-                "server_cpu_us_per_op": cpu,
-            });
-            println!("{json}");
-            return;
+            return summary.print_json(serde_json::json!({
+                "service": "kv", "connections": self.connections, "outstanding": self.outstanding, "reads": self.reads,
+                "consistency": self.consistency, "value_bytes": self.value, "keys": self.keys,
+            }));
         }
         let reads = if self.reads > 0.0 {
             format!("{:.0} % {} reads", self.reads * 100.0, self.consistency)
         } else {
             "puts".to_owned()
         };
-        println!(
+        summary.print(&format!(
             "kv  {reads}  {} connections x {} outstanding  {} B values  {} keys",
             self.connections, self.outstanding, self.value, self.keys
-        );
-        println!("durability   {durability}");
-        println!(
-            "throughput   {per_second:.0} ops/s   ({} operations in {:.1} s, {} refused)",
-            measured.operations, measured.seconds, measured.refused
-        );
-        println!(
-            "latency      p50 {:.0} us   p99 {:.0} us   p99.9 {:.0} us",
-            micros(0.5),
-            micros(0.99),
-            micros(0.999)
-        );
-        match cpu {
-            Some(cpu) => println!("server CPU   {cpu:.2} us per operation, all hosts together"),
-            None => println!("server CPU   not measured: the hosts are not this command's own"),
-        }
+        ));
     }
 }
 

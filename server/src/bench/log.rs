@@ -2,6 +2,7 @@
 
 use super::closed_loop::{self, Spent, Window, Wire};
 use super::local::LocalCluster;
+use super::summary::{Summary, durability};
 use crate::failure::Failure;
 use hdrhistogram::Histogram;
 use kernel::{Bytes, Decode as _, Rng};
@@ -222,39 +223,27 @@ impl Log {
     }
 
     fn print(&self, tally: &Tally, spent: &Spent, own: bool) {
-        let durability = if own { self.durability.as_str() } else { "as the cluster says (ordinate status)" };
-        let per_second = tally.entries as f64 / spent.seconds;
-        let micros = |quantile: f64| tally.latency.value_at_quantile(quantile) as f64 / 1000.0;
-        let cpu = spent.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / tally.entries.max(1) as f64);
+        let summary = Summary {
+            counted: ["entry", "entries"],
+            per: "entries",
+            of_calls: [" calls", "   of a call"],
+            durability: durability(&self.durability, own),
+            done: tally.entries,
+            refused: tally.refused,
+            latency: &tally.latency,
+            seconds: spent.seconds,
+            server_cpu: spent.server_cpu,
+        };
         if self.output == "json" {
-            let json = serde_json::json!({
-                "service": "log", "engine": self.engine, "durability": durability, "mix": self.mix, "connections": self.connections,
+            return summary.print_json(serde_json::json!({
+                "service": "log", "engine": self.engine, "mix": self.mix, "connections": self.connections,
                 "outstanding": self.outstanding, "batch": self.batch, "value_bytes": self.value, "logs": self.logs,
-                "seconds": spent.seconds, "operations": tally.entries, "refused": tally.refused,
-                "ops_per_second": per_second, "p50_us": micros(0.5), "p99_us": micros(0.99),
-                "p999_us": micros(0.999), "server_cpu_us_per_op": cpu,
-            });
-            println!("{json}");
-            return;
+            }));
         }
-        println!(
+        summary.print(&format!(
             "log  {}  {} connections x {} outstanding x {} entries  {} B entries  {} logs",
             self.mix, self.connections, self.outstanding, self.batch, self.value, self.logs
-        );
-        println!("durability   {durability}");
-        println!(
-            "throughput   {per_second:.0} entries/s   ({} entries in {:.1} s, {} calls refused)",
-            tally.entries, spent.seconds, tally.refused
-        );
-        let latency = [0.5, 0.99, 0.999].map(micros);
-        println!(
-            "latency      p50 {:.0} us   p99 {:.0} us   p99.9 {:.0} us   of a call",
-            latency[0], latency[1], latency[2]
-        );
-        match cpu {
-            Some(cpu) => println!("server CPU   {cpu:.2} us per entry, all hosts together"),
-            None => println!("server CPU   not measured: the hosts are not this command's own"),
-        }
+        ));
     }
 }
 

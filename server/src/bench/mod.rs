@@ -2,14 +2,17 @@
 
 mod closed_loop;
 mod fanout;
+mod fuzzylog;
 mod kv;
 mod load;
 pub mod local;
 mod log;
 mod session;
+mod summary;
 mod txn;
 mod zk;
 
+pub use fuzzylog::Fuzzylog;
 pub use kv::Kv;
 pub use log::Log;
 pub use txn::Txn;

@@ -122,6 +122,8 @@ enum Verb {
 enum Bench {
     /// The key-value service
     Kv(crate::bench::Kv),
+    /// The partially ordered log
+    Fuzzylog(crate::bench::Fuzzylog),
     /// The shared log
     Log(crate::bench::Log),
     /// Transactions
@@ -172,6 +174,7 @@ pub fn run() -> ExitCode {
         Verb::Tls(tls) => tls.run(),
         Verb::Access(access) => access.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
+        Verb::Bench(Bench::Fuzzylog(bench)) => return bench.run(),
         Verb::Bench(Bench::Log(bench)) => return bench.run(),
         Verb::Bench(Bench::Txn(bench)) => return bench.run(),
         Verb::Bench(Bench::Zk(bench)) => return bench.run(),

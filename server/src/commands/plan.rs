@@ -66,8 +66,12 @@ impl Plan {
     /// Runs and prints.
     pub fn run(self) -> Result<(), Failure> {
         let ordered = match (self.numbers, self.operations) {
-            (Some(per_second), _) => Some((per_second, mason::Ordered::Sequence { spaces: self.spaces })),
-            (_, Some(per_second)) => Some((per_second, mason::Ordered::Operations { bytes: self.value })),
+            (Some(per_second), _) => {
+                Some((per_second, mason::WhatIsOrdered::Sequence { spaces: self.spaces }))
+            }
+            (_, Some(per_second)) => {
+                Some((per_second, mason::WhatIsOrdered::Operations { bytes: self.value }))
+            }
             (None, None) => None,
         };
         let per_second = ordered.map_or(self.writes + self.reads, |(per_second, _)| per_second);
@@ -206,14 +210,14 @@ fn none(error: &dyn std::error::Error) -> Failure {
 fn print_ordered(wanted: &mason::OrderingLoad, profile: &Profile, plan: &mason::OrderingPlan) {
     let rate = Unit::PerSecond.write(wanted.per_second.round());
     match wanted.ordered {
-        mason::Ordered::Sequence { spaces } => {
+        mason::WhatIsOrdered::Sequence { spaces } => {
             println!(
                 "{rate}/s numbers of {spaces} space{}, on {} machines",
                 plural(spaces.into()),
                 profile.name
             );
         }
-        mason::Ordered::Operations { bytes } => {
+        mason::WhatIsOrdered::Operations { bytes } => {
             println!("{rate}/s operations of {bytes} B over Mason, on {} machines", profile.name);
         }
     }

@@ -7,7 +7,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
 const SETTINGS: &str = "[log]\nspaces = 3\n[sequence]\nspaces = [\"orders\", \"payments\"]\n\
-                        [clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 3";
+                        [clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = 3\n\
+                        [fuzzylog]\npartitions = 2";
 
 /// The interpreter with these arguments, in the client's folder; none if there is none.
 fn python(arguments: &[&str]) -> Option<Command> {

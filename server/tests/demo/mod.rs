@@ -268,6 +268,7 @@ cat out
 "$0" txn put from/alice 5 to/bob 5
 "$0" log create jobs
 "$0" sequence next --spaces orders,payments
+"$0" fuzzylog append red,blue hello
 "$0" zk ls /
 "$0" status
 echo quit >&3

@@ -66,7 +66,7 @@ struct Stage {
     tokens: Vec<Option<String>>,
 }
 
-fn access(file: &Path, arguments: &[&str]) -> String {
+pub(super) fn access(file: &Path, arguments: &[&str]) -> String {
     let output = Command::new(ORDINATE).arg("access").args(arguments).arg("--file").arg(file).output();
     let output = output.expect("the binary under test runs");
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -104,7 +104,7 @@ async fn start() -> Stage {
     stage
 }
 
-fn credentials(token: Option<&String>) -> Credentials {
+pub(super) fn credentials(token: Option<&String>) -> Credentials {
     Credentials { tls: None, token: token.map(AccessToken::new) }
 }
 

@@ -51,7 +51,9 @@ async fn write_on(writer: usize, endpoints: Vec<String>, record: Arc<Record>) {
                 let positions = names.into_iter().zip(firsts).collect();
                 record.appended.lock().unwrap_or_else(PoisonError::into_inner).push((entry, positions));
             }
-            Err(LogError::Call(CallError::MaybeExecuted | CallError::TimedOut(_))) => {}
+            Err(LogError::Call(
+                CallError::MaybeExecuted | CallError::TimedOut(_) | CallError::NotSent(_),
+            )) => {}
             Err(error) => panic!("writer {writer}: {error}"),
         }
     }
@@ -441,7 +443,12 @@ fn the_benchmark_counts_what_is_there() {
 }
 
 /// The events of a stream up to the last one wanted: id, kind and data of each.
-fn events(admin: SocketAddr, path: &str, last_event_id: Option<&str>, until: &str) -> Vec<[String; 3]> {
+pub(super) fn events(
+    admin: SocketAddr,
+    path: &str,
+    last_event_id: Option<&str>,
+    until: &str,
+) -> Vec<[String; 3]> {
     let mut stream = TcpStream::connect(admin).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     let id = last_event_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));

@@ -201,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 /// The calls in an order in which each finds what it needs; `begin` and what commits give names that later ones use.
-const CALLS: [&str; 39] = [
+const CALLS: [&str; 40] = [
     "putKey",
     "getKey",
     "incrementKey",
@@ -216,6 +216,7 @@ const CALLS: [&str; 39] = [
     "appendToColours",
     "snapshotOfColours",
     "syncColour",
+    "followColour",
     "trimColour",
     "fuzzylogPartitions",
     "transact",
@@ -296,7 +297,7 @@ fn every_call_of_the_page_answers_as_it_says() {
             let operation = &operations[name];
             let (path, body) = operation.request(&known);
             let answer = match name {
-                "followLog" => first_event(admin, &path),
+                "followLog" | "followColour" => first_event(admin, &path),
                 _ => ask(admin, &operation.method.to_uppercase(), &path, body.as_bytes()).expect("an answer"),
             };
             assert!((200..300).contains(&answer.code), "{name}: {} {}", answer.code, answer.text());

@@ -3,6 +3,7 @@
 //! The values are written out here. After a deliberate change: `ORDINATE_WRITE_VECTORS=1 cargo test -p tidy --test vectors`.
 
 mod baggage;
+mod fuzzylog;
 mod txn;
 
 use kernel::{Bytes, Decode, Encode, FrameReader, FrameWriter, HostId, HostSlot, NodeId};
@@ -468,6 +469,7 @@ fn every_file_is_checked() {
     let checked = [
         "baggage.txt",
         "frames.txt",
+        "fuzzylog.txt",
         "kv-answers.txt",
         "kv-commands.txt",
         "kv-queries.txt",

@@ -2,40 +2,10 @@
 
 use crate::CallError;
 use crate::calls::Ask;
-use kernel::{Decode, DecodeError, Encode, Reader};
+use crate::directed::Directed;
 use wire::txn::{TO_CLIENT, TO_HOST, TxnCall, TxnFailure, TxnReply};
 
-/// A message of either direction, behind its receiver's tag.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum TxnMessage {
-    Call(TxnCall),
-    Reply(TxnReply),
-}
-
-impl Encode for TxnMessage {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Call(call) => {
-                out.push(TO_HOST);
-                call.encode(out);
-            }
-            Self::Reply(reply) => {
-                out.push(TO_CLIENT);
-                reply.encode(out);
-            }
-        }
-    }
-}
-
-impl Decode for TxnMessage {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        match u8::decode(input)? {
-            TO_HOST => TxnCall::decode(input).map(Self::Call),
-            TO_CLIENT => TxnReply::decode(input).map(Self::Reply),
-            tag => Err(DecodeError::UnknownTag("message of transactions", tag)),
-        }
-    }
-}
+type TxnMessage = Directed<TxnCall, TxnReply, TO_HOST, TO_CLIENT>;
 
 impl Ask for TxnCall {
     type Message = TxnMessage;

@@ -137,7 +137,7 @@ impl Demo {
         let brokers: Vec<String> =
             NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
         let mut text = format!(
-            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = {TXN_SHARDS}\nspread_levels = {TXN_SPREAD_LEVELS}\nfence_bound = \"2s\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n[sequence]\nspaces = [\"orders\", \"payments\"]\n\
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = {TXN_SHARDS}\nspread_levels = {TXN_SPREAD_LEVELS}\nfence_bound = \"2s\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n[sequence]\nspaces = [\"orders\", \"payments\"]\n[fuzzylog]\npartitions = 2\n\
              [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
             self.durability,
             kafka[0],
@@ -332,8 +332,10 @@ impl Cluster {
         println!("  Txn        ordinate txn put from/alice 5 to/bob 5{native}");
         println!("  Log        ordinate log create jobs{native}");
         println!("  Sequence   ordinate sequence next --spaces orders,payments{native}");
+        let admin = flag("--admin", a.admin, ADMIN_PORT);
+        println!("  Colours    ordinate fuzzylog append red,blue hello{admin}");
         println!("  Znodes     ordinate zk ls /{zookeeper}");
-        println!("  Status     ordinate status{}", flag("--admin", a.admin, ADMIN_PORT));
+        println!("  Status     ordinate status{admin}");
         println!();
         println!("  Try:  put greeting hello     kill a     restart a     partition b     heal     help");
     }

@@ -179,6 +179,12 @@ impl Hosts {
                 Ok(first) => Verdict::Trimmed(first),
                 Err(failure) => Verdict::No(failure),
             },
+            507 if answer["retry"] == true => Verdict::Again(Failure::failed(
+                "O1024",
+                "the service is busy: nothing was done",
+                why,
+                "the same again later",
+            )),
             507 => Verdict::No(Failure::failed(
                 "O1064",
                 "the partition of the colours is full",

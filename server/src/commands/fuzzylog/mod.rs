@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::io::BufRead as _;
 use std::str::FromStr;
-use std::time::Duration;
 
 /// Colours, as they are given: separated by commas.
 #[derive(Clone)]
@@ -25,8 +24,8 @@ impl FromStr for Colours {
     }
 }
 
-/// How often a colour that is followed is looked at.
-const FOLLOW_EVERY: Duration = Duration::from_millis(200);
+/// How long a host waits for the next node of a colour that is followed, until it answers that there is none.
+const WAIT_MS: u64 = 2_000;
 
 /// The partially ordered log: colours that scale apart, and appends to several of them at once
 #[derive(Subcommand)]
@@ -205,8 +204,11 @@ fn append(
 
 fn sync(hosts: &Hosts, colour: &str, from: u64, follow: bool, output: Output) -> Result<(), Failure> {
     let mut from = from;
+    // What is there is printed first; then the host is to wait.
+    let mut wait_ms = 0;
     loop {
-        let page = hosts.read(&client::page_path(colour, from, None))?;
+        let path = client::page_path(colour, from, None);
+        let page = hosts.read(&format!("{path}&wait_ms={wait_ms}"))?;
         for node in page["nodes"].as_array().into_iter().flatten() {
             show(output, node, || node_line(node));
         }
@@ -217,6 +219,6 @@ fn sync(hosts: &Hosts, colour: &str, from: u64, follow: bool, output: Output) ->
         if !follow {
             return Ok(());
         }
-        std::thread::sleep(FOLLOW_EVERY);
+        wait_ms = WAIT_MS;
     }
 }

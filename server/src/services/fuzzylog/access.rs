@@ -4,6 +4,25 @@ use super::body::{AppendBody, SnapshotBody};
 use crate::access::{Area, Denied, Need, NeededNames, PortCaller, Right};
 use crate::admin::call::HttpCall;
 use axum::http::Method;
+use kernel::Bytes;
+use wire::fuzzylog::FuzzyCall;
+
+/// Whether the caller may do what it asks, all of it.
+pub(super) fn may(caller: &mut PortCaller, call: &FuzzyCall) -> bool {
+    let mut each = |right: Right, colours: Vec<&Bytes>| {
+        let mut granted = |colour: &Bytes| caller.check(Need::of(right, Area::Fuzzylog, colour)).is_ok();
+        colours.into_iter().all(&mut granted)
+    };
+    match call {
+        FuzzyCall::AppendNodes(call) => {
+            each(Right::Write, call.nodes.iter().flat_map(|node| &node.colours).collect())
+        }
+        FuzzyCall::SyncColour(call) => each(Right::Read, vec![&call.colour]),
+        FuzzyCall::PlayColour(call) => each(Right::Read, vec![&call.colour]),
+        FuzzyCall::SnapshotColours(call) => each(Right::Read, call.colours.iter().collect()),
+        FuzzyCall::TrimColour(call) => each(Right::Manage, vec![&call.colour]),
+    }
+}
 
 /// Whether the caller was granted what it calls, on each colour. What cannot be read is refused by who serves it.
 pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result<(), Denied> {

@@ -4,34 +4,37 @@ mod access;
 mod body;
 mod http;
 mod keys;
+mod native;
 mod nodes;
 mod numbers;
+mod replies;
 mod status;
+mod tail;
 
 pub use status::FuzzyStatus;
 
 use super::records::RecordOwner;
 use super::status::ServiceStatus;
-use super::{CannotJoin, Engine, LargeReads, Listed, ReadyProbe, Service, slots};
+use super::{CannotJoin, Engine, LargeReads, Listed, NativeCalls, ReadyProbe, Service, slots};
 use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::cluster::values::{FileError, Values};
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
-use axum::Router;
 use axum::http::Method;
 use axum::routing::{get, post};
-use fuzzylog::{AppendTime, FuzzyRequest, FuzzyResponse, NodePosition, SyncCall};
-use kernel::HostSlot;
+use axum::{Extension, Router};
+use kernel::{Bytes, Decode as _, Encode as _, HostSlot};
 use numbers::Numbers;
 use runtime::{Agreement, HostView};
 use std::sync::Arc;
+use wire::fuzzylog::{FuzzyCall, FuzzyFailure, FuzzyReply, SeenTime, SyncColour, TO_CLIENT, TO_HOST};
 
 const ENGINES: &[Engine] = &[Engine::FuzzyLog];
 /// Plays over HTTP whose answers are not sent: each may hold a page and the largest node.
 const PLAYS_MAX: usize = 64;
-/// The colour that is looked at to know whether a partition serves: nobody can name it.
-const PROBED: &str = "";
+/// The colour that is looked at to know whether a partition serves.
+const PROBED: &[u8] = b"ordinate.probed";
 
 /// The service's line of the list.
 pub const LISTED: Listed = Listed {
@@ -39,13 +42,16 @@ pub const LISTED: Listed = Listed {
     engines: ENGINES,
     keys: keys::KEYS,
     slots: &[slots::FUZZYLOG],
-    receivers: &[],
+    receivers: &[TO_HOST, TO_CLIENT],
     off: "call of the partially ordered log, which is off",
     read,
     check_http: access::check_http,
     reads: Some(LargeReads {
         max: PLAYS_MAX,
-        includes: |method, path| *method == Method::GET && path.starts_with("/v1/fuzzylog/colours/"),
+        includes: |method, path| {
+            let colour = path.strip_prefix("/v1/fuzzylog/colours/");
+            *method == Method::GET && colour.is_some_and(|rest| !rest.contains('/'))
+        },
     }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },
 };
@@ -63,6 +69,8 @@ fn routes() -> Router<Arc<Admin>> {
         .route("/v1/fuzzylog/snapshot", post(http::snapshot))
         .route("/v1/fuzzylog/colours/{colour}", get(http::sync))
         .route("/v1/fuzzylog/colours/{colour}/trim", post(http::trim))
+        .route("/v1/fuzzylog/colours/{colour}/tail", get(tail::tail))
+        .layer(Extension(tail::Readers::default()))
 }
 
 /// The partially ordered log.
@@ -143,16 +151,29 @@ impl Service for FuzzyService {
         nodes::nodes(file, self, host)
     }
 
+    fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
+        Some(Box::new(native::Calls { gateway: nodes::gateway(file, self, host) }))
+    }
+
     /// A sync of a colour, which asks all servers of one partition's chain.
     fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe {
         ReadyProbe {
-            host_slot: nodes::client(file, self, host),
+            host_slot: nodes::gateway(file, self, host).host_slot(),
             request: || {
-                let (colour, from) = (body::colour_of(PROBED), NodePosition(0));
-                LocalRequest::Fuzzy(FuzzyRequest::Sync(SyncCall { colour, from, seen: AppendTime::ZERO }))
+                let (colour, seen) = (Bytes::from_static(PROBED), SeenTime::default());
+                let call = FuzzyCall::from(SyncColour { id: 0, seen, colour, from: 0, wait_ms: 0 });
+                LocalRequest::Service(call.encoded().into())
             },
             is_logged: false,
-            accepts: |answer| matches!(answer, LocalResponse::Fuzzy(FuzzyResponse::Played(_))),
+            accepts: |answer| {
+                let LocalResponse::Service(body) = answer else { return false };
+                match FuzzyReply::decoded(body) {
+                    Ok(FuzzyReply::PlayedNodes(_)) => true,
+                    // Somebody uses the colour.
+                    Ok(FuzzyReply::FuzzyFailed(failed)) => failed.why == FuzzyFailure::Trimmed,
+                    Ok(_) | Err(_) => false,
+                }
+            },
         }
     }
 

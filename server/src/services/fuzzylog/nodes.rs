@@ -5,9 +5,10 @@ use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
 use crate::services::records::{self, DescribedRecord, RecordOwner, apart};
 use crate::services::{mason as over_mason, slots};
+use colours::{ColourGateway, ColourGatewayNode};
 use fuzzylog::chain_server::ChainRecord;
-use fuzzylog::{FuzzyDeployment, FuzzyParameters, FuzzySlot};
-use kernel::{Bytes, Decode as _, DecodeError, HostId, HostSlot};
+use fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzySlot};
+use kernel::{Bytes, Decode as _, DecodeError, HostId, HostSlot, NodeId};
 use std::time::Duration;
 
 /// Disks stall for longer than a chain's server is waited for in a simulation, and each change stops a partition for a moment.
@@ -34,15 +35,27 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
     )
 }
 
-/// The client of the host `name`.
-pub(super) fn client(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> HostSlot {
-    deployment(file, fuzzy).client_of(HostId::named(name)).host_slot()
+/// The gateway of the host `name`.
+pub(super) fn gateway(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> NodeId {
+    deployment(file, fuzzy).client_of(HostId::named(name))
 }
 
 /// The roles of the host `name`.
 pub(super) fn nodes(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> Vec<(HostSlot, HostedNode)> {
     let nodes = deployment(file, fuzzy).build(HostId::named(name));
-    nodes.into_iter().map(|(host_slot, member)| (host_slot, member.into())).collect()
+    nodes.into_iter().map(|(host_slot, member)| (host_slot, hosted(member))).collect()
+}
+
+/// The engine's client has its users' gateway around it.
+fn hosted(member: FuzzyMember) -> HostedNode {
+    match member {
+        FuzzyMember::Client(client) => {
+            ColourGatewayNode::Gateway(Box::new(ColourGateway::new(*client))).into()
+        }
+        member @ (FuzzyMember::ChainServer(_) | FuzzyMember::Director(_) | FuzzyMember::Log(_)) => {
+            member.into()
+        }
+    }
 }
 
 /// The role at a slot.
@@ -50,7 +63,7 @@ pub(super) fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
     let offset = host_slot.0.checked_sub(slots::FUZZYLOG.first)?;
     let slot = FuzzySlot::at(offset).filter(|_| slots::FUZZYLOG.contains(host_slot))?;
     Some(match slot {
-        FuzzySlot::Client => RecordOwner::new("fuzzylog client", records::none),
+        FuzzySlot::Client => RecordOwner::new("fuzzylog gateway", records::none),
         FuzzySlot::Director => RecordOwner::new("fuzzylog director", records::none),
         FuzzySlot::Log(role) => records::log_owner("fuzzylog directors'", role),
         FuzzySlot::ChainServer(partition) => {

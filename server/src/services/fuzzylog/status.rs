@@ -5,6 +5,7 @@ use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
 use crate::services::ServiceStatus;
 use crate::services::status::json;
+use colours::ColourGatewayNode;
 use fuzzylog::{ChainProjection, ChainServer, FuzzyMember};
 use kernel::{HostId, NodeId};
 use serde::Serialize;
@@ -120,20 +121,25 @@ impl FuzzyStatus {
     /// Of a host's roles.
     pub fn of<'a>(file: &ClusterFile, nodes: impl Iterator<Item = (NodeId, &'a HostedNode)>) -> Self {
         let mut status = Self::default();
-        for member in members(nodes.map(|(_, node)| node)) {
+        let nodes: Vec<&HostedNode> = nodes.map(|(_, node)| node).collect();
+        for node in &nodes {
+            if let HostedNode::ColourGateway(embedded) = node {
+                let ColourGatewayNode::Gateway(gateway) = embedded.node();
+                status.calls_in_progress = gateway.outstanding();
+                status.taking_over = gateway.client().recovering();
+            }
+        }
+        for member in members(nodes.into_iter()) {
             match member {
                 FuzzyMember::ChainServer(server) => {
                     status.partitions.insert(server.partition().0, ChainServerStatus::of(server));
                 }
-                FuzzyMember::Client(client) => {
-                    status.calls_in_progress = client.outstanding();
-                    status.taking_over = client.recovering();
-                }
+                // It is in the gateway.
+                FuzzyMember::Client(_) | FuzzyMember::Log(_) => {}
                 FuzzyMember::Director(director) => {
                     status.directs = director.is_leading();
                     status.chains = director.projections().map(|it| ChainStatus::of(it, file)).collect();
                 }
-                FuzzyMember::Log(_) => {}
             }
         }
         status

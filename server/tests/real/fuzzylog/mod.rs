@@ -1,5 +1,8 @@
 //! The partially ordered log while hosts die: what was acknowledged is there once, in all its colours, and in one order.
 
+mod client;
+mod maps;
+
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{http, side_by_side};
 use serde_json::{Value, json};
@@ -165,7 +168,7 @@ fn calls_of_the_partially_ordered_log() {
         assert_eq!((code, &answer["executed"]), (409, &json!(false)), "{answer}");
         let large = "x".repeat((1 << 20) + 1);
         for (body, why) in [
-            (json!({ "colours": [], "body": "x" }), "colours names none"),
+            (json!({ "colours": [], "body": "x" }), "names no colour"),
             (json!({ "colours": ["a", "a"], "body": "x" }), "named twice"),
             (json!({ "colours": ["a,b"], "body": "x" }), "is no colour"),
             (json!({ "colours": ["a"] }), "either body"),

@@ -1,0 +1,93 @@
+//! AtomicMap (the paper's section 4.1): changes of keys in several shards, all or none.
+
+use super::key_hash;
+use super::log::MapLog;
+use super::log_map::{LatestValues, MapChange};
+use super::shard::MapShard;
+use crate::fuzzylog::FuzzyError;
+use kernel::{Bytes, Encode as _};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A map over several colours whose changes may concern many keys. Serializable, in an order that each session's own order agrees
+/// with; not strictly: two changes of different keys may be seen in an order that real time contradicts. Cheap to clone.
+#[derive(Debug)]
+pub struct AtomicMap<L> {
+    shards: Vec<MapShard<L, LatestValues>>,
+    log: L,
+}
+
+impl<L: Clone> Clone for AtomicMap<L> {
+    fn clone(&self) -> Self {
+        Self { shards: self.shards.clone(), log: self.log.clone() }
+    }
+}
+
+impl<L: MapLog> AtomicMap<L> {
+    /// The map `name`, of so many shards, at most 64; every process must say the same.
+    pub fn open(log: &L, name: &str, shards: usize) -> Self {
+        let shard = |at| MapShard::new(log.clone(), &format!("{name}.{at}"), LatestValues::default());
+        let shards = (0..shards.clamp(1, wire::fuzzylog::COLOURS_MAX)).map(shard).collect();
+        Self { shards, log: log.clone() }
+    }
+
+    fn shard_of(&self, key: &str) -> usize {
+        key_hash(key) as usize % self.shards.len()
+    }
+
+    /// Sets keys, or removes those that have no value: all or none. A key that is named twice has its last value.
+    pub async fn put_all<K: AsRef<str>>(
+        &self,
+        changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<(), FuzzyError> {
+        let mut bodies: BTreeMap<usize, MapChange> = BTreeMap::new();
+        for (key, value) in changes {
+            let key = key.as_ref();
+            let empty = || MapChange { keys: Vec::new(), values: Vec::new() };
+            let change = bodies.entry(self.shard_of(key)).or_insert_with(empty);
+            change.keys.push(Bytes::copy_from_slice(key.as_bytes()));
+            change.values.push(value);
+        }
+        let name = |at: usize| self.shards[at].colour().to_owned();
+        let bodies = bodies.into_iter().map(|(at, change)| (name(at), change.encoded().into()));
+        self.log.append(bodies.collect()).await.map(|_| ())
+    }
+
+    /// Sets a key.
+    pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<(), FuzzyError> {
+        self.put_all([(key, Some(value.into()))]).await
+    }
+
+    /// Removes a key.
+    pub async fn delete(&self, key: &str) -> Result<(), FuzzyError> {
+        self.put_all([(key, None)]).await
+    }
+
+    /// What a key holds, with everything that was acknowledged before.
+    pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
+        Ok(self.shards[self.shard_of(key)].synced().await?.view.get(key))
+    }
+
+    /// What keys hold, all at one point of the order: no change is half seen.
+    pub async fn get_all<K: AsRef<str>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, FuzzyError> {
+        let shards: BTreeSet<usize> = keys.iter().map(|key| self.shard_of(key.as_ref())).collect();
+        // Nobody plays on while this is between the snapshot and the views: they would go beyond it. Everybody locks in one order.
+        let mut played = BTreeMap::new();
+        for &at in &shards {
+            played.insert(at, self.shards[at].view().await);
+        }
+        if shards.len() > 1 {
+            let colours: Vec<String> = shards.iter().map(|&at| self.shards[at].colour().to_owned()).collect();
+            let snapshot = self.log.snapshot(&colours).await?;
+            for (&at, played) in &mut played {
+                let shard = &self.shards[at];
+                shard.catch_up(played, Some(snapshot.tail(shard.colour()))).await?;
+            }
+        } else {
+            for (&at, played) in &mut played {
+                self.shards[at].catch_up(played, None).await?;
+            }
+        }
+        let get = |key: &K| played.get(&self.shard_of(key.as_ref()))?.view.get(key.as_ref());
+        Ok(keys.iter().map(get).collect())
+    }
+}

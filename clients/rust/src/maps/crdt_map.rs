@@ -1,0 +1,218 @@
+//! CRDTMap (the paper's section 4.2): an observed-remove map, whose copies converge however concurrent changes are ordered.
+
+use super::log::MapLog;
+use super::shard::{MapShard, MapView};
+use crate::fuzzylog::{FuzzyError, FuzzyNode};
+use kernel::{Bytes, Decode as _, Encode as _};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+kernel::record! {
+    /// Names a put: who made it, and the how manieth of its own.
+    #[derive(Copy, Eq, PartialOrd, Ord)]
+    pub struct PutTag {
+        /// Counts the puts; those that have seen another one count on from it.
+        count: u64,
+        /// Drawn at random by each process.
+        process: u64,
+    }
+}
+
+kernel::record! {
+    /// A change of a key: what it subsumes, and what it puts.
+    pub struct KeyChange {
+        /// The key.
+        key: Bytes,
+        /// The puts that its process had seen, and that it takes away.
+        subsumes: Vec<PutTag>,
+        /// What it puts.
+        put: Option<Bytes>,
+        /// The name of what it puts.
+        tag: PutTag,
+    }
+}
+
+/// The view: the puts of each key that nothing subsumes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ObservedPuts {
+    puts: BTreeMap<Bytes, BTreeMap<PutTag, Bytes>>,
+    /// The largest count seen.
+    count: u64,
+}
+
+impl ObservedPuts {
+    /// Takes a change in. Changes that have not seen each other may come in any order.
+    pub fn apply(&mut self, change: &KeyChange) {
+        self.count = self.count.max(change.tag.count);
+        let puts = self.puts.entry(change.key.clone()).or_default();
+        for tag in &change.subsumes {
+            puts.remove(tag);
+        }
+        if let Some(value) = &change.put {
+            puts.insert(change.tag, value.clone());
+        }
+        if puts.is_empty() {
+            self.puts.remove(&change.key);
+        }
+    }
+
+    /// What a key holds: of concurrent puts, the one that all copies choose.
+    pub fn get(&self, key: &str) -> Option<Bytes> {
+        self.puts.get(key.as_bytes())?.last_key_value().map(|(_, value)| value.clone())
+    }
+
+    /// The largest count of a change that was taken in.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// All concurrent puts of a key.
+    pub fn all(&self, key: &str) -> BTreeSet<Bytes> {
+        self.puts.get(key.as_bytes()).into_iter().flat_map(|puts| puts.values().cloned()).collect()
+    }
+
+    /// The change that sets or removes a key, for one who has seen this much.
+    pub fn change(&self, key: &str, put: Option<Bytes>, process: u64) -> KeyChange {
+        let key = Bytes::copy_from_slice(key.as_bytes());
+        let subsumes = self.puts.get(&key).into_iter().flat_map(|puts| puts.keys().copied()).collect();
+        KeyChange { key, subsumes, put, tag: PutTag { count: self.count + 1, process } }
+    }
+}
+
+impl MapView for ObservedPuts {
+    fn play(&mut self, node: &FuzzyNode) {
+        if let Ok(change) = KeyChange::decoded(&node.body) {
+            self.apply(&change);
+        }
+    }
+}
+
+/// A map over one colour. Causally consistent: reads and changes go by what this process has played, and ask nobody; a change that was
+/// made without knowing of another one does not undo it. Cheap to clone; [`CrdtMap::sync`] plays on.
+#[derive(Debug)]
+pub struct CrdtMap<L> {
+    shard: MapShard<L, ObservedPuts>,
+    process: u64,
+    /// Changes that were begun here.
+    count: Arc<AtomicU64>,
+}
+
+impl<L: Clone> Clone for CrdtMap<L> {
+    fn clone(&self) -> Self {
+        Self { shard: self.shard.clone(), process: self.process, count: Arc::clone(&self.count) }
+    }
+}
+
+impl<L: MapLog> CrdtMap<L> {
+    /// The map `name`; `process`: 64 bits that no other process has.
+    pub fn open(log: &L, name: &str, process: u64) -> Self {
+        Self {
+            shard: MapShard::new(log.clone(), name, ObservedPuts::default()),
+            process,
+            count: Arc::default(),
+        }
+    }
+
+    /// Sets a key.
+    pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<(), FuzzyError> {
+        self.append(key, Some(value.into())).await
+    }
+
+    /// Removes what this process knows the key to hold.
+    pub async fn delete(&self, key: &str) -> Result<(), FuzzyError> {
+        self.append(key, None).await
+    }
+
+    async fn append(&self, key: &str, put: Option<Bytes>) -> Result<(), FuzzyError> {
+        let mut change = self.shard.view().await.view.change(key, put, self.process);
+        // Two changes of one process that have seen the same have two names.
+        let before = self.count.fetch_max(change.tag.count, Ordering::Relaxed);
+        if before >= change.tag.count {
+            change.tag.count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        }
+        let body = change.encoded().into();
+        self.shard.log().append(vec![(self.shard.colour().to_owned(), body)]).await?;
+        // Who goes on from here has seen its own change.
+        self.sync().await
+    }
+
+    /// What a key holds, as far as this process has played.
+    pub async fn get(&self, key: &str) -> Option<Bytes> {
+        self.shard.view().await.view.get(key)
+    }
+
+    /// All values of a key that were put without knowing of each other.
+    pub async fn get_concurrent(&self, key: &str) -> BTreeSet<Bytes> {
+        self.shard.view().await.view.all(key)
+    }
+
+    /// Plays everything that was appended before.
+    pub async fn sync(&self) -> Result<(), FuzzyError> {
+        self.shard.synced().await.map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &'static str) -> Bytes {
+        Bytes::from_static(text.as_bytes())
+    }
+
+    /// Every order of changes that have not seen each other.
+    fn orders(changes: &[KeyChange]) -> Vec<Vec<KeyChange>> {
+        if changes.is_empty() {
+            return vec![Vec::new()];
+        }
+        (0..changes.len())
+            .flat_map(|first| {
+                let mut rest = changes.to_vec();
+                let first = rest.remove(first);
+                orders(&rest).into_iter().map(move |mut order| {
+                    order.insert(0, first.clone());
+                    order
+                })
+            })
+            .collect()
+    }
+
+    // Copies that play concurrent changes in different orders differ for good.
+    #[test]
+    fn copies_converge_in_every_order_of_concurrent_changes() {
+        let mut seen = ObservedPuts::default();
+        seen.apply(&seen.change("a", Some(bytes("0")), 1));
+        let concurrent = [
+            seen.change("a", Some(bytes("1")), 1),
+            seen.change("a", Some(bytes("2")), 2),
+            seen.change("a", None, 3),
+            seen.change("b", Some(bytes("3")), 4),
+        ];
+        let mut ends: Vec<ObservedPuts> = orders(&concurrent)
+            .into_iter()
+            .map(|order| {
+                let mut copy = seen.clone();
+                order.iter().for_each(|change| copy.apply(change));
+                copy
+            })
+            .collect();
+        ends.dedup();
+        assert_eq!(ends.len(), 1);
+        assert_eq!(ends[0].all("a"), BTreeSet::from([bytes("1"), bytes("2")]), "neither knew of the other");
+        assert_eq!(ends[0].get("a"), Some(bytes("2")));
+    }
+
+    // A delete that takes away what it has not seen loses a put that nobody has undone.
+    #[test]
+    fn a_delete_takes_away_what_it_has_seen() {
+        let mut view = ObservedPuts::default();
+        view.apply(&view.change("a", Some(bytes("1")), 1));
+        let delete = view.change("a", None, 2);
+        view.apply(&view.change("a", Some(bytes("2")), 1));
+        view.apply(&delete);
+        assert_eq!(view.get("a"), Some(bytes("2")));
+        view.apply(&view.change("a", None, 2));
+        assert_eq!(view, ObservedPuts { puts: BTreeMap::new(), count: 3 });
+    }
+}

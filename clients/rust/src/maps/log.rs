@@ -1,0 +1,57 @@
+//! What maps need of a partially ordered log: a client's session, or one that a test simulates.
+
+use crate::fuzzylog::{FuzzyAppended, FuzzyError, FuzzyLog, FuzzyNode};
+use kernel::Bytes;
+use std::future::Future;
+use wire::fuzzylog::SnapshotId;
+
+/// A partially ordered log.
+///
+/// **Contract.** An append is in all its colours or in none, and is executed once. [`MapLog::play`] is linearizable where it is asked
+/// without an end. Whatever one session does is ordered behind what it has seen.
+pub trait MapLog: Clone + Send + Sync + 'static {
+    /// Appends a node that holds a body for each of its colours.
+    fn append(
+        &self,
+        bodies: Vec<(String, Bytes)>,
+    ) -> impl Future<Output = Result<FuzzyAppended, FuzzyError>> + Send;
+
+    /// How far colours go, at one point of the order.
+    fn snapshot(&self, colours: &[String]) -> impl Future<Output = Result<SnapshotId, FuzzyError>> + Send;
+
+    /// A page of a colour from a position on, and the position after the last node: that of the colour now, or `to`.
+    fn play(
+        &self,
+        colour: &str,
+        from: u64,
+        to: Option<u64>,
+    ) -> impl Future<Output = Result<MapPage, FuzzyError>> + Send;
+}
+
+/// A page of a colour.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MapPage {
+    /// Its nodes, in order.
+    pub nodes: Vec<FuzzyNode>,
+    /// The position after its last node.
+    pub next: u64,
+    /// The position after the colour's last node.
+    pub tail: u64,
+}
+
+impl MapLog for FuzzyLog {
+    async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
+        self.append_each(bodies).await
+    }
+
+    async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {
+        self.snapshot(colours).await
+    }
+
+    async fn play(&self, colour: &str, from: u64, to: Option<u64>) -> Result<MapPage, FuzzyError> {
+        let snapshot = SnapshotId::of(colour, from, self.seen());
+        let mut instance = self.new_instance(colour, Some(&snapshot))?;
+        let (nodes, tail) = instance.page_to(to).await?;
+        Ok(MapPage { nodes, next: instance.position(), tail })
+    }
+}

@@ -1,0 +1,34 @@
+//! Maps over a partially ordered log (the paper's section 4): each process has a view in memory, which nodes of colours make; a change is
+//! a node.
+//!
+//! | map | colours | consistency |
+//! | --- | --- | --- |
+//! | [`ShardedMap::log_map`] (LogMap) | one | linearizable |
+//! | [`ShardedMap`] | one a shard | linearizable |
+//! | [`AtomicMap`] | one a shard; a change in several | serializable |
+//! | [`TxMap`] | one a shard; transactions in several | strictly serializable |
+//! | [`CrdtMap`] | one | causal, convergent |
+//! | [`TxCrdtMap`] | one a shard; a change in several | the same, and a change is seen as a whole |
+
+mod atomic_map;
+mod crdt_map;
+mod log;
+mod log_map;
+mod shard;
+mod tx_crdt_map;
+mod tx_map;
+mod tx_view;
+
+pub use atomic_map::AtomicMap;
+pub use crdt_map::{CrdtMap, KeyChange, ObservedPuts, PutTag};
+pub use log::{MapLog, MapPage};
+pub use log_map::{LatestValues, MapChange, ShardedMap};
+pub use shard::{MapShard, MapView};
+pub use tx_crdt_map::{ObservedChanges, ShardChange, TxCrdtMap};
+pub use tx_map::{MapTransaction, TxMap};
+pub use tx_view::{Decision, Intention, MapTxn, TxNode, TxView};
+
+/// Where a key is: the same in every process, and for good (FNV-1a).
+fn key_hash(key: &str) -> u32 {
+    key.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,119 @@
+//! TXCRDTMap (the paper's section 4.2): an observed-remove map over several colours, whose changes of many keys are seen as a whole.
+
+use super::crdt_map::{KeyChange, ObservedPuts};
+use super::key_hash;
+use super::log::MapLog;
+use super::shard::{MapShard, MapView, Played};
+use crate::fuzzylog::{FuzzyError, FuzzyNode};
+use kernel::{Bytes, Decode as _, Encode as _};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::MutexGuard;
+
+kernel::record! {
+    /// Changes of one shard's keys.
+    pub struct ShardChange {
+        /// They have one name.
+        changes: Vec<KeyChange>,
+    }
+}
+
+/// The view of a shard.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ObservedChanges(ObservedPuts);
+
+impl MapView for ObservedChanges {
+    fn play(&mut self, node: &FuzzyNode) {
+        if let Ok(change) = ShardChange::decoded(&node.body) {
+            change.changes.iter().for_each(|change| self.0.apply(change));
+        }
+    }
+}
+
+/// A map over several colours. Causally consistent, and a change of several keys is seen as a whole or not at all: reads go by what this
+/// process has played, which is a point of the order of all colours, and ask nobody. Cheap to clone; [`TxCrdtMap::sync`] plays on.
+#[derive(Debug)]
+pub struct TxCrdtMap<L> {
+    shards: Vec<MapShard<L, ObservedChanges>>,
+    log: L,
+    process: u64,
+    /// The count of the last change that was begun here; changed while all views are locked.
+    count: Arc<AtomicU64>,
+}
+
+impl<L: Clone> Clone for TxCrdtMap<L> {
+    fn clone(&self) -> Self {
+        let (shards, log, count) = (self.shards.clone(), self.log.clone(), Arc::clone(&self.count));
+        Self { shards, log, process: self.process, count }
+    }
+}
+
+impl<L: MapLog> TxCrdtMap<L> {
+    /// The map `name`, of so many shards, at most 64; every process must say the same. `process`: 64 bits that no other process has.
+    pub fn open(log: &L, name: &str, shards: usize, process: u64) -> Self {
+        let shard = |at| MapShard::new(log.clone(), &format!("{name}.{at}"), ObservedChanges::default());
+        let shards = (0..shards.clamp(1, wire::fuzzylog::COLOURS_MAX)).map(shard).collect();
+        Self { shards, log: log.clone(), process, count: Arc::default() }
+    }
+
+    fn shard_of(&self, key: &str) -> usize {
+        key_hash(key) as usize % self.shards.len()
+    }
+
+    /// All views: nobody plays on meanwhile. Everybody locks in one order.
+    async fn views(&self) -> Vec<MutexGuard<'_, Played<ObservedChanges>>> {
+        let mut views = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            views.push(shard.view().await);
+        }
+        views
+    }
+
+    /// Sets keys, or removes what this process knows those to hold that have no value: all or none.
+    pub async fn put_all<K: AsRef<str>>(
+        &self,
+        changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<(), FuzzyError> {
+        let mut bodies: BTreeMap<usize, ShardChange> = BTreeMap::new();
+        {
+            let views = self.views().await;
+            // Later than all that was seen in any shard, and one name for all of it: all copies choose alike, and whole changes.
+            let seen = views.iter().map(|played| played.view.0.count()).max().unwrap_or(0);
+            let count = self.count.load(Ordering::Relaxed).max(seen) + 1;
+            self.count.store(count, Ordering::Relaxed);
+            for (key, put) in changes {
+                let at = self.shard_of(key.as_ref());
+                let mut change = views[at].view.0.change(key.as_ref(), put, self.process);
+                change.tag.count = count;
+                let empty = || ShardChange { changes: Vec::new() };
+                bodies.entry(at).or_insert_with(empty).changes.push(change);
+            }
+        }
+        let name = |at: usize| self.shards[at].colour().to_owned();
+        let bodies = bodies.into_iter().map(|(at, change)| (name(at), change.encoded().into()));
+        self.log.append(bodies.collect()).await?;
+        // Who goes on from here has seen its own change.
+        self.sync().await
+    }
+
+    /// What keys hold, as far as this process has played: all at one point of the order.
+    pub async fn get_all<K: AsRef<str>>(&self, keys: &[K]) -> Vec<Option<Bytes>> {
+        let views = self.views().await;
+        keys.iter().map(|key| views[self.shard_of(key.as_ref())].view.0.get(key.as_ref())).collect()
+    }
+
+    /// Plays everything that was appended before, up to one point of the order of all colours.
+    ///
+    /// # Errors
+    /// What was played remains; until a sync succeeds, changes may be half seen.
+    pub async fn sync(&self) -> Result<(), FuzzyError> {
+        let mut views = self.views().await;
+        let colours: Vec<String> = self.shards.iter().map(|shard| shard.colour().to_owned()).collect();
+        let snapshot = self.log.snapshot(&colours).await?;
+        for (shard, played) in self.shards.iter().zip(&mut views) {
+            shard.catch_up(played, Some(snapshot.tail(shard.colour()))).await?;
+        }
+        Ok(())
+    }
+}

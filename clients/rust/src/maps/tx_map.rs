@@ -1,0 +1,203 @@
+//! TXMap (the paper's section 4.1): transactions that read and write keys of several shards.
+
+use super::key_hash;
+use super::log::MapLog;
+use super::shard::MapShard;
+use super::tx_view::{Decision, Intention, MapTxn, TxView, Written, body_of};
+use crate::fuzzylog::FuzzyError;
+use kernel::Bytes;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use wire::fuzzylog::FuzzyFailure;
+
+/// Rounds in which a transaction is decided; each plays all colours that are in its way.
+const ROUNDS_MAX: usize = 1_000;
+
+/// A map over several colours with transactions. Strictly serializable: a transaction is an intention in all its colours, and is applied
+/// when each of them has found that nothing was written since it was read. Each process that has the map open decides; nothing else has to run.
+/// Cheap to clone.
+#[derive(Debug)]
+pub struct TxMap<L> {
+    shards: Vec<MapShard<L, TxView>>,
+    log: L,
+    process: u64,
+    number: Arc<AtomicU64>,
+}
+
+impl<L: Clone> Clone for TxMap<L> {
+    fn clone(&self) -> Self {
+        let (shards, log, number) = (self.shards.clone(), self.log.clone(), Arc::clone(&self.number));
+        Self { shards, log, process: self.process, number }
+    }
+}
+
+/// A transaction. What is dropped has had no effect.
+#[derive(Debug)]
+pub struct MapTransaction<'a, L> {
+    map: &'a TxMap<L>,
+    reads: BTreeMap<String, Written>,
+    writes: BTreeMap<String, Option<Bytes>>,
+}
+
+impl<L: MapLog> TxMap<L> {
+    /// The map `name`, of so many shards, at most 64; every process must say the same. `process`: 64 bits that no other process has.
+    pub fn open(log: &L, name: &str, shards: usize, process: u64) -> Self {
+        let shard = |at| {
+            let colour = format!("{name}.{at}");
+            MapShard::new(log.clone(), &colour, TxView::of(&colour))
+        };
+        let shards = (0..shards.clamp(1, wire::fuzzylog::COLOURS_MAX)).map(shard).collect();
+        Self { shards, log: log.clone(), process, number: Arc::default() }
+    }
+
+    /// Begins a transaction.
+    pub fn begin(&self) -> MapTransaction<'_, L> {
+        MapTransaction { map: self, reads: BTreeMap::new(), writes: BTreeMap::new() }
+    }
+
+    /// What a key holds, with everything that was committed before.
+    pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
+        Ok(self.read(key).await?.value)
+    }
+
+    fn shard(&self, key: &str) -> usize {
+        key_hash(key) as usize % self.shards.len()
+    }
+
+    async fn read(&self, key: &str) -> Result<Written, FuzzyError> {
+        let shard = self.shard(key);
+        let mut before = None;
+        for _ in 0..ROUNDS_MAX {
+            {
+                let played = self.shards[shard].synced().await?;
+                // What is appended later need not be waited for.
+                let below = *before.get_or_insert(played.next);
+                if !played.view.is_in_doubt(key, below) {
+                    return Ok(played.view.get(key));
+                }
+            }
+            self.decide(&[shard]).await?;
+        }
+        Err(FuzzyError::Failed(FuzzyFailure::Busy))
+    }
+
+    /// Plays some shards, and those that the first undecided transactions there wait for; appends the decisions that are due.
+    async fn decide(&self, shards: &[usize]) -> Result<(), FuzzyError> {
+        let mut ahead: Vec<usize> = shards.to_vec();
+        let mut seen = 0;
+        let mut due: Vec<(Vec<String>, Decision)> = Vec::new();
+        while let Some(&at) = ahead.get(seen) {
+            seen += 1;
+            let mut played = self.shards[at].synced().await?;
+            let mut own = played.view.take_due();
+            if own.is_empty() {
+                // Somebody else took it, and may be gone.
+                played.view.remind();
+                own = played.view.take_due();
+            }
+            due.append(&mut own);
+            for colour in played.view.awaited() {
+                let other = self.shards.iter().position(|shard| shard.colour() == colour);
+                ahead.extend(other.filter(|other| !ahead.contains(other)));
+            }
+        }
+        for (colours, decision) in due {
+            let body = body_of(decision);
+            let bodies = colours.into_iter().map(|colour| (colour, body.clone())).collect();
+            self.log.append(bodies).await?;
+        }
+        Ok(())
+    }
+
+    /// Appends an intention, and waits for its outcome.
+    async fn commit(&self, parts: BTreeMap<usize, Part>) -> Result<bool, FuzzyError> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let txn = MapTxn { process: self.process, number };
+        let shards: Vec<usize> = parts.keys().copied().collect();
+        let Some(&first) = shards.first() else { return Ok(true) };
+        let colours: Vec<String> = shards.iter().map(|&at| self.shards[at].colour().to_owned()).collect();
+        self.shards[first].view().await.view.want(txn);
+        let body = |part: Part| {
+            let Part { reads, versions, keys, values } = part;
+            body_of(Intention { txn, colours: colours.clone(), reads, versions, keys, values })
+        };
+        let bodies = colours.iter().cloned().zip(parts.into_values().map(body)).collect();
+        let outcome = self.appended(bodies, txn, &shards).await;
+        if outcome.is_err() {
+            self.shards[first].view().await.view.forget(txn);
+        }
+        outcome
+    }
+
+    async fn appended(
+        &self,
+        bodies: Vec<(String, Bytes)>,
+        txn: MapTxn,
+        shards: &[usize],
+    ) -> Result<bool, FuzzyError> {
+        self.log.append(bodies).await?;
+        for _ in 0..ROUNDS_MAX {
+            if let Some(outcome) = self.shards[shards[0]].synced().await?.view.outcome(txn) {
+                return Ok(outcome);
+            }
+            self.decide(shards).await?;
+        }
+        Err(FuzzyError::Failed(FuzzyFailure::Unknown))
+    }
+}
+
+/// What a transaction does in one shard.
+#[derive(Default)]
+struct Part {
+    reads: Vec<Bytes>,
+    versions: Vec<u64>,
+    keys: Vec<Bytes>,
+    values: Vec<Option<Bytes>>,
+}
+
+impl<L: MapLog> MapTransaction<'_, L> {
+    /// What a key holds; of one that this transaction has written, that.
+    pub async fn get(&mut self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
+        if let Some(written) = self.writes.get(key) {
+            return Ok(written.clone());
+        }
+        if let Some(read) = self.reads.get(key) {
+            return Ok(read.value.clone());
+        }
+        let read = self.map.read(key).await?;
+        let value = read.value.clone();
+        self.reads.insert(key.to_owned(), read);
+        Ok(value)
+    }
+
+    /// Sets a key, if the transaction commits.
+    pub fn put(&mut self, key: &str, value: impl Into<Bytes>) {
+        self.writes.insert(key.to_owned(), Some(value.into()));
+    }
+
+    /// Removes a key, if the transaction commits.
+    pub fn delete(&mut self, key: &str) {
+        self.writes.insert(key.to_owned(), None);
+    }
+
+    /// True: it is committed. False: something that it has read was written since, and nothing was done; it may be tried again.
+    ///
+    /// # Errors
+    /// [`FuzzyError::is_surely_void`] says whether it may be committed nevertheless.
+    pub async fn commit(self) -> Result<bool, FuzzyError> {
+        let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
+        let bytes = |key: &String| Bytes::copy_from_slice(key.as_bytes());
+        for (key, read) in &self.reads {
+            let part = parts.entry(self.map.shard(key)).or_default();
+            part.reads.push(bytes(key));
+            part.versions.push(read.version);
+        }
+        for (key, value) in self.writes {
+            let part = parts.entry(self.map.shard(&key)).or_default();
+            part.keys.push(bytes(&key));
+            part.values.push(value);
+        }
+        self.map.commit(parts).await
+    }
+}

@@ -1,0 +1,159 @@
+//! A partially ordered log in memory that promises what the real one does, and no more: an append of several colours is in one of them
+//! before it is in the next, unless somebody looks who has seen it.
+
+use kernel::{Bytes, Rng};
+use ordinate_client::maps::{MapLog, MapPage};
+use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyNode, SeenTime, SnapshotId};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Nodes of a page.
+const PAGE: usize = 3;
+/// The longest that a message takes, in turns of the runtime.
+const DELAY_MAX: usize = 6;
+
+#[derive(Default)]
+struct Colour {
+    nodes: Vec<FuzzyNode>,
+    /// Nodes that are ordered and not to be seen by everybody yet.
+    hidden: usize,
+}
+
+impl Colour {
+    fn shown(&self) -> usize {
+        self.nodes.len() - self.hidden
+    }
+}
+
+struct World {
+    rng: Rng,
+    clock: u64,
+    colours: BTreeMap<String, Colour>,
+}
+
+/// A session of it.
+#[derive(Clone)]
+pub(crate) struct SimulatedLog {
+    world: Arc<Mutex<World>>,
+    seen: Arc<Mutex<Cell<u64>>>,
+}
+
+impl SimulatedLog {
+    /// An empty one.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        let world = World { rng: Rng::seeded(seed), clock: 0, colours: BTreeMap::new() };
+        Self { world: Arc::new(Mutex::new(world)), seen: Arc::default() }
+    }
+
+    /// Another session, which has seen nothing.
+    pub(crate) fn session(&self) -> Self {
+        Self { world: Arc::clone(&self.world), seen: Arc::default() }
+    }
+
+    fn world(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn see(&self, clock: u64) {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.set(seen.get().max(clock));
+    }
+
+    fn seen(&self) -> u64 {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).get()
+    }
+
+    /// A message on its way.
+    async fn delay(&self) {
+        let turns = self.world().rng.index(DELAY_MAX + 1);
+        for _ in 0..turns {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// What is hidden is shown to one who has seen it, or something later.
+    fn show(colour: &mut Colour, seen: u64) {
+        let later = colour.nodes.iter().rev().take(colour.hidden).take_while(|node| node.at.clock > seen);
+        colour.hidden = later.count();
+    }
+}
+
+fn at(clock: u64) -> SeenTime {
+    SeenTime { clock, partition: 0, ahead: 0 }
+}
+
+impl MapLog for SimulatedLog {
+    async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
+        self.delay().await;
+        let names: Vec<String> = bodies.iter().map(|(name, _)| name.clone()).collect();
+        let (clock, positions) = {
+            let mut world = self.world();
+            world.clock += 1;
+            let clock = world.clock;
+            let mut positions = BTreeMap::new();
+            for (name, body) in bodies {
+                let colour = world.colours.entry(name.clone()).or_default();
+                let position = colour.nodes.len() as u64;
+                colour.nodes.push(FuzzyNode { position, at: at(clock), colours: names.clone(), body });
+                colour.hidden += 1;
+                positions.insert(name, position);
+            }
+            (clock, positions)
+        };
+        // It arrives in one colour after the other.
+        let mut ahead = names.clone();
+        while !ahead.is_empty() {
+            self.delay().await;
+            let mut world = self.world();
+            let which = world.rng.index(ahead.len());
+            let name = ahead.swap_remove(which);
+            if let Some(colour) = world.colours.get_mut(&name) {
+                Self::show(colour, clock);
+            }
+        }
+        self.delay().await;
+        self.see(clock);
+        Ok(FuzzyAppended { at: at(clock), positions })
+    }
+
+    async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {
+        self.delay().await;
+        let (clock, tails) = {
+            let mut world = self.world();
+            world.clock += 1;
+            let clock = world.clock;
+            let mut tails = BTreeMap::new();
+            for name in colours {
+                let colour = world.colours.entry(name.clone()).or_default();
+                // What is ordered before is inside.
+                colour.hidden = 0;
+                tails.insert(name.clone(), colour.nodes.len() as u64);
+            }
+            (clock, tails)
+        };
+        self.delay().await;
+        self.see(clock);
+        Ok(SnapshotId { seen: at(clock), tails })
+    }
+
+    async fn play(&self, name: &str, from: u64, to: Option<u64>) -> Result<MapPage, FuzzyError> {
+        self.delay().await;
+        let seen = self.seen();
+        let page = {
+            let mut world = self.world();
+            let colour = world.colours.entry(name.to_owned()).or_default();
+            Self::show(colour, seen);
+            let tail = to.unwrap_or(colour.shown() as u64);
+            let wanted = (tail.saturating_sub(from) as usize).min(PAGE);
+            let nodes: Vec<FuzzyNode> =
+                colour.nodes.iter().skip(from as usize).take(wanted).cloned().collect();
+            MapPage { next: from + nodes.len() as u64, nodes, tail }
+        };
+        if let Some(last) = page.nodes.last() {
+            self.see(last.at.clock);
+        }
+        self.delay().await;
+        Ok(page)
+    }
+}

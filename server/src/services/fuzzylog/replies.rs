@@ -1,0 +1,138 @@
+//! What the gateway answers, as HTTP and JSON. Every error says whether the call was executed and whether it may be sent again.
+
+use crate::services::json_bytes::put_bytes;
+use axum::Json;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use kernel::Bytes;
+use serde_json::{Map, Value, json};
+use wire::fuzzylog::{FuzzyFailed, FuzzyFailure, FuzzyFault, PlayedNode, PlayedNodes};
+
+/// A call that came to nothing, and whether it may have been executed.
+pub(super) struct Refused {
+    status: StatusCode,
+    pub(super) body: Value,
+    /// The gateway's reason, if it was asked.
+    pub(super) why: Option<(FuzzyFailure, u64)>,
+}
+
+impl Refused {
+    fn new(status: StatusCode, why: &str, executed: Option<bool>, retry: bool) -> Self {
+        Self { status, body: json!({ "error": why, "executed": executed, "retry": retry }), why: None }
+    }
+
+    /// It makes no sense, or is beyond a limit.
+    pub(super) fn bad(why: impl AsRef<str>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, why.as_ref(), Some(false), false)
+    }
+
+    /// The same, of a call.
+    pub(super) fn fault(fault: &FuzzyFault) -> Self {
+        match fault {
+            FuzzyFault::WrongNumber => {
+                Self::bad("client.number is below client.below, or 1,024 or more above it")
+            }
+            fault => Self::bad(fault.to_string()),
+        }
+    }
+
+    /// There is no such service.
+    pub(super) fn absent() -> Self {
+        let off = "there is no partially ordered log: fuzzylog.partitions is 0";
+        Self::new(StatusCode::NOT_FOUND, off, Some(false), false)
+    }
+
+    /// Too much at once.
+    pub(super) fn busy(why: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, why, Some(false), true)
+    }
+
+    /// An answer to something else.
+    pub(super) fn unexpected() -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "an answer to something else", None, false)
+    }
+
+    /// What the gateway says, or nobody did; `writes`: it may have been executed although nobody answers.
+    pub(super) fn failed(failed: &FuzzyFailed, writes: bool) -> Self {
+        let FuzzyFailed { why, position, .. } = *failed;
+        let status = match why {
+            FuzzyFailure::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            FuzzyFailure::Unknown => StatusCode::GATEWAY_TIMEOUT,
+            FuzzyFailure::Malformed | FuzzyFailure::OneDigest => StatusCode::BAD_REQUEST,
+            FuzzyFailure::Forgotten | FuzzyFailure::NumberUsed => StatusCode::CONFLICT,
+            FuzzyFailure::Trimmed => StatusCode::GONE,
+            FuzzyFailure::BeyondTail => StatusCode::RANGE_NOT_SATISFIABLE,
+            FuzzyFailure::Full | FuzzyFailure::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
+            FuzzyFailure::NotGranted => StatusCode::FORBIDDEN,
+        };
+        let executed = (!writes || why.is_surely_void()).then_some(false);
+        let text = match why {
+            FuzzyFailure::Unknown if !writes => "no answer in time".to_owned(),
+            FuzzyFailure::Trimmed => {
+                "it was trimmed: go on at \"first\", with the state before it from elsewhere".to_owned()
+            }
+            why => why.to_string(),
+        };
+        let mut refused = Self::new(status, &text, executed, why.may_be_retried());
+        refused.why = Some((why, position));
+        match why {
+            FuzzyFailure::Trimmed => refused.with("first", position),
+            FuzzyFailure::BeyondTail => refused.with("tail", position),
+            FuzzyFailure::Busy
+            | FuzzyFailure::Unknown
+            | FuzzyFailure::Malformed
+            | FuzzyFailure::Forgotten
+            | FuzzyFailure::NumberUsed
+            | FuzzyFailure::Full
+            | FuzzyFailure::DiskFull
+            | FuzzyFailure::OneDigest
+            | FuzzyFailure::NotGranted => refused,
+        }
+    }
+
+    fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        if let Value::Object(fields) = &mut self.body {
+            fields.insert(name.to_owned(), value.into());
+        }
+        self
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let again = self.status == StatusCode::SERVICE_UNAVAILABLE;
+        let response = (self.status, Json(self.body)).into_response();
+        if again { ([(header::RETRY_AFTER, "1")], response).into_response() } else { response }
+    }
+}
+
+/// Positions by colours' names.
+pub(super) fn positions(colours: &[Bytes], positions: &[u64]) -> Map<String, Value> {
+    let name = |colour: &Bytes| String::from_utf8_lossy(colour).into_owned();
+    colours.iter().zip(positions).map(|(colour, position)| (name(colour), json!(position))).collect()
+}
+
+/// A page of nodes.
+pub(super) fn page_in_words(page: &PlayedNodes) -> Value {
+    let nodes: Vec<Value> =
+        (page.from..).zip(&page.nodes).map(|(position, node)| node_in_words(position, node)).collect();
+    json!({
+        "from": page.from, "next": page.from + page.nodes.len() as u64, "tail": page.tail,
+        "seen": page.seen.to_string(), "nodes": nodes,
+    })
+}
+
+/// A node.
+pub(super) fn node_in_words(position: u64, node: &PlayedNode) -> Value {
+    let mut fields = Map::new();
+    fields.insert("position".to_owned(), json!(position));
+    fields.insert("at".to_owned(), json!(node.at.to_string()));
+    if node.colours.is_empty() {
+        fields.insert("other_colour".to_owned(), json!(true));
+        return Value::Object(fields);
+    }
+    let colours: Vec<_> = node.colours.iter().map(|it| String::from_utf8_lossy(it)).collect();
+    fields.insert("colours".to_owned(), json!(colours));
+    put_bytes(&mut fields, "body", &node.body);
+    Value::Object(fields)
+}

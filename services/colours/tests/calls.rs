@@ -1,0 +1,35 @@
+//! Hostile bytes where users' calls are read; what they look like stands in `docs/vectors/fuzzylog.txt`.
+
+use kernel::Bytes;
+use table::formats::{Format, withstand};
+use wire::fuzzylog::{
+    AppendNodes, AppendedNode, AppendedNodes, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, NewNode,
+    NumberedBy, PlayColour, PlayedNode, PlayedNodes, SeenTime, SnapshotColours, SnapshotTaken, SyncColour,
+    TrimColour, TrimmedColour,
+};
+
+// Bytes of a stranger that panic a host, or take more memory than they have.
+#[test]
+fn damaged_calls_and_replies_are_refused() {
+    let seen = SeenTime { clock: 1, partition: 2, ahead: 3 };
+    let (id, by) = (7, NumberedBy { client: 1, number: 4, below: 3 });
+    let colour = || Bytes::from_static(b"red");
+    let nodes = vec![NewNode { colours: vec![colour()], bodies: vec![colour()] }];
+    let calls: Vec<FuzzyCall> = vec![
+        AppendNodes { id, seen, by, nodes }.into(),
+        SyncColour { id, seen, colour: colour(), from: 1, wait_ms: 2 }.into(),
+        PlayColour { id, colour: colour(), from: 1, to: 2 }.into(),
+        SnapshotColours { id, seen, by, colours: vec![colour()] }.into(),
+        TrimColour { id, colour: colour(), before: 1 }.into(),
+    ];
+    let appended = vec![AppendedNode { at: seen, positions: vec![5] }];
+    let played = vec![PlayedNode { at: seen, colours: vec![colour()], body: colour() }];
+    let replies: Vec<FuzzyReply> = vec![
+        AppendedNodes { id, seen, nodes: appended }.into(),
+        PlayedNodes { id, seen, from: 1, tail: 2, nodes: played }.into(),
+        SnapshotTaken { id, seen, at: seen, tails: vec![1] }.into(),
+        TrimmedColour { id, first: 1 }.into(),
+        FuzzyFailed { id, why: FuzzyFailure::Trimmed, position: 1 }.into(),
+    ];
+    withstand(&[Format::of(&calls), Format::of(&replies)]);
+}

@@ -1,0 +1,172 @@
+//! What users are answered.
+
+use super::{AppendedNode, PlayedNode, SeenTime};
+use kernel::{Decode, DecodeError, Encode, Reader};
+use std::fmt;
+
+kernel::messages! {
+    /// Everything a user is answered. Each answer has the user's number of the call, and what the user has seen by now.
+    pub enum FuzzyReply {
+        /// To an append: every node is in all its colours, and on the disks of their chains.
+        1 => AppendedNodes {
+            /// The user's number of the call.
+            id: u64,
+            /// What the user has seen by now.
+            seen: SeenTime,
+            /// The nodes, in the order of the call.
+            nodes: Vec<AppendedNode>,
+        },
+        /// To a sync or a play.
+        2 => PlayedNodes {
+            /// The user's number of the call.
+            id: u64,
+            /// What the user has seen by now.
+            seen: SeenTime,
+            /// The position of the first node.
+            from: u64,
+            /// The position after the colour's last node, as of the sync; as asked, of a play.
+            tail: u64,
+            /// Nodes, one position after the other: a page of them.
+            nodes: Vec<PlayedNode>,
+        },
+        /// To a snapshot.
+        3 => SnapshotTaken {
+            /// The user's number of the call.
+            id: u64,
+            /// What the user has seen by now.
+            seen: SeenTime,
+            /// When it is of.
+            at: SeenTime,
+            /// The position after the last node of each colour, in the order of the call.
+            tails: Vec<u64>,
+        },
+        /// To a trim.
+        4 => TrimmedColour {
+            /// The user's number of the call.
+            id: u64,
+            /// The position of the first node that is left.
+            first: u64,
+        },
+        /// To a call that was not executed, or of which that is not known.
+        5 => FuzzyFailed {
+            /// The user's number of the call.
+            id: u64,
+            /// Why.
+            why: FuzzyFailure,
+            /// The first position that is left, of what was trimmed; the colour's end, of what is beyond; else 0.
+            position: u64,
+        },
+    }
+}
+
+impl FuzzyReply {
+    /// The user's number of the call.
+    pub fn id(&self) -> u64 {
+        match self {
+            Self::AppendedNodes(reply) => reply.id,
+            Self::PlayedNodes(reply) => reply.id,
+            Self::SnapshotTaken(reply) => reply.id,
+            Self::TrimmedColour(reply) => reply.id,
+            Self::FuzzyFailed(reply) => reply.id,
+        }
+    }
+
+    /// What the user has seen by now, if the answer says so.
+    pub fn seen(&self) -> Option<SeenTime> {
+        match self {
+            Self::AppendedNodes(reply) => Some(reply.seen),
+            Self::PlayedNodes(reply) => Some(reply.seen),
+            Self::SnapshotTaken(reply) => Some(reply.seen),
+            Self::TrimmedColour(_) | Self::FuzzyFailed(_) => None,
+        }
+    }
+}
+
+/// Why a call has no result. Says whether it may be sent again, and whether it may have been executed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FuzzyFailure {
+    /// Not executed: too much is waiting. May be sent again, after a while.
+    Busy,
+    /// It may have been executed, in part or as a whole, and may still be. May be sent again, under its number.
+    Unknown,
+    /// Never executed: a limit is exceeded, or the call is malformed.
+    Malformed,
+    /// Its client has said that it has the answer to this number: it was executed, or never will be.
+    Forgotten,
+    /// Not executed: its client has used this number for something else.
+    NumberUsed,
+    /// Not executed: nodes from there on were trimmed; the position is the first that is left.
+    Trimmed,
+    /// Not executed: beyond the colour's end, which is the position.
+    BeyondTail,
+    /// A partition of its colours has as much as it may have. A copy that was sent before may still be executed.
+    Full,
+    /// Not executed: the disks are full.
+    DiskFull,
+    /// Never executed: two of its colours have one digest.
+    OneDigest,
+    /// Never executed: the caller was not granted it.
+    NotGranted,
+}
+
+impl FuzzyFailure {
+    /// All, in the order of their numbers on the wire, from 1 on.
+    pub const ALL: [Self; 11] = [
+        Self::Busy,
+        Self::Unknown,
+        Self::Malformed,
+        Self::Forgotten,
+        Self::NumberUsed,
+        Self::Trimmed,
+        Self::BeyondTail,
+        Self::Full,
+        Self::DiskFull,
+        Self::OneDigest,
+        Self::NotGranted,
+    ];
+
+    /// True if the call surely had no effect.
+    pub fn is_surely_void(self) -> bool {
+        !matches!(self, Self::Unknown | Self::Forgotten | Self::Full)
+    }
+
+    /// True if the same call may be sent again, under its number, and may succeed then.
+    pub fn may_be_retried(self) -> bool {
+        matches!(self, Self::Busy | Self::Unknown | Self::DiskFull)
+    }
+}
+
+impl fmt::Display for FuzzyFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy => "too many calls at once: nothing was executed, try again later",
+            Self::Unknown => "no answer in time: it may have been executed, or still be",
+            Self::Malformed => "malformed, or beyond a limit: nothing was executed",
+            Self::Forgotten => "the client has the answer to this number",
+            Self::NumberUsed => "the client has used this number for something else",
+            Self::Trimmed => {
+                "it was trimmed: go on at the first position, with the state before it from elsewhere"
+            }
+            Self::BeyondTail => "beyond the colour's end",
+            Self::Full => "the colours' partition has as much as fuzzylog.partition_bytes allows",
+            Self::DiskFull => "the disks are full: nothing was executed",
+            Self::OneDigest => "two of the colours have one digest: rename one",
+            Self::NotGranted => "not granted: nothing was executed",
+        })
+    }
+}
+
+impl Encode for FuzzyFailure {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let at = Self::ALL.iter().position(|known| known == self).unwrap_or(0);
+        out.push(at as u8 + 1);
+    }
+}
+
+impl Decode for FuzzyFailure {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let tag = u8::decode(input)?;
+        let known = usize::from(tag).checked_sub(1).and_then(|at| Self::ALL.get(at));
+        known.copied().ok_or(DecodeError::UnknownTag("failure of the partially ordered log", tag))
+    }
+}
