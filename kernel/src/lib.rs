@@ -36,7 +36,7 @@ pub use planted::PlantedBug;
 pub use rng::Rng;
 pub use role::{
     Cx, Effect, Effects, Embeds, Family, Journaled, Node, Position, REPEAT_WITHIN, Role, Situation,
-    TimerIndex, TimerKey,
+    TimerIndex, TimerKey, until_moment,
 };
 pub use time::{Instant, Wall};
 

@@ -2,7 +2,7 @@
 
 mod effects;
 
-pub use effects::{Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation};
+pub use effects::{Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, until_moment};
 
 use crate::blob::BlobNotice;
 use crate::codec::{Decode, DecodeError, Encode};

@@ -48,6 +48,7 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&::paxos::planted::sessions_not_in_snapshot, &["LIN", "PREFIX"]),
     paxos(&wire::planted::client_watermark_not_raised, &["SC"]),
     paxos(&::paxos::planted::gaps_not_filled, &["LIVE"]),
+    paxos(&::paxos::planted::silence_not_reported, &["LIVE"]),
     paxos(&::paxos::planted::old_configuration_not_asked, &["AGREE"]),
     paxos(&::paxos::planted::late_opening_resets_session, &["LIN"]),
     paxos(&wire::planted::answer_to_earlier_incarnation_accepted, &["LIN"]),

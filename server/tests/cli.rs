@@ -464,10 +464,14 @@ fn failures_to_reach_a_cluster_name_what_was_found() {
     assert!(refused.err.starts_with("error[O4001]: no host answers at 127.0.0.1:9"), "{refused:?}");
     assert!(!refused.err.contains("may have been executed"), "a read: {refused:?}");
     let refused = write(nobody);
-    assert!(
-        refused.err.starts_with("error[O4001]") && refused.err.contains("may have been executed"),
-        "{refused:?}"
-    );
+    assert!(refused.err.starts_with("error[O4001]"), "{refused:?}");
+    // Nor does what no host was sent.
+    for call in [&["kv", "put", "k", "v"][..], &["txn", "put", "k", "v"], &["log", "create", "events"]] {
+        let refused = run(&[call, &["--timeout", "0.5", "--endpoints", nobody]].concat());
+        assert_eq!(refused.code, Some(4), "{call:?}: {refused:?}");
+        assert!(refused.err.contains("so nothing was executed"), "{call:?}: {refused:?}");
+        assert!(!refused.err.contains("may have been"), "{call:?}: {refused:?}");
+    }
     let refused = read(&deaf);
     assert_eq!(refused.code, Some(4), "{refused:?}");
     assert!(refused.err.starts_with("error[O4003]: hosts listen at"), "{refused:?}");

@@ -102,6 +102,7 @@ impl Role for Unreplicated {
             | LeaderIn::Known(_)
             | LeaderIn::HandOver(_)
             | LeaderIn::Stand(_)
+            | LeaderIn::Hears(_)
             | LeaderIn::ProxyAlive(_)
             | LeaderIn::Stuck(_) => cx.reject("message of a log, and there is none"),
         }

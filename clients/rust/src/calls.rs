@@ -5,6 +5,8 @@ use crate::{CallError, Credentials};
 use kernel::{Decode, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -61,6 +63,18 @@ impl<A: Ask> Clone for Calls<A> {
 struct Order<A: Ask> {
     ask: A,
     answer: oneshot::Sender<Result<A::Answer, CallError>>,
+    stage: Arc<AtomicU8>,
+}
+
+/// Where a call is: nobody waits for what was given up before it was sent, and it never is.
+const ORDERED: u8 = 0;
+const SENT: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+/// True if a call that was only ordered is now at `next`, or was there before.
+fn has_come_to(stage: &AtomicU8, next: u8) -> bool {
+    let before = stage.compare_exchange(ORDERED, next, Ordering::AcqRel, Ordering::Acquire);
+    before.is_ok() || before == Err(next)
 }
 
 impl<A: Ask> Calls<A> {
@@ -85,10 +99,12 @@ impl<A: Ask> Calls<A> {
         timeout: Duration,
     ) -> impl Future<Output = Result<A::Answer, CallError>> + use<A> {
         let (answer, answered) = oneshot::channel();
-        let sent = self.0.send(Order { ask, answer });
+        let stage = Arc::new(AtomicU8::new(ORDERED));
+        let ordered = self.0.send(Order { ask, answer, stage: Arc::clone(&stage) });
         async move {
-            sent.map_err(|_| CallError::Closed)?;
+            ordered.map_err(|_| CallError::Closed)?;
             match tokio::time::timeout(timeout, answered).await {
+                Err(_) if has_come_to(&stage, GIVEN_UP) => Err(CallError::NotSent(timeout)),
                 Err(_) => Err(CallError::TimedOut(timeout)),
                 Ok(Err(_)) => Err(CallError::Closed),
                 Ok(Ok(outcome)) => outcome,
@@ -210,6 +226,9 @@ impl<A: Ask> Served<A> {
     }
 
     fn send(&mut self, order: Order<A>) {
+        if !has_come_to(&order.stage, SENT) {
+            return;
+        }
         self.next += 1;
         self.writing.push(&order.ask.message(self.next));
         if order.ask.is_answered() {

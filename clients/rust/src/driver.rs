@@ -17,10 +17,17 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 use wire::commands::{Call, ClientTimer, CommandCalls, CommandClient, CommandMessage, Outcome};
 
-/// A call on its way to the driver.
-pub(crate) struct Order {
-    pub(crate) call: Call,
-    pub(crate) answer: oneshot::Sender<Outcome>,
+/// On its way to the driver.
+pub(crate) enum Order {
+    /// To be made.
+    Call {
+        /// Of no other call of the client.
+        number: u64,
+        call: Call,
+        answer: oneshot::Sender<Outcome>,
+    },
+    /// Nobody waits for this call any more: is it certain that no host has it, nor will?
+    GiveUp { number: u64, answer: oneshot::Sender<bool> },
 }
 
 /// An answer slower than this is looked for at another host.
@@ -63,7 +70,6 @@ struct Driver {
     rng: Rng,
     started: std::time::Instant,
     waiting: HashMap<RequestId, oneshot::Sender<Outcome>>,
-    next: u64,
     resend_at: Option<tokio::time::Instant>,
     /// When to try the next endpoint, after all have failed.
     retry_at: Option<tokio::time::Instant>,
@@ -91,7 +97,6 @@ pub(crate) async fn run(
         rng: Rng::seeded(seed),
         started: std::time::Instant::now(),
         waiting: HashMap::new(),
-        next: 0,
         resend_at: None,
         retry_at: None,
         failures: 0,
@@ -171,10 +176,19 @@ impl Driver {
     }
 
     fn take(&mut self, order: Order) {
-        let id = RequestId(self.next);
-        self.next += 1;
-        self.waiting.insert(id, order.answer);
-        self.with_role(|client, cx| client.on_request(id, order.call, cx));
+        match order {
+            Order::Call { number, call, answer } => {
+                self.waiting.insert(RequestId(number), answer);
+                self.with_role(|client, cx| client.on_request(RequestId(number), call, cx));
+            }
+            Order::GiveUp { number, answer } => {
+                let id = RequestId(number);
+                // Answered just now: what it came to is not known to the caller.
+                let is_unsent = self.waiting.remove(&id).is_some() && self.client.give_up(id);
+                // The caller may have stopped waiting.
+                let _ = answer.send(is_unsent);
+            }
+        }
     }
 
     fn come_up(&mut self, connection: Connection) {

@@ -29,6 +29,7 @@ mod sequence;
 mod tls;
 mod txn;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -63,6 +64,9 @@ pub enum CallError {
     /// No host answered in time. A write may have been executed.
     #[error("no answer within {0:?}; a write may have been executed: read before you send it again")]
     TimedOut(Duration),
+    /// Never executed: in time there was no host that the request could be sent to, and it is not sent any more.
+    #[error("no answer within {0:?}; the request was sent to no host, so nothing was executed")]
+    NotSent(Duration),
     /// No host answered in time, and some turned the client away. A write may have been executed.
     #[error(
         "no answer within {after:?}; {why}; a write may have been executed: read before you send it again"
@@ -137,6 +141,8 @@ pub struct Client {
     calls: mpsc::UnboundedSender<driver::Order>,
     timeout: Duration,
     refusals: driver::Refusals,
+    /// The number of the next call.
+    next: Arc<AtomicU64>,
 }
 
 impl Client {
@@ -163,7 +169,7 @@ impl Client {
         if !endpoints.is_empty() {
             tokio::spawn(driver::run(endpoints, credentials, orders, Arc::clone(&refusals)));
         }
-        Self { calls, timeout: TIMEOUT, refusals }
+        Self { calls, timeout: TIMEOUT, refusals, next: Arc::default() }
     }
 
     /// The same client with another time limit per call (10 s unless said).
@@ -175,9 +181,10 @@ impl Client {
 
     async fn call(&self, call: Call) -> Result<Bytes, CallError> {
         let (answer, answered) = oneshot::channel();
-        self.calls.send(driver::Order { call, answer }).map_err(|_| CallError::Closed)?;
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.calls.send(driver::Order::Call { number, call, answer }).map_err(|_| CallError::Closed)?;
         match tokio::time::timeout(self.timeout, answered).await {
-            Err(_) => Err(self.unanswered()),
+            Err(_) => Err(self.unanswered(number).await),
             Ok(Err(_)) => Err(CallError::Closed),
             Ok(Ok(Outcome::Done(bytes))) => Ok(bytes),
             Ok(Ok(Outcome::Refused(Refusal::MaybeExecuted))) => Err(CallError::MaybeExecuted),
@@ -189,10 +196,14 @@ impl Client {
         }
     }
 
-    fn unanswered(&self) -> CallError {
+    async fn unanswered(&self, number: u64) -> CallError {
+        let (answer, answered) = oneshot::channel();
+        let asked = self.calls.send(driver::Order::GiveUp { number, answer });
+        let is_unsent = asked.is_ok() && answered.await == Ok(true);
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         let why: Vec<String> = refusals.iter().map(|(endpoint, why)| format!("{endpoint}: {why}")).collect();
         match why.is_empty() {
+            true if is_unsent => CallError::NotSent(self.timeout),
             true => CallError::TimedOut(self.timeout),
             false => CallError::TurnedAway { after: self.timeout, why: why.join("; ") },
         }

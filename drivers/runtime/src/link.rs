@@ -209,10 +209,10 @@ impl Link {
         to: NodeId,
         message: &impl Encode,
         settings: &LinkSettings,
-        metrics: &mut Metrics,
+        (now, metrics): (Instant, &mut Metrics),
     ) {
         if self.repeats.waits(from, to) {
-            self.say_again(from.host(), settings, metrics);
+            self.say_again(from.host(), settings, (now, metrics));
         }
         self.queue(from, to, message, settings, metrics);
     }
@@ -228,15 +228,15 @@ impl Link {
     ) {
         let (now, metrics) = outside;
         if self.partner().is_none_or(|partner| partner.message_version < REPEATS_SINCE) {
-            return self.push(from, to, message, settings, metrics);
+            return self.push(from, to, message, settings, (now, metrics));
         }
         let bytes = message.encoded();
         match self.repeats.say(from, to, &bytes, now) {
             Way::Later => {}
-            Way::Plain => self.push(from, to, message, settings, metrics),
+            Way::Plain => self.push(from, to, message, settings, (now, metrics)),
             Way::Numbered(number) => {
                 if self.repeats.waits(from, to) {
-                    self.say_again(from.host(), settings, metrics);
+                    self.say_again(from.host(), settings, (now, metrics));
                 }
                 let message = Repeat::First(Numbered { number, from, to, message: bytes.into() });
                 let (me, other) = (NodeId::new(from.host(), REPEATS), NodeId::new(self.host, REPEATS));
@@ -253,8 +253,14 @@ impl Link {
     }
 
     /// Says again what has not changed.
-    pub(crate) fn say_again(&mut self, me: HostId, settings: &LinkSettings, metrics: &mut Metrics) {
-        let numbers = self.repeats.take_again();
+    pub(crate) fn say_again(
+        &mut self,
+        me: HostId,
+        settings: &LinkSettings,
+        outside: (Instant, &mut Metrics),
+    ) {
+        let (now, metrics) = outside;
+        let numbers = self.repeats.take_again(now);
         if !numbers.is_empty() {
             let (me, other) = (NodeId::new(me, REPEATS), NodeId::new(self.host, REPEATS));
             metrics.repeats_out += numbers.len() as u64;
@@ -263,8 +269,8 @@ impl Link {
     }
 
     /// What was to be said again is not, for a fault that was asked for.
-    pub(crate) fn forget_repeats(&mut self, metrics: &mut Metrics) {
-        for _ in self.repeats.take_again() {
+    pub(crate) fn forget_repeats(&mut self, now: Instant, metrics: &mut Metrics) {
+        for _ in self.repeats.take_again(now) {
             metrics.drop_message("link severed on purpose");
         }
     }

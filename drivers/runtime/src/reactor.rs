@@ -248,7 +248,7 @@ impl<N: Node + 'static> Reactor<N> {
     }
 
     /// How long to sleep: not at all if something is left to do.
-    fn timeout(&self) -> Option<Duration> {
+    fn timeout(&mut self) -> Option<Duration> {
         if self.paused {
             return None;
         }
@@ -386,6 +386,7 @@ impl<N: Node + 'static> Reactor<N> {
     /// journal, then what waited for it.
     fn work(&mut self) -> Result<(), HostError> {
         self.settle();
+        self.router.say_again(self.nodes.now);
         self.flush();
         if self.journal.is_some() {
             self.commit()?;

@@ -75,6 +75,8 @@ pub(crate) struct Repeats {
     /// What is to be said again.
     again: BTreeSet<u32>,
     due: Option<Instant>,
+    /// When it was said again last.
+    left_at: Instant,
 }
 
 impl Repeats {
@@ -88,7 +90,7 @@ impl Repeats {
         if let Some(at) = said.iter().position(|said| said.bytes == bytes) {
             said[..=at].rotate_right(1);
             self.again.insert(said[0].number);
-            self.due.get_or_insert(next_moment(now));
+            self.due.get_or_insert(next_moment(now, self.left_at));
             return Way::Later;
         }
         let number = if has_room && said.len() < IN_TURN_MAX {
@@ -127,16 +129,20 @@ impl Repeats {
     }
 
     /// What is to be said again, in order.
-    pub(crate) fn take_again(&mut self) -> Vec<u32> {
-        self.due = None;
+    pub(crate) fn take_again(&mut self, now: Instant) -> Vec<u32> {
+        (self.due, self.left_at) = (None, now);
         std::mem::take(&mut self.again).into_iter().collect()
     }
 }
 
+/// What is said so soon after a moment leaves at once, if nothing did: timers that run out at the moment are why a host wakes.
+const MOMENT_LASTS: u64 = REPEAT_WITHIN.as_nanos() as u64 / 8;
+
 /// Moments are those of all links, so that a host wakes once for all.
-fn next_moment(now: Instant) -> Instant {
+fn next_moment(now: Instant, left_at: Instant) -> Instant {
     let every = REPEAT_WITHIN.as_nanos() as u64;
-    Instant((now.0 / every + 1) * every)
+    let this = now.0 / every * every;
+    Instant(if left_at.0 < this && now.0 - this < MOMENT_LASTS { this } else { this + every })
 }
 
 /// What the other end of a connection has said.
@@ -192,8 +198,23 @@ mod tests {
         assert_eq!(repeats.say(node(1), node(3), b"a", at), Way::Later);
         assert_eq!(repeats.due(), Some(Instant(120_000_000)), "all links speak at the same moments");
         assert!(repeats.waits(node(1), node(2)) && !repeats.waits(node(2), node(1)));
-        assert_eq!((repeats.take_again(), repeats.due()), (vec![0, 1], None));
+        assert_eq!((repeats.take_again(Instant(120_000_000)), repeats.due()), (vec![0, 1], None));
         assert!(!repeats.waits(node(1), node(2)));
+    }
+
+    // What is said at a moment would leave a moment later, and a host would wake twice for it; said again and again it would leave each time.
+    #[test]
+    fn what_is_said_at_a_moment_leaves_with_it_once() {
+        let (mut repeats, ms) = (Repeats::default(), |count: u64| Instant(count * 1_000_000));
+        assert_eq!(repeats.say(node(1), node(2), b"a", ms(70)), Way::Numbered(0));
+        assert_eq!(repeats.say(node(1), node(2), b"a", ms(82)), Way::Later);
+        assert_eq!(repeats.due(), Some(ms(80)), "it is due");
+        assert_eq!(repeats.take_again(ms(82)), [0]);
+        assert_eq!(repeats.say(node(1), node(2), b"a", ms(83)), Way::Later);
+        assert_eq!(repeats.due(), Some(ms(120)), "something left at this moment");
+        assert_eq!(repeats.take_again(ms(120)), [0]);
+        assert_eq!(repeats.say(node(1), node(2), b"a", ms(166)), Way::Later);
+        assert_eq!(repeats.due(), Some(ms(200)), "the moment is over");
     }
 
     // What changes all the time would fill the table of both ends.
@@ -216,7 +237,7 @@ mod tests {
         for turn in 0..IN_TURN_MAX as u8 {
             assert!(matches!(repeats.say(node(3), node(5), &[turn], at), Way::Numbered(_)));
         }
-        assert_eq!(repeats.take_again(), Vec::<u32>::new());
+        assert_eq!(repeats.take_again(at), Vec::<u32>::new());
     }
 
     // A number whose message never left would be heard as nothing, or as another message.

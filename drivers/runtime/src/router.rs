@@ -54,7 +54,7 @@ impl<M: Encode> Router<M> {
             self.metrics.messages_local += 1;
             self.inbox.push_back((from, to, message));
         } else if self.severed_to.is_empty() && self.delayed.is_empty() {
-            self.send(from, to, &message);
+            self.send(from, to, &message, now);
         } else {
             self.send_faulty(from, to, message, now);
         }
@@ -74,9 +74,12 @@ impl<M: Encode> Router<M> {
         }
     }
 
-    fn send(&mut self, from: NodeId, to: NodeId, message: &M) {
+    fn send(&mut self, from: NodeId, to: NodeId, message: &M, now: Instant) {
         match self.links.binary_search_by_key(&to.host(), |link| link.host) {
-            Ok(index) => self.links[index].push(from, to, message, &self.settings, &mut self.metrics),
+            Ok(index) => {
+                let outside = (now, &mut self.metrics);
+                self.links[index].push(from, to, message, &self.settings, outside);
+            }
             Err(_) => self.metrics.drop_message("no such host"),
         }
     }
@@ -90,7 +93,7 @@ impl<M: Encode> Router<M> {
                 self.metrics.drop_message("delayed on purpose, too many");
             }
             Some(delayed) => delayed.queue.push_back((now + delayed.by, from, to, message)),
-            None => self.send(from, to, &message),
+            None => self.send(from, to, &message, now),
         }
     }
 
@@ -117,22 +120,26 @@ impl<M: Encode> Router<M> {
         delayed.chain(self.links.iter().filter_map(Link::repeats_due)).min()
     }
 
-    /// Sends what has been delayed long enough, and what is to be said again.
-    pub(crate) fn on_time(&mut self, now: Instant) {
+    /// Says again what is due.
+    pub(crate) fn say_again(&mut self, now: Instant) {
         for link in self.links.iter_mut().filter(|link| link.repeats_due().is_some_and(|due| due <= now)) {
             if self.severed_to.contains(&link.host) {
-                link.forget_repeats(&mut self.metrics);
+                link.forget_repeats(now, &mut self.metrics);
             } else {
-                link.say_again(self.me, &self.settings, &mut self.metrics);
+                link.say_again(self.me, &self.settings, (now, &mut self.metrics));
             }
         }
+    }
+
+    /// Sends what has been delayed long enough.
+    pub(crate) fn on_time(&mut self, now: Instant) {
         let hosts: Vec<HostId> = self.delayed.keys().copied().collect();
         for host in hosts {
             while let Some(delayed) = self.delayed.get_mut(&host)
                 && delayed.queue.front().is_some_and(|(due, ..)| *due <= now)
                 && let Some((_, from, to, message)) = delayed.queue.pop_front()
             {
-                self.send(from, to, &message);
+                self.send(from, to, &message, now);
             }
             if self.delayed.get(&host).is_some_and(|delayed| delayed.by.is_zero() && delayed.queue.is_empty())
             {

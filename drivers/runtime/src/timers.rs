@@ -43,8 +43,8 @@ impl Timers {
         self.lax.stop(node, timer);
     }
 
-    /// When to look again; not after the first deadline of an exact one, and not much after that of any other.
-    pub(crate) fn next(&self) -> Option<Instant> {
+    /// When to look again: at the first deadline of an exact one, and not much after that of any other.
+    pub(crate) fn next(&mut self) -> Option<Instant> {
         self.exact.next().into_iter().chain(self.lax.next().map(|at| at + SLACK)).min()
     }
 
@@ -75,9 +75,24 @@ impl Queue {
         self.pending(node, timer).deadline = None;
     }
 
-    /// Not after the first deadline.
-    fn next(&self) -> Option<Instant> {
-        self.heap.peek().map(|Reverse((at, _, _))| *at)
+    /// The first deadline. An entry that stands for a later one is moved there: a timer that is set again and again, as those are that wait
+    /// for a silence, wakes nobody.
+    fn next(&mut self) -> Option<Instant> {
+        while let Some(&Reverse((at, node, timer))) = self.heap.peek() {
+            let pending = self.pending(node, TimerIndex(timer));
+            if pending.queued == Some(at) && pending.deadline == Some(at) {
+                return Some(at);
+            }
+            self.heap.pop();
+            let pending = self.pending(node, TimerIndex(timer));
+            if pending.queued == Some(at) {
+                pending.queued = pending.deadline;
+                if let Some(deadline) = pending.deadline {
+                    self.heap.push(Reverse((deadline, node, timer)));
+                }
+            }
+        }
+        None
     }
 
     /// A timer that has run out by `now`, which is then no longer pending.
@@ -142,7 +157,7 @@ mod tests {
                 }
             }
             if let Some(first) = twin.values().min() {
-                assert!(timers.next().is_some_and(|next| next <= *first), "would sleep through {first:?}");
+                assert_eq!(timers.next(), Some(*first), "neither sleeps through it nor wakes before");
             }
             let mut due: Vec<_> = twin.extract_if(.., |_, at| at.0 <= now).map(|(key, _)| key).collect();
             let mut popped: Vec<_> = std::iter::from_fn(|| timers.pop(Instant(now)))

@@ -88,4 +88,6 @@ kernel::planted_bugs! {
     retained_values_stay_across_snapshot = "P53",
     /// A leader believes the report of a replica whose configuration it does not know.
     report_of_unknown_configuration_believed = "P54",
+    /// An acceptor does not report to the leader role of its host that the leader has fallen silent.
+    silence_not_reported = "P55",
 }

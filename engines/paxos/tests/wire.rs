@@ -97,7 +97,7 @@ fn messages() -> Vec<Message> {
         .into(),
         leader::Nack { promised: ballot }.into(),
         leader::Heartbeat { pulse: pulse() }.into(),
-        leader::HeartbeatAck { ballot }.into(),
+        leader::HeartbeatAck { ballot, knows_rest: Some(true) }.into(),
         leader::Executed {
             executed: slot,
             version: 1,
@@ -115,6 +115,7 @@ fn messages() -> Vec<Message> {
         leader::ProxyAlive {}.into(),
         leader::HandOver { to: node(1, 2) }.into(),
         leader::Stand { ballot }.into(),
+        leader::Hears { leader: Some(ballot) }.into(),
         proxy_leader::Assign { ballot, slot, version: 1, value: Value::Noop }.into(),
         proxy_leader::Phase2b { ballot, slot }.into(),
         proxy_leader::Nack { slot, promised: ballot }.into(),
@@ -135,6 +136,7 @@ fn messages() -> Vec<Message> {
         acceptor::Invite { configurations: configurations() }.into(),
         acceptor::Resigned { ballot }.into(),
         acceptor::Learned { slot, value: batch() }.into(),
+        acceptor::Resting { ballot, pulse: Some(pulse()) }.into(),
         replica::Chosen { ballot, slot, value: None }.into(),
         replica::Voted { ballot, slot, value: batch() }.into(),
         replica::ReadBatch {
@@ -159,6 +161,7 @@ fn messages() -> Vec<Message> {
         replica::Describe {}.into(),
         replica::Checkpoint { executed: slot, digest: id }.into(),
         replica::Resumed { from: slot, values: vec![batch()] }.into(),
+        replica::LeaderRests { leader: Some(ballot) }.into(),
         unbatcher::BatchResults {
             batch: Some(BatchId { batcher: node(1, 1), number: 4 }),
             executed: slot,

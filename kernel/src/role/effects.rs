@@ -13,6 +13,13 @@ use std::time::Duration;
 /// How long a message that repeats what was sent before may wait, so that many leave as one.
 pub const REPEAT_WITHIN: Duration = Duration::from_millis(40);
 
+/// How long it is until the next of the moments at which a host wakes anyhow. What is only looked at now and then is looked at then: the
+/// moments are the same for all roles of a host, [`REPEAT_WITHIN`] apart.
+pub fn until_moment(now: Instant) -> Duration {
+    let every = REPEAT_WITHIN.as_nanos() as u64;
+    Duration::from_nanos(every - now.0 % every)
+}
+
 /// One thing a driver is to do.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Effect<M, R> {

@@ -52,6 +52,9 @@ fn build(incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
 /// What is said all the time, and the roles of the log, which MultiPaxos' transcripts show.
 const LEFT_OUT: &[&str] = &[
     "heartbeat",
+    "resting",
+    "hears",
+    "leader rests",
     "proxy alive",
     "ping (",
     "pong (",

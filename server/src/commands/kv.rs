@@ -165,7 +165,8 @@ impl Endpoint {
             CallError::TimedOut(after) => {
                 self.unanswered(format!("no answer within {after:?}; nothing was executed"))
             }
-            CallError::TurnedAway { .. }
+            CallError::NotSent(_)
+            | CallError::TurnedAway { .. }
             | CallError::MaybeExecuted
             | CallError::Refused
             | CallError::Invalid(_)
@@ -207,7 +208,7 @@ impl Endpoint {
     /// A failed call in the user's terms.
     pub fn explain(&self, error: &CallError) -> Failure {
         match error {
-            CallError::TimedOut(_) => self.unanswered(error.to_string()),
+            CallError::TimedOut(_) | CallError::NotSent(_) => self.unanswered(error.to_string()),
             CallError::TurnedAway { .. } => Failure {
                 exit: Exit::Unreachable,
                 ..Failure::input(

@@ -74,6 +74,7 @@ fn explain(endpoint: &Endpoint, spaces: &[String], error: &CallError) -> Failure
             "ordinate config explain sequence.spaces  (a space must be in that list, and be given once)",
         ),
         CallError::TimedOut(_)
+        | CallError::NotSent(_)
         | CallError::TurnedAway { .. }
         | CallError::MaybeExecuted
         | CallError::Conflict

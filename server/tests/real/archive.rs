@@ -87,7 +87,9 @@ async fn write_on(endpoints: Vec<String>, record: Arc<Record>) {
                 let mut appended = record.appended.lock().unwrap_or_else(PoisonError::into_inner);
                 appended.extend((first..).zip(entries));
             }
-            Err(LogError::Call(CallError::MaybeExecuted | CallError::TimedOut(_))) => {}
+            Err(LogError::Call(
+                CallError::MaybeExecuted | CallError::TimedOut(_) | CallError::NotSent(_),
+            )) => {}
             Err(error) => panic!("{error}"),
         }
     }

@@ -51,7 +51,9 @@ async fn write_on(writer: usize, endpoints: Vec<String>, record: Arc<Record>) {
                 let positions = names.into_iter().zip(firsts).collect();
                 record.appended.lock().unwrap_or_else(PoisonError::into_inner).push((entry, positions));
             }
-            Err(LogError::Call(CallError::MaybeExecuted | CallError::TimedOut(_))) => {}
+            Err(LogError::Call(
+                CallError::MaybeExecuted | CallError::TimedOut(_) | CallError::NotSent(_),
+            )) => {}
             Err(error) => panic!("writer {writer}: {error}"),
         }
     }

@@ -97,7 +97,12 @@ fn full_disks_hold_appends_up_and_lose_none() {
         assert!(
             matches!(
                 refused,
-                LogError::Call(CallError::TimedOut(_) | CallError::MaybeExecuted | CallError::DiskFull)
+                LogError::Call(
+                    CallError::TimedOut(_)
+                        | CallError::NotSent(_)
+                        | CallError::MaybeExecuted
+                        | CallError::DiskFull
+                )
             ),
             "{refused:?} after {sent}"
         );

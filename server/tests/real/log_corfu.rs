@@ -37,7 +37,9 @@ async fn write_on(writer: usize, endpoints: Vec<String>, record: Arc<Record>) {
                 let mut appended = record.appended.lock().unwrap_or_else(PoisonError::into_inner);
                 appended.insert(entry(writer, turn, 0), first);
             }
-            Err(LogError::Call(CallError::MaybeExecuted | CallError::TimedOut(_))) => {}
+            Err(LogError::Call(
+                CallError::MaybeExecuted | CallError::TimedOut(_) | CallError::NotSent(_),
+            )) => {}
             Err(error) => panic!("writer {writer}: {error}"),
         }
     }

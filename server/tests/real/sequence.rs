@@ -53,7 +53,7 @@ async fn call_on(caller: usize, endpoints: Vec<String>, record: Arc<Record>) {
                 let given = Given { asked, answered: Instant::now(), gsn: position.gsn, numbers };
                 record.given.lock().unwrap_or_else(PoisonError::into_inner).push(given);
             }
-            Err(CallError::MaybeExecuted | CallError::TimedOut(_)) => {
+            Err(CallError::MaybeExecuted | CallError::TimedOut(_) | CallError::NotSent(_)) => {
                 record.lost.fetch_add(1, Ordering::Relaxed);
             }
             Err(error) => panic!("caller {caller}: {error}"),

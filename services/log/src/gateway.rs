@@ -106,7 +106,7 @@ enum State {
     Idle,
 }
 
-const TICK: Duration = Duration::from_millis(100);
+const TICK: Duration = Duration::from_millis(80);
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 /// A barrier or a read without an answer is asked for again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -231,7 +231,7 @@ impl Role for Gateway {
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             GatewayTimer::Tick => {
-                cx.set_timer(GatewayTimer::Tick, TICK);
+                cx.set_timer(GatewayTimer::Tick, TICK + kernel::until_moment(cx.now()));
                 self.ask_again(cx);
             }
             // The end of the burst does the rest.

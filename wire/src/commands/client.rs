@@ -152,6 +152,13 @@ impl<F> CommandClient<F> {
         self.writes.len() + self.reads.len()
     }
 
+    /// Gives a call up that nobody has: it is sent no more. False if it was sent to a batcher that has not refused it.
+    pub fn give_up(&mut self, id: RequestId) -> bool {
+        let is_it = |outstanding: &Outstanding| outstanding.id == id && outstanding.sent == Sent::Nowhere;
+        let found = [&mut self.writes, &mut self.reads].into_iter();
+        found.map(|table| table.extract_if(.., |_, it| is_it(it)).count()).sum::<usize>() > 0
+    }
+
     /// Starts at another of the batchers.
     pub fn starting_at(mut self, index: usize) -> Self {
         self.at = index;

@@ -1,6 +1,7 @@
 //! One-shot transactions: conditions, writes and reads in one message.
 
 use super::{TxnClient, TxnError, unreadable};
+use crate::CallError;
 use kernel::Bytes;
 use wire::txn::{CallKey, Condition, KeyRow, KeyWrite, OneShot, Timestamp, TxnCall, TxnFailure, TxnReply};
 
@@ -95,9 +96,14 @@ impl<'a> OneShotCall<'a> {
             return Err(TxnError::Fault(fault));
         }
         let reply = client.calls.call(call, client.timeout).await;
-        let Ok(reply) = reply else {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(unsent @ CallError::NotSent(_)) => {
+                client.commit_answered(key);
+                return Err(TxnError::Unreached(unsent));
+            }
             // It may be executed later, so its name is not given up.
-            return Err(TxnError::Unknown { id: key });
+            Err(_) => return Err(TxnError::Unknown { id: key }),
         };
         client.take_token(&reply);
         if !matches!(&reply, TxnReply::Failed(failed) if failed.why == TxnFailure::Unknown) {

@@ -1,7 +1,7 @@
 //! What a proxy hears, and what the roles of its log say to it.
 
 use super::leading::Lead;
-use super::{Proxy, ProxyIn};
+use super::{Proxy, ProxyIn, ProxyTimer};
 use crate::MasonMessage;
 use crate::messages::shard::ShardIn;
 use kernel::{Cx, Decode, NodeId};
@@ -77,6 +77,7 @@ impl Proxy {
             let shard_map = self.topology.layout.shard_map.clone();
             self.lead = Some(Lead::new(ballot, cx.rng().bits(), shard_map, cx.now()));
             self.leading(cx, |lead, frame, cx| lead.propose_begin(frame, cx));
+            cx.set_timer(ProxyTimer::Tick, self.parameters.tick);
         }
     }
 }

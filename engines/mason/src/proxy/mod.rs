@@ -157,10 +157,6 @@ impl Role for Proxy {
         match record {}
     }
 
-    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        cx.set_timer(ProxyTimer::Tick, self.parameters.tick);
-    }
-
     fn on_message(&mut self, from: NodeId, message: Heard, cx: &mut Cx<'_, Self>) {
         match message {
             Heard::Own(message) => self.on_own(from, message, cx),
@@ -171,10 +167,13 @@ impl Role for Proxy {
     fn on_timer(&mut self, timer: ProxyTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             ProxyTimer::Tick => {
-                cx.set_timer(ProxyTimer::Tick, self.parameters.tick);
                 self.leading(cx, |lead, frame, cx| lead.on_tick(frame, cx));
                 self.move_on(cx);
                 self.arrange(cx);
+                // Only a leader has something to look after.
+                if let Some(lead) = &self.lead {
+                    cx.set_timer(ProxyTimer::Tick, lead.tick_after(&self.parameters, cx.now()));
+                }
             }
         }
     }

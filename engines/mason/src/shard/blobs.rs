@@ -48,6 +48,19 @@ pub(super) struct Blobs {
     named: BTreeSet<BlobId>,
 }
 
+impl Blobs {
+    /// True if none is missing, or being read or written.
+    pub(super) fn are_all_here(&self) -> bool {
+        let Self { storing, missing, fetch, waiting, loading, pulls, .. } = self;
+        storing.is_empty()
+            && missing.is_empty()
+            && fetch.is_none()
+            && waiting.is_empty()
+            && loading.is_empty()
+            && pulls.is_empty()
+    }
+}
+
 /// A blob on its way here.
 #[derive(Debug)]
 struct Fetch {

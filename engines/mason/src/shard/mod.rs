@@ -34,6 +34,7 @@ use kernel::{BlobNotice, Bytes, Cx, Instant, NodeId, Position, Role};
 use parts::{SnapshotRecord, Snapshots};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 kernel::timers! {
     /// The server's timers.
@@ -98,16 +99,22 @@ pub struct ShardServer<S> {
     stuck_since: Option<Instant>,
     /// When it last had something new, or asked whether there is.
     asked_at: Instant,
+    /// The number it asked for last.
+    asked_from: Number,
     /// When it last asked for another page of operations.
     page_asked_at: Instant,
     snapshots: Snapshots<Number, snapshot::Writer>,
     due: snapshot::Due,
     blobs: blobs::Blobs,
     archiving: archive::Archiving,
+    /// The next tick is a while away: nothing is late.
+    rests: bool,
 }
 
 /// Consistent cuts that wait to be covered: an early one that goes is covered by a later one.
 const CUTS_MAX: usize = 1_024;
+/// While nothing is late, it looks only so often.
+const REST: Duration = Duration::from_millis(160);
 /// Reads that wait; more are dropped, and their gateway asks again.
 const READS_MAX: usize = 65_536;
 /// Operations that wait for a number before them; beyond it later ones are dropped and asked for again.
@@ -155,11 +162,13 @@ impl<S: Shard> ShardServer<S> {
             scratch: Vec::new(),
             stuck_since: None,
             asked_at: Instant(0),
+            asked_from: Number(0),
             page_asked_at: Instant(0),
             snapshots: Snapshots::default(),
             due: snapshot::Due::default(),
             blobs: blobs::Blobs::default(),
             archiving: archive::Archiving::default(),
+            rests: false,
             topology,
         }
     }
@@ -253,6 +262,25 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
+    /// True if nothing waits for a look of the tick.
+    fn is_at_rest(&self) -> bool {
+        self.stuck_since.is_none()
+            && self.waiting.is_empty()
+            && self.reads.is_empty()
+            && self.snapshots.is_idle()
+            && !self.snapshots.is_taking()
+            && !self.is_installing_half()
+            && self.blobs.are_all_here()
+            && self.service.as_archived().is_none_or(|archived| archived.to_archive(1).is_empty())
+    }
+
+    /// What has come may have to be looked after.
+    fn end_rest(&mut self, cx: &mut Cx<'_, Self>) {
+        if std::mem::take(&mut self.rests) {
+            cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
+        }
+    }
+
     fn remark(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(body) = self.service.remark() else { return };
         for &observer in &self.observers {
@@ -269,7 +297,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn ask_proxies(&mut self, cx: &mut Cx<'_, Self>) {
-        self.asked_at = cx.now();
+        (self.asked_at, self.asked_from) = (cx.now(), self.next);
         let from = Placed { space: self.space, number: self.next };
         for group in self.topology.groups() {
             if let Some(proxy) = self.topology.proxy_on(group, cx.node().host()) {
@@ -297,6 +325,7 @@ impl<S: Shard> Role for ShardServer<S> {
     }
 
     fn on_message(&mut self, from: NodeId, message: ShardIn, cx: &mut Cx<'_, Self>) {
+        self.end_rest(cx);
         match message {
             ShardIn::ReadShard(message) => self.on_read(from, message, cx),
             ShardIn::Attach(Attach {}) => {
@@ -346,12 +375,14 @@ impl<S: Shard> Role for ShardServer<S> {
     fn on_timer(&mut self, timer: ShardTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             ShardTimer::Tick => {
-                cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
                 self.look_for_what_is_missing(cx);
                 self.retry_transfer(cx);
                 self.read_again_what_wants_none();
                 self.step_archive(cx);
                 self.report_durable(cx);
+                self.rests = self.is_at_rest();
+                let rest = if self.rests { REST + kernel::until_moment(cx.now()) } else { Duration::ZERO };
+                cx.set_timer(ShardTimer::Tick, rest.max(self.parameters.ask_after));
             }
             // The burst's end does it.
             ShardTimer::Snapshot => {}
@@ -369,6 +400,7 @@ impl<S: Shard> Role for ShardServer<S> {
     }
 
     fn on_blob(&mut self, notice: BlobNotice, cx: &mut Cx<'_, Self>) {
+        self.end_rest(cx);
         self.on_blob_notice(notice, cx);
     }
 }

@@ -18,11 +18,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// What has not changed is reported again after so many times as long: leaders come and go.
+const REPORT_AGAIN_TIMES: u32 = 4;
 
 /// When the next snapshot is due, and what was said of the last.
 #[derive(Debug, Default)]
 pub(super) struct Due {
     reported_at: Option<Instant>,
+    reported_below: Option<Number>,
     executed_bytes: u64,
     /// How many of a peer's it has taken.
     skips: u64,
@@ -194,11 +197,13 @@ impl<S: Shard> ShardServer<S> {
     /// Reports to those who keep things for this server how far it is durable.
     pub(super) fn report_durable(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let reported = self.due.reported_at.is_some_and(|at| now.since(at) < REPORT_EVERY);
+        let (below, every) = (self.snapshots.durable_below(), REPORT_EVERY);
+        let every = if self.due.reported_below == Some(below) { REPORT_AGAIN_TIMES * every } else { every };
+        let reported = self.due.reported_at.is_some_and(|at| now.since(at) < every);
         if reported || self.snapshots.durable_below() <= Number(1) {
             return;
         }
-        self.due.reported_at = Some(now);
+        (self.due.reported_at, self.due.reported_below) = (Some(now), Some(below));
         let (durable, next) = (self.snapshots.durable_below(), self.next);
         invariant!(DUR, durable <= next, "below {durable} is durable, and {next} is not executed");
         let below = Placed { space: self.space, number: self.snapshots.durable_below() };

@@ -28,6 +28,9 @@
 //! An election: silence, `PreVote` to the acceptors (granted by those who hear no leader), `Phase1a` to a read quorum of
 //! every configuration that matters, `Phase1b` in pages, then `Assign` of what was voted for and no-ops for the gaps.
 //!
+//! A leader at rest sends `Resting` to the acceptors instead of `Heartbeat`, and the others its pulse rarely. Each acceptor reports to the
+//! leader role of its host whom it `Hears`, and to its replica that the leader rests (`LeaderRests`).
+//!
 //! A leader that makes room for another one: its host asks it to (`HandOver`), it resigns and reports that to the acceptors (`Resigned`),
 //! and the one that is to lead (`Stand`) begins with `Phase1a`. Nobody waits for a silence.
 //!

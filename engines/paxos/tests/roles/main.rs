@@ -4,6 +4,7 @@ mod bounds;
 mod handing;
 mod membership;
 mod replica;
+mod rest;
 mod resume;
 
 use kernel::{Bytes, Effect, HostId, HostSlot, NodeId, Position, RequestId, Role as _};

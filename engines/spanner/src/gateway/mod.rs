@@ -102,6 +102,8 @@ pub struct TxnGateway {
     commit_waits: CommitWaits,
     reported_alive_at: Instant,
     reported_below: u64,
+    /// It has nothing to look after.
+    rests: bool,
 }
 
 impl TxnGateway {
@@ -125,6 +127,7 @@ impl TxnGateway {
             commit_waits: CommitWaits::default(),
             reported_alive_at: Instant(0),
             reported_below: 0,
+            rests: false,
         }
     }
 
@@ -352,7 +355,6 @@ impl Role for TxnGateway {
             GatewayTimer::Passed => self.look_at_the_time(cx),
             GatewayTimer::Again => self.try_paused(cx),
             GatewayTimer::Tick => {
-                cx.set_timer(GatewayTimer::Tick, self.parameters.tick);
                 self.look_at_the_time(cx);
                 self.look_after_reads(cx);
                 self.look_after_attempts(cx);
@@ -367,7 +369,17 @@ impl Role for TxnGateway {
                     }
                 }
                 self.report_alive(cx);
+                self.rests = self.in_progress() + self.paused.len() == 0;
+                let rest = if self.rests { kernel::until_moment(cx.now()) } else { Duration::ZERO };
+                cx.set_timer(GatewayTimer::Tick, rest.max(self.parameters.tick));
             }
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.rests && self.in_progress() > 0 {
+            self.rests = false;
+            cx.set_timer(GatewayTimer::Tick, self.parameters.tick);
         }
     }
 

@@ -122,6 +122,20 @@ impl Lead {
         self.begun && self.visible
     }
 
+    /// True if nothing has to be looked after: no transaction, no read, nothing on its way to the log or to other shards.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.serves()
+            && self.txns.is_empty()
+            && self.reads.all.is_empty()
+            && self.early.is_empty()
+            && self.passing.is_empty()
+            && self.decisions.is_empty()
+            && self.concluded.is_empty()
+            && self.settled.is_empty()
+            && self.steps.is_at_rest()
+            && !self.close_wanted
+    }
+
     pub(super) fn in_progress(&self) -> usize {
         self.txns.len()
     }

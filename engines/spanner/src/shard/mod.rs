@@ -36,7 +36,7 @@ use crate::parameters::SpannerParameters;
 use crate::txn::ShardId;
 use crate::{Spanner, SpannerMessage};
 use frame::Frame;
-use kernel::{Bytes, Cx, Decode, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use lead::Lead;
 use moving::Moves;
 use parts::Ballot;
@@ -98,7 +98,13 @@ pub struct SpannerShard {
     replica: ReplicaReads,
     moves: Moves,
     counts: ShardCounts,
+    /// It rests from then on, if nothing is asked of it.
+    busy_until: Instant,
+    rests: bool,
 }
+
+/// For so long after it was asked something last a role looks after what is late as often as ever.
+const BUSY_FOR: Duration = Duration::from_millis(500);
 
 impl SpannerShard {
     /// The role of `shard` on a host whose log roles and gateway are these; `embedded` says where the log's roles are on every host.
@@ -124,6 +130,8 @@ impl SpannerShard {
             replica: ReplicaReads::default(),
             moves: Moves::default(),
             counts: ShardCounts::default(),
+            busy_until: Instant(0),
+            rests: false,
         }
     }
 
@@ -215,6 +223,10 @@ impl SpannerShard {
     }
 
     fn on_own(&mut self, from: NodeId, message: ShardIn, cx: &mut Cx<'_, Self>) {
+        self.busy_until = cx.now() + BUSY_FOR;
+        if std::mem::take(&mut self.rests) {
+            cx.set_timer(ShardTimer::Tick, self.parameters.tick);
+        }
         match message {
             message if message.is_for_leader() => self.on_leaders(from, message, cx),
             ShardIn::ReadReplica(message) => self.on_read_replica(from, message, cx),
@@ -329,12 +341,15 @@ impl Role for SpannerShard {
     fn on_timer(&mut self, timer: ShardTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             ShardTimer::Tick => {
-                cx.set_timer(ShardTimer::Tick, self.parameters.tick);
                 self.leading(cx, |lead, frame, cx| lead.on_tick(frame, cx));
                 self.mind_a_silent_leader(cx);
                 self.follow(cx);
                 self.ask_to_lead(cx);
                 self.look_after_replica_reads(cx);
+                let is_done = self.lead.as_ref().is_none_or(Lead::is_at_rest) && !self.has_replica_reads();
+                self.rests = is_done && cx.now() >= self.busy_until;
+                let rest = if self.rests { kernel::until_moment(cx.now()) } else { Duration::ZERO };
+                cx.set_timer(ShardTimer::Tick, rest.max(self.parameters.tick));
             }
             ShardTimer::Passed => self.leading(cx, |lead, frame, cx| lead.on_passed(frame, cx)),
         }

@@ -81,6 +81,11 @@ impl SpannerShard {
         }
     }
 
+    /// True if reads wait until this host's replica is far enough.
+    pub(super) fn has_replica_reads(&self) -> bool {
+        !self.replica.waiting.is_empty()
+    }
+
     fn want_closed(&mut self, at: Timestamp, cx: &mut Cx<'_, Self>) {
         self.on_leaders(NodeId::ZERO, WantClosed { at }.into(), cx);
     }

@@ -259,7 +259,9 @@ pub(super) fn failure(error: &LogError) -> Failure {
     let said = error.to_string();
     match error {
         LogError::Call(
-            ordinate_client::CallError::TimedOut(_) | ordinate_client::CallError::TurnedAway { .. },
+            ordinate_client::CallError::TimedOut(_)
+            | ordinate_client::CallError::NotSent(_)
+            | ordinate_client::CallError::TurnedAway { .. },
         ) => {
             let failure = Failure::failed("O1010", "the log did not answer in time", said, "ordinate status");
             Failure { exit: Exit::Unreachable, ..failure }

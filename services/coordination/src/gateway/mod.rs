@@ -458,7 +458,8 @@ impl Role for Gateway {
             GatewayTimer::Tick => {
                 self.on_tick(cx);
                 self.settle(cx);
-                cx.set_timer(GatewayTimer::Tick, TICK);
+                let is_used = !self.connections.is_empty();
+                cx.set_timer(GatewayTimer::Tick, if is_used { TICK } else { kernel::until_moment(cx.now()) });
             }
             GatewayTimer::Turn => {
                 self.begin_turn();

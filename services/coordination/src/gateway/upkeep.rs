@@ -13,6 +13,8 @@ use std::time::Duration;
 const TOUCH_EVERY: Duration = Duration::from_millis(400);
 /// How often it is looked after those who wait in vain, and sizes are asked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// So many times as rarely while nobody is connected.
+const LOOK_UNUSED_TIMES: u32 = 8;
 /// At most so many nodes that have served their time are looked for at a time and shard. Every gateway does, a random while
 /// apart.
 const REAP_MAX: u16 = 1000;
@@ -61,7 +63,8 @@ impl Gateway {
             self.touch();
             self.send_unneeded();
         }
-        if now.since(self.upkeep.looked) >= LOOK_EVERY {
+        let times = if self.connections.is_empty() { LOOK_UNUSED_TIMES } else { 1 };
+        if now.since(self.upkeep.looked) >= times * LOOK_EVERY {
             self.upkeep.looked = now;
             self.drop_unread(cx);
             self.drop_stalled(cx);

@@ -15,8 +15,8 @@ use super::entry::{Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, SubmitOperations};
 use crate::messages::sequencer::{self, Allocation};
 use crate::order::{ConsistentCut, GroupTime, Gsn, Number, Operation, Placed, Range, Space};
-use crate::topology::ShardMap;
-use kernel::{Cx, Instant, NodeId, PageBudget, planted};
+use crate::topology::{MasonParameters, ShardMap};
+use kernel::{Cx, Instant, NodeId, PageBudget, REPEAT_WITHIN, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -142,6 +142,8 @@ impl Sequencing {
     }
 }
 
+/// A leader at rest asks the sequencer at least so often before it suspects it.
+const PINGS_PER_SUSPICION: u32 = 3;
 /// How long all must be well before patience shrinks, in units of it.
 const CALM_AFTER: u32 = 16;
 
@@ -467,6 +469,20 @@ impl Lead {
             self.watch_the_sequencer(frame, cx);
             self.begin_round(frame, cx);
         }
+    }
+
+    /// When it looks again: while nothing is on its way, when its host wakes anyhow.
+    pub(super) fn tick_after(&self, parameters: &MasonParameters, now: Instant) -> Duration {
+        let is_at_rest = self.begun
+            && self.queue.is_empty()
+            && self.pending.is_empty()
+            && !self.sequencing.probing
+            && self.sequencing.sealing.is_none();
+        // A sequencer is asked often enough to be suspected by what is lost of that.
+        if is_at_rest && parameters.suspect_after >= PINGS_PER_SUSPICION * REPEAT_WITHIN {
+            return parameters.tick.max(kernel::until_moment(now));
+        }
+        parameters.tick
     }
 
     fn propose_again(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {

@@ -1,20 +1,21 @@
 //! The acceptor: promises, votes, and reports how far it has voted.
 //!
-//! `bootstrap` decides who may vote at all, `record` is what must not be forgotten, `resume` gives a replica that starts what it had
-//! executed.
+//! `bootstrap` decides who may vote at all, `hearing` which leader is heard, `record` is what must not be forgotten, `resume` gives a replica
+//! that starts what it had executed.
 
 mod bootstrap;
+mod hearing;
 mod record;
 mod resume;
 
-use super::{Paxos, Pulse};
+use super::Paxos;
 use crate::configuration::Configurations;
 pub use crate::multipaxos::messages::acceptor::*;
 use crate::multipaxos::messages::{batcher, leader, proxy_leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
 use kernel::bounds::VOTE_BYTES;
-use kernel::{Cx, Instant, NodeId, PageBudget, Position, Role, planted};
+use kernel::{Cx, NodeId, PageBudget, Position, Role, planted};
 use parts::{Ballot, Slot, SlotRing};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -26,6 +27,8 @@ kernel::timers! {
     pub enum AcceptorTimer {
         /// Ask again to be counted.
         Enlist,
+        /// The leader was not heard for an election timeout.
+        Silence,
     }
 }
 
@@ -68,8 +71,7 @@ pub struct Acceptor {
     voted: bool,
     /// Those that the replica on this host may need.
     held: resume::Held,
-    /// The leader heard last.
-    heard: Option<(NodeId, Instant)>,
+    hearing: hearing::Hearing,
 }
 
 impl Acceptor {
@@ -90,7 +92,7 @@ impl Acceptor {
             durable_through: Slot(0),
             voted: false,
             held: resume::Held::default(),
-            heard: None,
+            hearing: hearing::Hearing::default(),
         }
     }
 
@@ -231,6 +233,7 @@ impl Role for Acceptor {
             AcceptorIn::PreRead(message) => self.on_pre_read(from, message, cx),
             AcceptorIn::Seal(message) => self.on_seal(from, message, cx),
             AcceptorIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
+            AcceptorIn::Resting(message) => self.on_resting(from, message, cx),
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
             AcceptorIn::Bootstrapped(message) => self.on_bootstrapped(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
@@ -258,6 +261,7 @@ impl Role for Acceptor {
     fn on_timer(&mut self, timer: AcceptorTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             AcceptorTimer::Enlist => self.enlist(cx),
+            AcceptorTimer::Silence => self.on_silence(cx),
         }
     }
 }
@@ -291,11 +295,6 @@ impl Acceptor {
         let granted = message.ballot > summary.promised && !hears_leader;
         let promised = summary.promised;
         cx.send(from, leader::PreVoteAck { ballot: message.ballot, granted, promised });
-    }
-
-    fn heard_leader(&self, now: Instant) -> Option<NodeId> {
-        let patience = self.parameters.election_timeout;
-        self.heard.filter(|(_, at)| now.since(*at) < patience).map(|(leader, _)| leader)
     }
 
     fn on_phase1a(&mut self, from: NodeId, message: Phase1a, cx: &mut Cx<'_, Self>) {
@@ -334,7 +333,7 @@ impl Acceptor {
             cx.mark("acceptor.phase1b_in_pages");
         }
         // A candidate that is being sent many pages is not to be overtaken by another one.
-        self.heard = Some((message.ballot.leader, now));
+        self.listen(message.ballot.leader, cx);
         cx.send_durable(
             from,
             leader::Phase1b {
@@ -423,28 +422,6 @@ impl Acceptor {
         let sealed = summary.sealed;
         kernel::invariant!(LIN, sealed >= message.version, "sealed for {}: {sealed}", message.version);
         cx.send_durable(from, leader::Sealed { ballot: message.ballot, version: message.version });
-    }
-
-    fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, configurations, truncate_below, executed, .. } = message.pulse;
-        self.learn(&configurations, cx);
-        self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
-        let now = cx.now();
-        let Some(summary) = self.active() else { return };
-        if ballot < summary.promised {
-            let promised = summary.promised;
-            return cx.send(from, leader::Nack { promised });
-        }
-        self.heard = Some((ballot.leader, now));
-        cx.repeat([from], leader::HeartbeatAck { ballot });
-        self.truncate(truncate_below, cx);
-    }
-
-    /// Its next leader need not wait for the silence of the one that resigned.
-    fn on_resigned(&mut self, message: &Resigned, cx: &mut Cx<'_, Self>) {
-        if self.heard.take_if(|(leader, _)| *leader == message.ballot.leader).is_some() {
-            cx.mark("acceptor.heard_its_leader_resign");
-        }
     }
 
     /// Forgets votes for slots that enough replicas keep in durable snapshots.

@@ -45,11 +45,20 @@ pub(super) struct PreVoting {
     granted: Tallies,
 }
 
+/// When a replica or proxy leader was heard last, and when it or its host's acceptor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sign {
+    own: Instant,
+    any: Instant,
+}
+
 /// A leader that a write quorum has not answered for this many election timeouts resigns.
 const UNHEARD_TIMEOUTS: u32 = 2;
 /// A term that silence ends after fewer election timeouts than this was too short to be worth its election.
 const YOUNG_TIMEOUTS: u32 = 10;
 const STRETCH_MAX: u32 = 8;
+/// At rest a replica or proxy leader is taken for dead that was not heard in so many turns.
+const TURNS_MISSED_MAX: u32 = 4;
 
 /// How many election timeouts of silence are borne. Nobody knows how slow a network is: where terms end young, the
 /// timeout is shorter than the pauses of the links, and must grow or nobody leads for long.
@@ -64,7 +73,7 @@ impl Patience {
         Self { stretch: 1, term: None }
     }
 
-    fn of(&self, timeout: Duration) -> Duration {
+    pub(super) fn of(&self, timeout: Duration) -> Duration {
         self.stretch * timeout
     }
 
@@ -92,9 +101,7 @@ impl Leader {
 
     /// (Re)starts the wait for silence.
     pub(super) fn await_election(&mut self, cx: &mut Cx<'_, Self>) {
-        let least = self.patience.of(self.parameters.election_timeout);
-        let wait = cx.rng().duration(least, 2 * least);
-        cx.set_timer(LeaderTimer::Election, wait);
+        self.await_election_after(Duration::ZERO, cx);
     }
 
     pub(super) fn follow(&mut self, cx: &mut Cx<'_, Self>) {
@@ -102,9 +109,14 @@ impl Leader {
             cx.mark("leader.resigned");
             cx.stop_timer(LeaderTimer::Heartbeat);
             cx.stop_timer(LeaderTimer::Resend);
+            self.resends = false;
         }
         self.state = State::Following;
-        self.await_election(cx);
+        if self.is_listened_for(cx.node()) {
+            cx.stop_timer(LeaderTimer::Election);
+        } else {
+            self.await_election(cx);
+        }
     }
 
     fn lost_the_leader(&mut self, cx: &mut Cx<'_, Self>) {
@@ -116,6 +128,10 @@ impl Leader {
     pub(super) fn on_election_timeout(&mut self, cx: &mut Cx<'_, Self>) {
         if self.is_leading() {
             return;
+        }
+        if self.is_listened_for(cx.node()) {
+            // Its candidacy came to nothing, and another one leads.
+            return self.follow(cx);
         }
         self.lost_the_leader(cx);
         self.await_election(cx);
@@ -204,6 +220,14 @@ impl Leader {
         if ballot.leader == cx.node() {
             return;
         }
+        if ballot >= self.highest {
+            self.configurations.adopt(&configurations);
+        }
+        self.heard_of(ballot, cx);
+    }
+
+    /// Another one leads.
+    pub(super) fn heard_of(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
         if ballot < self.highest {
             // The higher one may be of a candidacy that came to nothing. Whom acceptors stand by is theirs to say, but learners
             // are handed on to the leader.
@@ -213,7 +237,6 @@ impl Leader {
             return;
         }
         self.highest = ballot;
-        self.configurations.adopt(&configurations);
         self.heard = Some((ballot, cx.now()));
         self.patience.leader_speaks(ballot, cx.now());
         self.follow(cx);
@@ -222,7 +245,6 @@ impl Leader {
     pub(super) fn on_heartbeat_due(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
         let State::Leading(pipeline) = &mut self.state else { return };
-        cx.set_timer(LeaderTimer::Heartbeat, self.parameters.heartbeat_every);
         self.patience.leader_speaks(pipeline.ballot(), now);
         if pipeline.unheard_since(now) > UNHEARD_TIMEOUTS * self.patience.of(self.parameters.election_timeout)
         {
@@ -230,18 +252,32 @@ impl Leader {
             self.lost_the_leader(cx);
             return self.follow(cx);
         }
-        self.pulse(cx);
+        let Some(pulse) = self.next_pulse(now) else { return };
+        if self.rests(&pulse, cx) {
+            self.pulse_at_rest(&pulse, cx);
+        } else {
+            self.send_pulse(&pulse, cx);
+        }
+        cx.set_timer(LeaderTimer::Heartbeat, self.heartbeat_after(now));
     }
 
     /// Reports to everybody that this leader is alive.
     pub(super) fn pulse(&mut self, cx: &mut Cx<'_, Self>) {
-        let Some(ballot) = self.leader() else { return };
-        let truncate_below = self.truncation();
-        let configurations = self.configurations.clone();
+        if let Some(pulse) = self.next_pulse(cx.now()) {
+            self.send_pulse(&pulse, cx);
+        }
+    }
+
+    fn next_pulse(&self, now: Instant) -> Option<Pulse> {
+        let ballot = self.leader()?;
         let mut alive: Vec<NodeId> =
-            self.alive_at.keys().copied().filter(|&node| self.is_alive(node, cx.now())).collect();
+            self.alive.keys().copied().filter(|&node| self.is_alive(node, now)).collect();
         alive.sort_unstable();
-        let pulse = Pulse { ballot, configurations, executed: self.known, truncate_below, alive };
+        let (configurations, truncate_below) = (self.configurations.clone(), self.truncation());
+        Some(Pulse { ballot, configurations, executed: self.known, truncate_below, alive })
+    }
+
+    fn send_pulse(&self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
         let me = cx.node();
         for configuration in self.configurations.all() {
             let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
@@ -256,13 +292,24 @@ impl Leader {
 
     pub(super) fn saw_alive(&mut self, node: NodeId, now: Instant) {
         let patience = self.alive_after();
-        self.alive_at.retain(|_, at| now.since(*at) < patience);
-        self.alive_at.insert(node, now);
+        self.alive.retain(|_, sign| now.since(sign.any) < patience);
+        self.alive.insert(node, Sign { own: now, any: now });
+    }
+
+    /// At rest nodes say little themselves: they are as alive as the acceptor of their host, if they have spoken at all.
+    fn saw_host_alive(&mut self, acceptor: NodeId, now: Instant) {
+        let (patience, turn) = (self.alive_after(), self.rest_turn());
+        for (node, sign) in &mut self.alive {
+            let is_alive = now.since(sign.any) < patience && now.since(sign.own) < TURNS_MISSED_MAX * turn;
+            if node.host() == acceptor.host() && is_alive {
+                sign.any = now;
+            }
+        }
     }
 
     /// True if `node`, a replica or proxy leader, was heard of late.
     pub(super) fn is_alive(&self, node: NodeId, now: Instant) -> bool {
-        self.alive_at.get(&node).is_some_and(|&at| now.since(at) < self.alive_after())
+        self.alive.get(&node).is_some_and(|sign| now.since(sign.any) < self.alive_after())
     }
 
     fn alive_after(&self) -> Duration {
@@ -276,6 +323,12 @@ impl Leader {
             && pipeline.ballot() == message.ballot
         {
             pipeline.heard(from, configuration, now);
+            if message.knows_rest == Some(true) {
+                pipeline.rest.note(from, now);
+            }
+            if pipeline.rest.is_resting() {
+                self.saw_host_alive(from, now);
+            }
         }
     }
 

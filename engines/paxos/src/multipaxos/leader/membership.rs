@@ -118,6 +118,7 @@ impl Leader {
         };
         activation.ask(cx);
         pipeline.activating = Some(activation);
+        self.expect_resend(cx);
         // The new members learn of their part at once.
         self.pulse(cx);
     }

@@ -1,13 +1,15 @@
 //! The leader: orders commands by giving each batch a slot.
 //!
 //! `election` decides who leads, `phase1` learns what may have been chosen, `pipeline` assigns slots, `membership` puts new
-//! configurations in force, `recall` reads chosen values back for a replica that no other replica can help.
+//! configurations in force, `recall` reads chosen values back for a replica that no other replica can help, `rest` is what is said while nothing
+//! changes.
 
 mod election;
 mod membership;
 mod phase1;
 mod pipeline;
 mod recall;
+mod rest;
 
 use super::Paxos;
 use crate::configuration::Configurations;
@@ -65,11 +67,15 @@ pub struct Leader {
     highest: Ballot,
     /// The leader heard last.
     heard: Option<(Ballot, Instant)>,
+    /// The leader that the acceptor of this host hears.
+    hears: Option<Ballot>,
     patience: election::Patience,
     /// How far each replica's durable snapshot reaches.
     snapshots: Map<NodeId, Slot>,
-    /// When replicas and proxy leaders were heard last.
-    alive_at: Map<NodeId, Instant>,
+    /// Replicas and proxy leaders that were heard of late.
+    alive: Map<NodeId, election::Sign>,
+    /// The timer runs that looks for proposals that were not executed.
+    resends: bool,
     /// Acceptors that asked to be counted, with their incarnations.
     learners: Map<NodeId, u64>,
     inquiries: u64,
@@ -88,9 +94,11 @@ impl Leader {
             round_position: None,
             highest: Ballot::ZERO,
             heard: None,
+            hears: None,
             patience: election::Patience::new(),
             snapshots: Map::default(),
-            alive_at: Map::default(),
+            alive: Map::default(),
+            resends: false,
             learners: Map::default(),
             inquiries: 0,
             known: Slot(0),
@@ -117,7 +125,10 @@ impl Leader {
         match &self.state {
             State::Leading(pipeline) => (pipeline.unheard_since(now) <= within).then(|| pipeline.ballot()),
             State::Following | State::PreVoting(_) | State::Recovering(_) => {
-                self.heard.filter(|(_, at)| now.since(*at) <= within).map(|(ballot, _)| ballot)
+                let is_heard = |(ballot, at): &(Ballot, Instant)| {
+                    now.since(*at) <= within || self.hears == Some(*ballot)
+                };
+                self.heard.filter(is_heard).map(|(ballot, _)| ballot)
             }
         }
     }
@@ -194,6 +205,7 @@ impl Role for Leader {
             LeaderIn::Known(message) => self.on_known(message, cx),
             LeaderIn::HandOver(_) if from.host() != cx.node().host() => cx.reject("another host's wish"),
             LeaderIn::HandOver(message) => self.on_hand_over(message.to, cx),
+            LeaderIn::Hears(message) => self.on_hears(from, message.leader, cx),
             LeaderIn::Stand(message) => self.on_stand(from, message.ballot, cx),
             LeaderIn::Stuck(message) => self.on_stuck(from, message, cx),
         }

@@ -1,7 +1,7 @@
 //! Phase 1: promises from read quorums, and what their votes say may have been chosen.
 
 use super::election::Tallies;
-use super::{Leader, LeaderRecord, LeaderTimer, Phase1b, ReportedVote, State};
+use super::{Leader, LeaderRecord, Phase1b, ReportedVote, State};
 use crate::configuration::{Configuration, Configurations};
 use crate::multipaxos::messages::acceptor;
 use crate::value::Value;
@@ -171,7 +171,7 @@ impl Leader {
         let configurations = relevant(&self.configurations, self.known);
         let inquiry = self.next_inquiry();
         self.state = State::Recovering(Phase1::begin(ballot, inquiry, self.known, configurations, cx));
-        cx.set_timer(LeaderTimer::Resend, self.parameters.resend_after);
+        self.expect_resend(cx);
         // A candidacy that does not succeed starts over.
         self.await_phase1(cx);
     }

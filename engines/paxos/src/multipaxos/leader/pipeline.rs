@@ -4,6 +4,7 @@ use super::election::Tallies;
 use super::membership::Activation;
 use super::phase1::Phase1;
 use super::recall::Recall;
+use super::rest::Rest;
 use super::{Leader, LeaderTimer, Phase1b, Propose, State, Wanted};
 use crate::configuration::Configuration;
 use crate::multipaxos::messages::proxy_leader;
@@ -42,6 +43,7 @@ pub(super) struct Pipeline {
     pub(super) recall: Option<Recall>,
     heard: Tallies,
     heard_at: Instant,
+    pub(super) rest: Rest,
 }
 
 impl Pipeline {
@@ -57,6 +59,12 @@ impl Pipeline {
              {active_version} in force{activating}",
             self.queue.len()
         )
+    }
+
+    /// True if nothing waits for a slot, for its execution or for acceptors.
+    pub(super) fn is_idle(&self, known: Slot) -> bool {
+        let is_done = self.next == known && self.recovered_end <= known && self.fill_to <= known;
+        is_done && self.queue.is_empty() && self.log.is_empty() && self.activating.is_none()
     }
 
     /// How long ago a write quorum was last heard.
@@ -173,6 +181,7 @@ impl Leader {
             recall: None,
             heard: Tallies::default(),
             heard_at: cx.now(),
+            rest: Rest::default(),
         };
         let votes = phase1.into_votes();
         if votes.keys().any(|&slot| slot >= self.known) {
@@ -185,9 +194,16 @@ impl Leader {
         self.state = State::Leading(Box::new(pipeline));
         cx.stop_timer(LeaderTimer::Election);
         cx.set_timer(LeaderTimer::Heartbeat, self.parameters.heartbeat_every);
-        cx.set_timer(LeaderTimer::Resend, self.parameters.resend_after);
         self.pulse(cx);
         self.advance(cx);
+    }
+
+    /// Sees to it that what gets lost is noticed.
+    pub(super) fn expect_resend(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.resends {
+            self.resends = true;
+            cx.set_timer(LeaderTimer::Resend, self.parameters.resend_after);
+        }
     }
 
     pub(super) fn on_propose(&mut self, message: Propose, cx: &mut Cx<'_, Self>) {
@@ -281,6 +297,9 @@ impl Leader {
                 self.known
             );
         }
+        if !pipeline.log.is_empty() {
+            self.expect_resend(cx);
+        }
     }
 
     /// Whom to assign slots to: the proxy leader of this host if there is one, else all that were heard of late, else all.
@@ -296,9 +315,11 @@ impl Leader {
 
     pub(super) fn resend(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, patience) = (cx.now(), self.parameters.resend_after);
+        self.resends = false;
         match &mut self.state {
             State::Following | State::PreVoting(_) => return,
             State::Recovering(phase1) => phase1.ask(cx),
+            State::Leading(pipeline) if pipeline.activating.is_none() && pipeline.log.is_empty() => return,
             State::Leading(pipeline) => {
                 if let Some(activation) = &pipeline.activating {
                     activation.ask(cx);
@@ -325,6 +346,6 @@ impl Leader {
                 }
             }
         }
-        cx.set_timer(LeaderTimer::Resend, patience);
+        self.expect_resend(cx);
     }
 }

@@ -106,6 +106,13 @@ kernel::messages! {
             /// The ballot.
             ballot: Ballot,
         },
+        /// From a leader that rests: it is alive, and nothing has changed.
+        17 => Resting {
+            /// Its ballot.
+            ballot: Ballot,
+            /// What it sends everybody, now and then.
+            pulse: Option<Pulse>,
+        },
         /// From this host's replica: this slot is chosen with this value, which the acceptor did not vote for, or not as it was chosen.
         /// Comes before the word that the slot was executed.
         16 => Learned {

@@ -64,6 +64,8 @@ kernel::messages! {
         6 => HeartbeatAck {
             /// The ballot heard.
             ballot: Ballot,
+            /// It understands how a leader rests.
+            knows_rest: Option<bool>,
         },
         /// From a replica.
         7 => Executed {
@@ -120,6 +122,11 @@ kernel::messages! {
         16 => Stand {
             /// The ballot in which it led.
             ballot: Ballot,
+        },
+        /// From the acceptor of this host: whom it hears, whenever that changes. It is heard until the acceptor reports otherwise.
+        17 => Hears {
+            /// The leader; none after an election timeout of silence.
+            leader: Option<Ballot>,
         },
         /// From a replica: no other replica gives me what was chosen from `from` on; ask the acceptors.
         12 => Stuck {

@@ -100,6 +100,11 @@ kernel::messages! {
             /// What was executed, and what was answered.
             digest: u64,
         },
+        /// From this host's acceptor: whether the leader rests, and is heard, whenever that changes.
+        13 => LeaderRests {
+            /// The leader; none if it does not rest, or is silent.
+            leader: Option<Ballot>,
+        },
         /// From this host's acceptor: what this replica had reported to it as executed. An empty page ends it.
         12 => Resumed {
             /// The slot of the first.

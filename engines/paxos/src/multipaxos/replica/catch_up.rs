@@ -44,9 +44,7 @@ impl<S: StateMachine> Replica<S> {
         if let Some(through) = self.waiting_reads.iter().map(|read| read.through).max() {
             self.want(through, cx);
         }
-        let chosen_ahead =
-            self.log.iter().any(|(_, entry)| entry.value.is_some() || entry.chosen_in.is_some());
-        if self.joining || chosen_ahead || self.catch_up.ahead > self.state.executed {
+        if self.joining || self.lacks_entries() {
             self.fetch(cx);
             self.catch_up.looks_without_progress += 1;
             if !self.joining
@@ -58,6 +56,13 @@ impl<S: StateMachine> Replica<S> {
                 cx.send(ballot.leader, leader::Stuck { from: self.state.executed, configurations });
             }
         }
+    }
+
+    /// True if something is known to be chosen that is not executed.
+    pub(super) fn lacks_entries(&self) -> bool {
+        let chosen_ahead =
+            self.log.iter().any(|(_, entry)| entry.value.is_some() || entry.chosen_in.is_some());
+        chosen_ahead || self.catch_up.ahead > self.state.executed
     }
 
     fn fetch(&mut self, cx: &mut Cx<'_, Self>) {

@@ -99,6 +99,10 @@ pub struct Replica<S> {
     retained_bytes: usize,
     leader: Option<Ballot>,
     heard_leader_at: Option<Instant>,
+    /// The leader that rests, as the acceptor of this host hears.
+    resting: Option<Ballot>,
+    /// The timer runs that looks for what is missing.
+    looks: bool,
     /// Replicas to turn to as far as leaders have reported, those that are alive first; unconfirmed, which serves for nothing else.
     peers: Vec<NodeId>,
     /// True until a snapshot is installed: the configurations are unconfirmed, and nothing may be executed on them.
@@ -137,6 +141,8 @@ impl<S: StateMachine> Replica<S> {
             retained_bytes: 0,
             leader: None,
             heard_leader_at: None,
+            resting: None,
+            looks: false,
             peers: Vec::new(),
             joining: false,
             waits: false,
@@ -238,7 +244,7 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
+        self.look_soon(cx);
         self.snapshots.drop_unfinished();
         // What a snapshot holds may have to be reported again.
         self.send_notices(cx);
@@ -250,6 +256,7 @@ impl<S: StateMachine> Role for Replica<S> {
         if self.checkpoints.diverged().is_some() {
             return;
         }
+        self.look_soon(cx);
         match message {
             ReplicaIn::Chosen(message) => self.on_chosen(message, cx),
             ReplicaIn::Voted(message) => self.on_voted(message, cx),
@@ -260,6 +267,10 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ReplicaIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
             ReplicaIn::Heartbeat(message) => self.on_heartbeat(message, cx),
+            ReplicaIn::LeaderRests(_) if from.host() != cx.node().host() => {
+                cx.reject("word of an acceptor that is not this host's");
+            }
+            ReplicaIn::LeaderRests(message) => self.resting = message.leader,
             ReplicaIn::Checkpoint(message) => self.on_checkpoint(from, message, cx),
             ReplicaIn::Resumed(message) => self.on_resumed(from, message, cx),
             ReplicaIn::Describe(Describe {}) if self.joining || self.is_resuming() => {}
@@ -277,7 +288,7 @@ impl<S: StateMachine> Role for Replica<S> {
         }
         match timer {
             ReplicaTimer::CatchUp => {
-                cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
+                self.looks = false;
                 self.report_checkpoint(cx);
                 self.report_to_acceptor(cx);
                 self.seek_what_is_missing(cx);
@@ -286,6 +297,9 @@ impl<S: StateMachine> Role for Replica<S> {
                     self.report(cx);
                 }
                 self.report_to_all(cx);
+                if !self.is_at_rest() {
+                    self.look_soon(cx);
+                }
             }
             // The burst's end does it.
             ReplicaTimer::Snapshot => {}
@@ -304,11 +318,35 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 }
 
+impl<S: StateMachine> Replica<S> {
+    /// Every message may be the first of what gets lost.
+    fn look_soon(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.looks {
+            self.looks = true;
+            cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
+        }
+    }
+
+    /// True if the leader rests and nothing is missing, or on its way, or still to be reported: the next message ends that.
+    fn is_at_rest(&self) -> bool {
+        self.resting.is_some()
+            && self.resting == self.leader
+            && !self.joining
+            && !self.is_resuming()
+            && self.waiting_reads.is_empty()
+            && self.snapshots.is_idle()
+            && !self.snapshots.is_taking()
+            && !self.lacks_entries()
+            && self.reported == Some((self.state.executed, self.snapshot_through()))
+    }
+}
+
 /// What is reported to leaders.
 impl<S: StateMachine> Replica<S> {
     fn describe(&self, configurations: Option<Configurations>, now: Instant) -> leader::Executed {
         let patience = self.parameters.election_timeout;
-        let hears = self.heard_leader_at.is_some_and(|at| now.since(at) < patience);
+        let hears = self.heard_leader_at.is_some_and(|at| now.since(at) < patience)
+            || (self.resting.is_some() && self.resting == self.leader);
         leader::Executed {
             executed: self.state.executed,
             version: self.state.configurations.latest().version,
@@ -353,7 +391,9 @@ impl<S: StateMachine> Replica<S> {
             (shown.executed, shown.snapshot, shown.version, shown.hears)
                 == (executed, snapshot, version, hears)
         });
-        let for_leader = hears.filter(|_| before.is_none_or(|shown| now.since(shown.to_leader_at) >= every));
+        // The acceptor of this host answers a leader that rests.
+        let is_due = |shown: Shown| self.resting.is_none() && now.since(shown.to_leader_at) >= every;
+        let for_leader = hears.filter(|_| before.is_none_or(is_due));
         let to_all = before.is_none_or(|shown| now.since(shown.at) >= SHOWN_AGAIN_AFTER * every);
         if !to_all && for_leader.is_none() {
             return;

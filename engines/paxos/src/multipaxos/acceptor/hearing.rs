@@ -1,0 +1,122 @@
+//! Which leader is heard. The acceptor listens for its host: it reports to the leader role and the replica beside it when a leader is heard
+//! and when it has fallen silent, so that these need no heartbeats of their own.
+
+use super::{Acceptor, AcceptorTimer, Heartbeat, Resigned, Resting};
+use crate::multipaxos::Pulse;
+use crate::multipaxos::messages::{leader, replica};
+use kernel::{Cx, Instant, NodeId, planted};
+use parts::{Ballot, Slot};
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Hearing {
+    /// The leader heard last; a candidate that was promised something counts as well.
+    heard: Option<(NodeId, Instant)>,
+    /// What the leader role of this host was reported last.
+    reported: Option<Ballot>,
+    /// The same of its replica: a leader that rests.
+    resting: Option<Ballot>,
+}
+
+impl Acceptor {
+    /// The leader that was heard within an election timeout.
+    pub(super) fn heard_leader(&self, now: Instant) -> Option<NodeId> {
+        let patience = self.parameters.election_timeout;
+        self.hearing.heard.filter(|(_, at)| now.since(*at) < patience).map(|(leader, _)| leader)
+    }
+
+    pub(super) fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
+        let (ballot, below) = (message.pulse.ballot, message.pulse.truncate_below);
+        self.learn_of_pulse(&message.pulse, cx);
+        if self.hear(from, ballot, cx) {
+            self.report_rest(None, cx);
+            self.truncate(below, cx);
+        }
+    }
+
+    pub(super) fn on_resting(&mut self, from: NodeId, message: Resting, cx: &mut Cx<'_, Self>) {
+        let Resting { ballot, pulse } = message;
+        if let Some(pulse) = &pulse {
+            self.learn_of_pulse(pulse, cx);
+        }
+        if !self.hear(from, ballot, cx) {
+            return;
+        }
+        if let Some(pulse) = pulse {
+            self.truncate(pulse.truncate_below, cx);
+            // A configuration may have brought another role to this host.
+            (self.hearing.reported, self.hearing.resting) = (None, None);
+            self.report_leader(Some(ballot), cx);
+        }
+        self.report_rest(Some(ballot), cx);
+    }
+
+    fn learn_of_pulse(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
+        self.learn(&pulse.configurations, cx);
+        self.configurations.forget_before(Slot(pulse.executed.0.saturating_sub(1)));
+    }
+
+    /// Answers a leader; false if another ballot is promised, or this acceptor may not vote.
+    fn hear(&mut self, from: NodeId, ballot: Ballot, cx: &mut Cx<'_, Self>) -> bool {
+        let Some(summary) = self.active() else { return false };
+        if ballot < summary.promised {
+            let promised = summary.promised;
+            cx.send(from, leader::Nack { promised });
+            return false;
+        }
+        cx.repeat([from], leader::HeartbeatAck { ballot, knows_rest: Some(true) });
+        self.report_leader(Some(ballot), cx);
+        self.listen(ballot.leader, cx);
+        true
+    }
+
+    /// A leader, or a candidate that is promised something, was heard.
+    pub(super) fn listen(&mut self, leader: NodeId, cx: &mut Cx<'_, Self>) {
+        self.hearing.heard = Some((leader, cx.now()));
+        if self.hearing.reported.is_some() || self.hearing.resting.is_some() {
+            cx.set_timer(AcceptorTimer::Silence, self.parameters.election_timeout);
+        }
+    }
+
+    pub(super) fn on_silence(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.mark("acceptor.reported_a_silence");
+        self.report_rest(None, cx);
+        if !planted!(silence_not_reported) {
+            self.report_leader(None, cx);
+        }
+    }
+
+    /// Its next leader need not wait for the silence of the one that resigned.
+    pub(super) fn on_resigned(&mut self, message: &Resigned, cx: &mut Cx<'_, Self>) {
+        if self.hearing.heard.take_if(|(leader, _)| *leader == message.ballot.leader).is_some() {
+            cx.mark("acceptor.heard_its_leader_resign");
+            cx.stop_timer(AcceptorTimer::Silence);
+            self.report_rest(None, cx);
+            self.report_leader(None, cx);
+        }
+    }
+
+    fn report_leader(&mut self, heard: Option<Ballot>, cx: &mut Cx<'_, Self>) {
+        if self.hearing.reported == heard {
+            return;
+        }
+        let here = cx.node().host();
+        let mut known = self.configurations.all().iter().flat_map(|configuration| &configuration.leaders);
+        if let Some(&beside) = known.find(|leader| leader.host() == here) {
+            self.hearing.reported = heard;
+            cx.send(beside, leader::Hears { leader: heard });
+        }
+    }
+
+    fn report_rest(&mut self, resting: Option<Ballot>, cx: &mut Cx<'_, Self>) {
+        if self.hearing.resting == resting {
+            return;
+        }
+        if let Some(replica) = self.replica {
+            self.hearing.resting = resting;
+            if resting.is_some() {
+                cx.set_timer(AcceptorTimer::Silence, self.parameters.election_timeout);
+            }
+            cx.send(replica, replica::LeaderRests { leader: resting });
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! A leader at rest: nothing changes, and every acceptor answers. It sends its whole pulse rarely then, and a few bytes to each acceptor in
+//! between; that one listens for its host. Whatever changes, or falls silent, ends the rest.
+//!
+//! A follower's part is here as well: while the acceptor of its host hears the leader, it waits for no heartbeats.
+
+use super::{Heartbeat, Leader, LeaderTimer, State};
+use crate::multipaxos::Pulse;
+use crate::multipaxos::messages::{acceptor, batcher, proxy_leader, replica};
+use kernel::{Cx, Instant, NodeId, REPEAT_WITHIN, until_moment};
+use parts::{Ballot, Map};
+use std::time::Duration;
+
+/// So many heartbeats that say the same begin a rest.
+const UNCHANGED_HEARTBEATS: u32 = 16;
+/// Proposers doubt after a second that the leader leads. They hear it as often as this.
+const PROPOSERS_EVERY: Duration = Duration::from_millis(400);
+/// And at least once in so many heartbeats.
+const HEARTBEATS_OF_PROPOSERS: u32 = 4;
+/// Those of the leader's own host doubt sooner. They hear it as often as this, and a heartbeat that comes a little early does.
+const OWN_PROPOSERS_EVERY: Duration = Duration::from_millis(80);
+const SLACK: Duration = Duration::from_millis(10);
+/// All others hear the whole pulse once in so many turns of the proposers.
+const TURNS_OF_OTHERS: u32 = 3;
+
+/// What a leader knows of its rest.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Rest {
+    /// Acceptors that know how a leader rests, and when they were heard last.
+    heard: Map<NodeId, Instant>,
+    last: Option<Pulse>,
+    /// Heartbeats in a row in which nothing changed.
+    unchanged: u32,
+    /// When proposers were sent the pulse last in this rest; none while there is none.
+    proposers_at: Option<Instant>,
+    turns: u32,
+    /// The same of those of this host.
+    own_proposers_at: Option<Instant>,
+}
+
+impl Rest {
+    pub(super) fn is_resting(&self) -> bool {
+        self.unchanged >= UNCHANGED_HEARTBEATS
+    }
+
+    pub(super) fn note(&mut self, acceptor: NodeId, now: Instant) {
+        self.heard.insert(acceptor, now);
+    }
+}
+
+impl Leader {
+    /// Every turn of all but the acceptors comes within this time of a rest.
+    pub(super) fn rest_turn(&self) -> Duration {
+        TURNS_OF_OTHERS * self.proposers_every()
+    }
+
+    fn proposers_every(&self) -> Duration {
+        PROPOSERS_EVERY.max(HEARTBEATS_OF_PROPOSERS * self.parameters.heartbeat_every)
+    }
+
+    /// When the next heartbeat is due. At rest all leaders of a host speak at the same moments, just before what is repeated leaves.
+    pub(super) fn heartbeat_after(&self, now: Instant) -> Duration {
+        let State::Leading(pipeline) = &self.state else { return self.parameters.heartbeat_every };
+        if !pipeline.rest.is_resting() || self.parameters.heartbeat_every > REPEAT_WITHIN {
+            return self.parameters.heartbeat_every;
+        }
+        until_moment(now)
+    }
+
+    /// Counts heartbeats that change nothing; true while the leader rests.
+    pub(super) fn rests(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) -> bool {
+        let may_rest = self.may_rest(pulse, cx.now());
+        let State::Leading(pipeline) = &mut self.state else { return false };
+        let rest = &mut pipeline.rest;
+        let before = rest.is_resting();
+        let is_same = rest.last.as_ref() == Some(pulse);
+        rest.unchanged = if may_rest && is_same { rest.unchanged.saturating_add(1) } else { 0 };
+        if !is_same {
+            rest.last = Some(pulse.clone());
+        }
+        match (before, rest.is_resting()) {
+            (false, true) => {
+                cx.mark("leader.began_to_rest");
+                (rest.proposers_at, rest.own_proposers_at, rest.turns) = (None, None, 0);
+            }
+            (true, false) => cx.mark("leader.ended_its_rest"),
+            (true, true) | (false, false) => {}
+        }
+        rest.is_resting()
+    }
+
+    /// True if nobody waits for anything, and everybody is there and has an acceptor that listens for it.
+    fn may_rest(&self, pulse: &Pulse, now: Instant) -> bool {
+        let State::Leading(pipeline) = &self.state else { return false };
+        let [configuration] = self.configurations.all() else { return false };
+        // Acceptors are given the rest of an election timeout to hear that the rest has ended.
+        let late_after = self.parameters.election_timeout * 3 / 4;
+        let is_heard = |acceptor: NodeId| {
+            pipeline.rest.heard.get(&acceptor).is_some_and(|&at| now.since(at) < late_after)
+        };
+        let listens =
+            |node: &NodeId| configuration.acceptors.nodes().any(|acceptor| acceptor.host() == node.host());
+        let is_alive = |node: &NodeId| listens(node) && pulse.alive.contains(node);
+        pipeline.is_idle(self.known)
+            && configuration.acceptors.nodes().all(is_heard)
+            && configuration.leaders.iter().all(listens)
+            && configuration.proxy_leaders.iter().all(is_alive)
+            && configuration.replicas.iter().all(is_alive)
+    }
+
+    pub(super) fn pulse_at_rest(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
+        let (now, me, every) = (cx.now(), cx.node(), self.proposers_every());
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let (ballot, rest) = (pipeline.ballot(), &mut pipeline.rest);
+        let proposers = rest.proposers_at.is_none_or(|at| now.since(at) >= every);
+        let all = proposers && rest.turns.is_multiple_of(TURNS_OF_OTHERS);
+        if proposers {
+            (rest.proposers_at, rest.turns) = (Some(now), rest.turns.wrapping_add(1));
+        }
+        let own_proposers =
+            rest.own_proposers_at.is_none_or(|at| now.since(at) + SLACK >= OWN_PROPOSERS_EVERY);
+        if own_proposers {
+            rest.own_proposers_at = Some(now);
+        }
+        let whole = || pulse.clone();
+        for configuration in self.configurations.all() {
+            let resting = acceptor::Resting { ballot, pulse: all.then(whole) };
+            cx.repeat(configuration.acceptors.nodes(), resting);
+            let is_due = |batcher: &NodeId| match batcher.host() == me.host() {
+                true => own_proposers,
+                false => proposers,
+            };
+            let batchers: Vec<NodeId> = configuration.batchers.iter().copied().filter(is_due).collect();
+            if !batchers.is_empty() {
+                cx.repeat(batchers, batcher::Heartbeat { pulse: whole() });
+            }
+            if all {
+                let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
+                cx.repeat(others, Heartbeat { pulse: whole() });
+                let proxies = configuration.proxy_leaders.iter().copied();
+                cx.repeat(proxies, proxy_leader::Heartbeat { pulse: whole() });
+                cx.repeat(configuration.replicas.iter().copied(), replica::Heartbeat { pulse: whole() });
+            }
+        }
+    }
+
+    /// True while the acceptor of this host hears another leader. A higher ballot that this node knows may be of a candidacy that came to
+    /// nothing; acceptors that promised it do not hear the lower one.
+    pub(super) fn is_listened_for(&self, me: NodeId) -> bool {
+        self.hears.is_some_and(|ballot| ballot.leader != me)
+    }
+
+    pub(super) fn on_hears(&mut self, from: NodeId, leader: Option<Ballot>, cx: &mut Cx<'_, Self>) {
+        if from.host() != cx.node().host() {
+            return cx.reject("word of an acceptor that is not this host's");
+        }
+        let (now, timeout) = (cx.now(), self.parameters.election_timeout);
+        let before = std::mem::replace(&mut self.hears, leader);
+        match leader {
+            Some(ballot) if ballot.leader == cx.node() => {}
+            Some(ballot) => {
+                self.heard_of(ballot, cx);
+                if matches!(self.state, State::Following | State::PreVoting(_)) {
+                    self.follow(cx);
+                }
+            }
+            None => {
+                // It was heard last before the silence.
+                let last = Instant(now.0.saturating_sub(timeout.as_nanos() as u64));
+                let of_late = self.heard.filter(|(ballot, at)| Some(*ballot) == before && *at < last);
+                if let Some((ballot, _)) = of_late {
+                    self.heard = Some((ballot, last));
+                }
+                if matches!(self.state, State::Following) {
+                    self.await_election_after(timeout, cx);
+                }
+            }
+        }
+    }
+
+    /// (Re)starts the wait for silence, `silence` of which is over.
+    pub(super) fn await_election_after(&mut self, silence: Duration, cx: &mut Cx<'_, Self>) {
+        let least = self.patience.of(self.parameters.election_timeout);
+        let wait = cx.rng().duration(least, 2 * least).saturating_sub(silence);
+        cx.set_timer(LeaderTimer::Election, wait);
+    }
+}

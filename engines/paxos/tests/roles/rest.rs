@@ -1,0 +1,167 @@
+//! What is said while nothing happens, and what ends that.
+
+use super::replica::replica;
+use super::*;
+use paxos::multipaxos::acceptor::AcceptorTimer;
+use paxos::multipaxos::leader::{LeaderIn, LeaderTimer};
+use paxos::multipaxos::replica::{self as replica_messages, ReplicaIn, ReplicaTimer};
+
+const EVERY: Duration = Parameters::DEFAULT.heartbeat_every;
+
+/// One heartbeat of a leader that all answer as far as `acks` says, and to whom it went.
+fn beat(bench: &mut Table<Leader>, acks: impl Fn(u32) -> Option<Option<bool>>) -> Vec<(NodeId, Message)> {
+    bench.pass(EVERY);
+    let said = sends(&bench.timer(LeaderTimer::Heartbeat));
+    for host in 1..=3 {
+        if let Some(knows_rest) = acks(host) {
+            bench.hear(node(host, ACCEPTOR), leader::HeartbeatAck { ballot: ballot(1), knows_rest });
+        }
+        let hears = Some(ballot(1));
+        let (executed, snapshot) = (Slot(0), Slot(0));
+        let report = leader::Executed { executed, version: 0, snapshot, configurations: None, hears };
+        bench.hear(node(host, REPLICA), report);
+        bench.hear(node(host, PROXY), leader::ProxyAlive {});
+    }
+    said
+}
+
+fn all_answer(_host: u32) -> Option<Option<bool>> {
+    Some(Some(true))
+}
+
+fn rests(said: &[(NodeId, Message)]) -> bool {
+    said.iter().any(|(_, message)| matches!(message, Message::Acceptor(AcceptorIn::Resting(_))))
+}
+
+/// A leader that has begun to rest.
+fn resting() -> Table<Leader> {
+    let (mut bench, _) = leading(Vec::new(), Vec::new());
+    assert!((0..60).any(|_| rests(&beat(&mut bench, all_answer))), "it rests when nothing happens");
+    bench
+}
+
+// A leader that reports to everybody thirty times a second keeps three hosts busy with nothing; one that is silent to proposers or others is
+// taken for dead.
+#[test]
+fn a_leader_at_rest_says_little_and_everything_now_and_then() {
+    let mut bench = resting();
+    let (mut own, mut whole) = (0, 0);
+    for _ in 0..100 {
+        let said = beat(&mut bench, all_answer);
+        assert!(rests(&said), "{said:?}");
+        let acceptors = said.iter().filter(|(to, _)| to.host_slot() == HostSlot(ACCEPTOR)).count();
+        assert_eq!(acceptors, 3, "those that listen hear each heartbeat: {said:?}");
+        own += u32::from(said.iter().any(|(to, _)| *to == node(1, BATCHER)));
+        whole += u32::from(said.iter().any(|(to, _)| *to == node(2, REPLICA)));
+        assert!(said.len() <= 4 || said.iter().any(|(to, _)| *to == node(2, BATCHER)), "{said:?}");
+    }
+    assert!((30..=50).contains(&own), "{own} pulses in three seconds to who proposes here");
+    assert!((2..=4).contains(&whole), "{whole} whole pulses in three seconds");
+}
+
+// A follower that waits for heartbeats from a leader that rests stands against it; so does one that has no acceptor to listen for it.
+#[test]
+fn whatever_happens_ends_the_rest() {
+    let silent = |host| all_answer(host).filter(|_| host != 3);
+    let mut bench = resting();
+    let ended = (0..5).find(|_| !rests(&beat(&mut bench, silent)));
+    assert!(ended.is_some(), "within an election timeout");
+
+    let mut bench = resting();
+    bench.hear(node(1, BATCHER), leader::Propose { value: value("a") });
+    assert!(!rests(&beat(&mut bench, all_answer)), "something is to be executed");
+
+    let (mut bench, _) = leading(Vec::new(), Vec::new());
+    let old = |host| if host == 2 { Some(None) } else { all_answer(host) };
+    assert!((0..60).all(|_| !rests(&beat(&mut bench, old))), "an older acceptor does not know how");
+}
+
+/// What the acceptor of host 2 reports to the leader role beside it.
+fn reported(did: &Did) -> Vec<Option<Ballot>> {
+    let beside = sends(did).into_iter().filter_map(|(to, message)| match message {
+        Message::Leader(LeaderIn::Hears(message)) => (to == node(2, LEADER)).then_some(message.leader),
+        _ => None,
+    });
+    beside.collect()
+}
+
+// An acceptor that does not report a silence leaves its host without an election for ever; one that reports each heartbeat spares nothing.
+#[test]
+fn an_acceptor_listens_for_its_host() {
+    let acceptor = Acceptor::new(Parameters::default(), configurations(1), Some(node(2, REPLICA)));
+    let mut acceptor = Table::unstarted(acceptor, node(2, ACCEPTOR));
+    let members = (1..=3).map(|host| (node(host, ACCEPTOR), 7)).collect();
+    acceptor.role.restore(Position(0), AcceptorRecord::Blank { incarnation: 7 });
+    acceptor.role.restore(Position(1), AcceptorRecord::Active { members });
+    acceptor.start();
+    let leader = node(1, LEADER);
+    let did = acceptor.hear(leader, acceptor::Heartbeat { pulse: pulse(2) });
+    assert_eq!(reported(&did), [Some(ballot(2))]);
+    let did = acceptor.hear(leader, acceptor::Resting { ballot: ballot(2), pulse: None });
+    assert_eq!(reported(&did), []);
+    let rest = |leader| (node(2, REPLICA), replica_messages::LeaderRests { leader }.into());
+    assert!(sends(&did).contains(&rest(Some(ballot(2)))), "{did:?}");
+    acceptor.hear(
+        node(2, LEADER),
+        acceptor::Phase1a { ballot: ballot(3), from: Slot(0), inquiry: 1, version: Some(0) },
+    );
+    let did = acceptor.hear(leader, acceptor::Resting { ballot: ballot(2), pulse: None });
+    assert!(matches!(sends(&did)[..], [(_, Message::Leader(LeaderIn::Nack(_)))]), "{did:?}");
+    let did = acceptor.timer(AcceptorTimer::Silence);
+    assert_eq!(reported(&did), [None]);
+    assert!(sends(&did).contains(&rest(None)), "{did:?}");
+}
+
+/// How long a role waits until it stands, if it does.
+fn waits(did: &Did) -> Option<Duration> {
+    did.iter().rev().find_map(|effect| match effect {
+        Effect::SetTimer { timer, after } if *timer == kernel::TimerKey::index(LeaderTimer::Election) => {
+            Some(*after)
+        }
+        _ => None,
+    })
+}
+
+// A follower that waits as long after a silence was reported as if it had begun then doubles the time without a leader.
+#[test]
+fn a_follower_waits_for_the_rest_of_a_silence() {
+    let mut follower = Table::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    let hears = |leader| leader::Hears { leader };
+    assert!(table::rejects(&follower.hear(node(1, ACCEPTOR), hears(None))), "another host's acceptor");
+    assert_eq!(waits(&follower.hear(node(2, ACCEPTOR), hears(Some(ballot(3))))), None);
+    let did = follower.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(3) });
+    assert_eq!(waits(&did), None, "its acceptor listens: {did:?}");
+    let lower = Ballot { round: 1, leader: node(3, LEADER) };
+    assert_eq!(waits(&follower.hear(node(2, ACCEPTOR), hears(Some(lower)))), None, "acceptors hear that one");
+    follower.hear(node(2, ACCEPTOR), hears(Some(ballot(3))));
+    follower.pass(Duration::from_secs(9));
+    let within = Duration::from_secs(1);
+    assert_eq!(
+        follower.role.heard_leader(follower.now(), within),
+        Some(ballot(3)),
+        "it is heard all the time"
+    );
+    let wait = waits(&follower.hear(node(2, ACCEPTOR), hears(None)));
+    assert!(wait.is_some_and(|wait| wait <= Parameters::DEFAULT.election_timeout), "{wait:?}");
+    follower.pass(within);
+    assert_eq!(follower.role.heard_leader(follower.now(), within), None, "the silence began before");
+    let did = follower.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(3) });
+    assert!(waits(&did).is_some(), "nobody listens: {did:?}");
+}
+
+// A replica that looks for what is missing fifty times a second is most of what an idle host does; one that never looks again lags for ever.
+#[test]
+fn a_replica_at_rest_looks_when_something_comes() {
+    let mut bench = replica();
+    let looks = |did: &Did| did.iter().any(|effect| matches!(effect, Effect::SetTimer { .. }));
+    bench.hear(node(1, LEADER), replica_messages::Heartbeat { pulse: pulse(2) });
+    assert!(looks(&bench.timer(ReplicaTimer::CatchUp)), "its leader does not rest");
+    let rest: ReplicaIn = replica_messages::LeaderRests { leader: Some(ballot(2)) }.into();
+    assert!(table::rejects(&bench.hear(node(2, ACCEPTOR), rest.clone())), "another host's acceptor");
+    bench.hear(node(1, ACCEPTOR), rest);
+    assert!(!looks(&bench.timer(ReplicaTimer::CatchUp)));
+    let read =
+        replica_messages::ReadBatch { through: Slot(3), unbatcher: node(1, UNBATCHER), reads: Vec::new() };
+    assert!(looks(&bench.hear(node(1, BATCHER), read)), "what it waits for may get lost");
+    assert!(looks(&bench.timer(ReplicaTimer::CatchUp)), "a read waits");
+}
