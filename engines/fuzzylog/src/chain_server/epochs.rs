@@ -28,8 +28,8 @@ impl ChainServer {
         }
         self.sealed_here = epoch;
         let copy = self.copy.as_ref().map(|copy| copy.epoch());
-        let (partition, length) = (self.partition, self.length());
-        cx.send_durable(director, SealAck { partition, epoch, journal, length, copy });
+        let (partition, length, base) = (self.partition, self.length(), Some(self.base()));
+        cx.send_durable(director, SealAck { partition, epoch, journal, length, copy, base });
     }
 
     pub(super) fn on_project(&mut self, message: Project, cx: &mut Cx<'_, Self>) {
@@ -56,7 +56,7 @@ impl ChainServer {
             }
             self.serving = false;
             if !copies {
-                self.copy = None;
+                self.end_copy();
             } else if epoch == self.sealed {
                 self.begin_copy(cx);
             }
@@ -64,8 +64,11 @@ impl ChainServer {
     }
 
     fn open(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.copy.take().is_some() {
+        if self.end_copy() {
             cx.mark("chain.joining_server_serves");
+        }
+        if self.saved.is_taking() {
+            self.drop_snapshot();
         }
         let epoch = self.sealed;
         (self.opened, self.serving) = (epoch, true);

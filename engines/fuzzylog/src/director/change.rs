@@ -162,11 +162,22 @@ impl Watch {
         };
         let order: Vec<NodeId> = current.nodes().collect();
         let place = |node: NodeId| order.iter().position(|it| *it == node).unwrap_or(usize::MAX);
-        let behind = acks.map(|(&node, ack)| (node, ack)).filter(|(node, ack)| is_behind(*node, ack));
-        let behind: Vec<(NodeId, &SealAck)> = behind.collect();
+        let mut behind: Vec<(NodeId, &SealAck)> =
+            acks.map(|(&node, ack)| (node, ack)).filter(|(node, ack)| is_behind(*node, ack)).collect();
+        behind.sort_by_key(|(_, ack)| std::cmp::Reverse(ack.length));
         // Who has it all comes first of those with equal rows, and goes last if there are too many.
         let wanted = self.width.max(whole.len());
-        let mut members: Vec<(NodeId, &SealAck)> = whole.into_iter().chain(behind).take(wanted).collect();
+        let base = |ack: &SealAck| ack.base.unwrap_or_default();
+        let mut first_left = whole.iter().map(|(_, ack)| base(ack)).max().unwrap_or_default();
+        let mut members = whole;
+        for (node, ack) in behind {
+            // What it lacks must still be there, as commands.
+            let is_served = ack.length >= first_left || kernel::planted!(row_begins_behind_successor);
+            if members.len() < wanted && is_served {
+                first_left = first_left.max(base(ack));
+                members.push((node, ack));
+            }
+        }
         if kernel::planted!(restarted_head_goes_on) {
             members.sort_by_key(|(node, _)| place(*node));
         } else {

@@ -19,7 +19,7 @@ const START_FOR: Duration = Duration::from_millis(800);
 pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeployment {
     let parameters = FuzzyParameters {
         replicas_min: fuzzy.replicas_min,
-        row_bytes_max: fuzzy.partition_bytes,
+        live_bytes_max: fuzzy.partition_bytes,
         suspect_after: SUSPECT_AFTER,
         start_for: START_FOR,
         ..FuzzyParameters::default()
@@ -66,6 +66,12 @@ fn chain_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
         ChainRecord::Serves(it) => format!("serves epoch {}", it.epoch.0),
         ChainRecord::JournalName(it) => format!("incarnation {:x}", it.journal.0),
         ChainRecord::CutBack(it) => format!("row cut back to {} commands", it.length.0),
+        ChainRecord::SnapshotPart(it) => match it.part {
+            SnapshotRecord::Begin { below } => format!("snapshot of {} commands begins", below.0),
+            SnapshotRecord::Chunk { bytes } => format!("chunk of a snapshot, {} bytes", bytes.len()),
+            SnapshotRecord::End => "snapshot is complete".to_owned(),
+        },
+        ChainRecord::Applied(it) => format!("applied {} commands", it.through.0),
     };
     Ok(apart(line))
 }
