@@ -17,7 +17,7 @@ pub struct FuzzyParameters {
     pub suspect_after: Duration,
     /// How long a director waits for servers to be sealed before it goes on without those that are silent.
     pub seal_for: Duration,
-    /// How long a new leading director takes nobody for failed.
+    /// How long directors take nobody for failed when their log has a leader for the first time, or after a long while.
     pub start_for: Duration,
     /// Whole servers without which a chain does not serve.
     pub replicas_min: usize,

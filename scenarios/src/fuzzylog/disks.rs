@@ -19,6 +19,8 @@ struct Disk {
     begun: Option<RowIndex>,
     /// How long the row is that a restart finds.
     length: RowIndex,
+    /// How long it was at the most: a server that is left out cuts its row back, and what it said before may leave after that.
+    longest: RowIndex,
     /// Commands that were durable here and are not replayed.
     rows: BTreeMap<RowIndex, RowEntry>,
 }
@@ -68,6 +70,7 @@ impl Disk {
             | ChainRecord::JournalName(_)
             | ChainRecord::Applied(_) => {}
         }
+        self.longest = self.longest.max(self.length);
     }
 
     /// What is left after a trim is a server that has as much as before.
@@ -107,9 +110,9 @@ impl Disks {
             }
             Fact::Durable { .. } | Fact::Trimmed { .. } => {}
             Fact::Reported { from, message, .. } => {
-                let length = self.disks.get(&from).map_or(RowIndex(0), |disk| disk.length);
+                let longest = self.disks.get(&from).map_or(RowIndex(0), |disk| disk.longest);
                 let promised = promised(&message).unwrap_or_default();
-                invariant!(DUR, promised <= length, "{from} has {length} on its disk, and says {message:?}");
+                invariant!(DUR, promised <= longest, "{from} had {longest} on its disk, and says {message:?}");
             }
             Fact::DiskLost { host } => self.disks.retain(|node, _| node.host() != host),
         }

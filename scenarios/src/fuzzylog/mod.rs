@@ -582,7 +582,7 @@ impl Scenario for FuzzyScenario {
                 && self.latest(server.partition()).nodes().any(|it| it == id)
             {
                 self.truth.replay(id, server, &mut self.disks);
-                self.truth.check_whole(id, server);
+                self.truth.check_whole(id, server, &self.disks);
             }
         }
         self.truth.check_atomic();

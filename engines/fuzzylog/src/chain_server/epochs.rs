@@ -1,6 +1,7 @@
 //! How a server is sealed, and begins to serve.
 
 use super::{ChainServer, Links, Project, SealChain, SealedFor, Serves};
+use crate::messages::client::ProjectionDecided;
 use crate::messages::director::{Pong, SealAck};
 use kernel::{Cx, NodeId, planted};
 
@@ -41,6 +42,10 @@ impl ChainServer {
         }
         let me = cx.node();
         let is_meant = self.journal.is_some_and(|journal| projection.means(me, journal));
+        if epoch > known {
+            // Its calls go on at once, and not when they are late.
+            cx.send(self.client, ProjectionDecided { projection: projection.clone() });
+        }
         self.projection = Some(projection);
         if is_meant {
             let may_open = self.opened < epoch && self.sealed_here == epoch

@@ -23,11 +23,19 @@ pub(super) struct Changing {
 
 impl Director {
     pub(super) fn on_seal_ack(&mut self, from: NodeId, message: SealAck, cx: &mut Cx<'_, Self>) {
-        let Some(watch) = self.watch(message.partition) else { return cx.reject("unknown partition") };
+        let partition = message.partition;
+        let Some(watch) = self.watch(partition) else { return cx.reject("unknown partition") };
         let epoch = watch.projection.epoch.next();
         let Some(changing) = watch.changing.as_mut().filter(|_| message.epoch == epoch) else { return };
-        if changing.proposed.is_none() && changing.targets.contains(&from) {
-            changing.acks.insert(from, message);
+        if changing.proposed.is_some() || !changing.targets.contains(&from) {
+            return;
+        }
+        changing.acks.insert(from, message);
+        if self.is_leading() {
+            let (parameters, log) = (self.patient_parameters(), self.log);
+            if let Some(watch) = self.watch(partition) {
+                watch.go_on(&parameters, &log, cx);
+            }
         }
     }
 }
@@ -41,17 +49,27 @@ impl Watch {
         log: &DirectorLog,
         cx: &mut Cx<'_, Director>,
     ) {
-        let now = cx.now();
         self.ask_to_copy(parameters, cx);
         if self.changing.is_none() && !is_patient {
             self.begin(parameters, cx);
         }
-        let Some(mut changing) = self.changing.take() else { return };
-        let epoch = self.projection.epoch.next();
-        if changing.proposed.is_none() {
+        if let Some(changing) = self.changing.as_ref().filter(|it| it.proposed.is_none()) {
+            let epoch = self.projection.epoch.next();
             let silent = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
             cx.multicast(silent.copied(), SealChain { epoch });
-            let waited = now.since(changing.begun_at) >= parameters.seal_for;
+        }
+        self.go_on(parameters, log, cx);
+    }
+
+    /// Proposes the next projection, as soon as enough servers are sealed.
+    fn go_on(&mut self, parameters: &FuzzyParameters, log: &DirectorLog, cx: &mut Cx<'_, Director>) {
+        let now = cx.now();
+        let Some(mut changing) = self.changing.take() else { return };
+        if changing.proposed.is_none() {
+            // Who is taken for failed is not waited for.
+            let mut awaited = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
+            let is_awaited = awaited.any(|&it| self.present(it, now, parameters).is_some());
+            let waited = !is_awaited || now.since(changing.begun_at) >= parameters.seal_for;
             changing.proposed = self.next(&changing, waited, parameters);
             changing.proposed_at = Instant(0);
             if changing.proposed.is_some() {
