@@ -56,10 +56,11 @@ impl Disk {
         self.records.push_back((position, bytes));
         match record {
             ChainRecord::Ordered(Ordered { index, entry }) => {
+                self.cut(index);
                 self.length = index.next();
                 self.rows.insert(index, entry);
             }
-            ChainRecord::CutBack(it) => self.length = it.length,
+            ChainRecord::CutBack(it) => self.cut(it.length),
             ChainRecord::SnapshotPart(it) => match it.part {
                 SnapshotRecord::Begin { below } => self.begun = Some(below),
                 SnapshotRecord::Chunk { .. } => {}
@@ -71,6 +72,11 @@ impl Disk {
             | ChainRecord::Applied(_) => {}
         }
         self.longest = self.longest.max(self.length);
+    }
+
+    fn cut(&mut self, length: RowIndex) {
+        self.length = length;
+        self.rows.split_off(&length);
     }
 
     /// What is left after a trim is a server that has as much as before.

@@ -8,11 +8,13 @@ use crate::services::{mason as over_mason, slots};
 use fuzzylog::chain_server::ChainRecord;
 use fuzzylog::{FuzzyDeployment, FuzzyParameters, FuzzySlot};
 use kernel::{Bytes, Decode as _, DecodeError, HostId, HostSlot};
+use parts::SnapshotRecord;
 use std::time::Duration;
 
-/// Disks stall for longer than a chain's server is waited for in a simulation, and each change stops a partition for a moment.
-const SUSPECT_AFTER: Duration = Duration::from_millis(500);
-/// A new leading director has heard everybody within this who is there. A host that is started later joins a chain that goes on.
+/// A partition stands still for so long when one of its hosts dies, and for a moment when one is taken for dead whose disk has only
+/// stalled. Directors that were wrong wait for longer.
+const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+/// When the cluster starts, everybody is heard within this who is there. A host that is started later joins a chain that goes on.
 const START_FOR: Duration = Duration::from_millis(800);
 
 /// Which role of which host is where.
@@ -20,6 +22,7 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
     let parameters = FuzzyParameters {
         replicas_min: fuzzy.replicas_min,
         live_bytes_max: fuzzy.partition_bytes,
+        snapshot_every_bytes: fuzzy.snapshot_bytes,
         suspect_after: SUSPECT_AFTER,
         start_for: START_FOR,
         ..FuzzyParameters::default()
