@@ -118,7 +118,11 @@ impl Disks {
             Fact::Reported { from, message, .. } => {
                 let longest = self.disks.get(&from).map_or(RowIndex(0), |disk| disk.longest);
                 let promised = promised(&message).unwrap_or_default();
-                invariant!(DUR, promised <= longest, "{from} had {longest} on its disk, and says {message:?}");
+                invariant!(
+                    DUR,
+                    promised <= longest,
+                    "{from} had {longest} on its disk, and says {message:?}"
+                );
             }
             Fact::DiskLost { host } => self.disks.retain(|node, _| node.host() != host),
         }

@@ -14,8 +14,8 @@ use disks::Disks;
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId, Replacement, Scenario,
-    StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
+    Replacement, Scenario, StrikeKind, Tuning,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -129,7 +129,7 @@ impl FuzzyScenario {
             page_bytes: 256 << rng.below(5),
             window_bytes: 2_000 << rng.below(5),
             snapshot_every_bytes: 500 << rng.below(6),
-            snapshot_chunk_bytes: 128 << rng.below(5),
+            snapshot_chunk_bytes: 512 << rng.below(4),
             row_memory_bytes: 200 << rng.below(6),
             pending_max: rng.between(2, 100) as usize,
             syncs_max: rng.between(2, 100) as usize,
@@ -141,7 +141,7 @@ impl FuzzyScenario {
             resend_after: ms(rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
-            snapshot_chunk_bytes: 128 << rng.below(5),
+            snapshot_chunk_bytes: 512 << rng.below(4),
             retained_bytes_max: 4_000 << rng.below(6),
             batch_bytes_max: limits::OPERATION_BYTES_MAX,
             page_bytes: limits::OPERATION_BYTES_MAX,
@@ -337,7 +337,7 @@ impl FuzzyScenario {
                         server.serves() == Some(latest.epoch)
                             && server.length() >= latest.whole_from
                             && server.length() >= self.truth.replayed(partition)
-                            && server.state().applied() >= self.truth.replayed(partition)
+                            && server.state().applied() == self.truth.replayed(partition)
                     })
                 });
                 let well: Vec<NodeId> = well.collect();

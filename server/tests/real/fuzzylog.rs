@@ -243,9 +243,9 @@ fn what_is_trimmed_leaves_memory_and_journals() {
         };
         let rounds = 16;
         let append = |number: u64| {
-            let body = format!("{number}-{}", "x".repeat(1 << 20));
+            let body = format!("{number}-{}", "x".repeat(1_000_000));
             let client = json!({ "id": "c1", "number": number, "below": number });
-            let body = &body[..1 << 20];
+            let body = &body[..1_000_000];
             let colours = ["red"];
             call(0, "/v1/fuzzylog/append", &json!({ "colours": colours, "body": body, "client": client }))
         };
@@ -263,7 +263,8 @@ fn what_is_trimmed_leaves_memory_and_journals() {
         append(rounds + 2);
         for &address in &hosts {
             let nodes = nodes_of(address, "red", rounds - 1);
-            let numbers: Vec<&str> = nodes.iter().filter_map(|it| it["body"].as_str()?.split('-').next()).collect();
+            let numbers: Vec<&str> =
+                nodes.iter().filter_map(|it| it["body"].as_str()?.split('-').next()).collect();
             assert_eq!(numbers, [rounds, rounds + 1, rounds + 2].map(|it| it.to_string()));
             let gone = http::ask(address, "GET", "/v1/fuzzylog/colours/red?from=0", b"").expect("an answer");
             assert_eq!((gone.code, &gone.json()["first"]), (410, &json!(rounds - 1)));

@@ -19,9 +19,7 @@ mod stored;
 mod stuck;
 
 pub use crate::messages::chain_server::*;
-pub use record::{
-    Applied, ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart,
-};
+pub use record::{Applied, ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart};
 
 use crate::FuzzyLog;
 use crate::parameters::FuzzyParameters;

@@ -131,7 +131,11 @@ impl Watch {
             .filter(|node| !nodes.contains(node) && present(*node).is_some_and(joins))
             .take(room)
             .collect();
-        if all_well && joining.is_empty() || !nodes.iter().any(|&node| present(node).is_some()) {
+        // Sealed for a change that came to nothing, it copies in no epoch before that one.
+        let is_ahead = |node: &NodeId| present(*node).is_some_and(|pong| pong.sealed > epoch);
+        let copies_later = room > 0 && self.candidates.iter().any(|it| !nodes.contains(it) && is_ahead(it));
+        let is_due = !all_well || !joining.is_empty() || copies_later;
+        if !is_due || !nodes.iter().any(|&node| present(node).is_some()) {
             return;
         }
         if !joining.is_empty() {

@@ -75,6 +75,8 @@ pub enum DirectorHears {
 const COPY_AFTER: Duration = Duration::from_millis(500);
 /// The most by which wrong suspicions lengthen the time to suspect.
 const PATIENCE_MAX: u32 = 16;
+/// Wrong suspicions within so long count as one.
+const ONE_LATENESS: Duration = Duration::from_secs(1);
 /// Without a wrong suspicion, patience is halved after that.
 const PATIENCE_FOR: Duration = Duration::from_secs(10);
 /// When no leader was heard for so long, hosts are taken to start anew, and are given `start_for`.
@@ -199,9 +201,11 @@ impl Director {
                 // It was down: to leave it out was right.
                 return;
             }
-            // It was slow: haste has cost a change.
-            self.patience = (2 * self.patience).min(PATIENCE_MAX);
-            self.patient_since = now;
+            // It was slow: haste has cost a change. A host is late in all of its partitions at once.
+            if self.patience == 1 || now.since(self.patient_since) >= ONE_LATENESS {
+                self.patience = (2 * self.patience).min(PATIENCE_MAX);
+                self.patient_since = now;
+            }
         }
     }
 

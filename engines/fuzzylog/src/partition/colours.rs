@@ -199,8 +199,10 @@ impl Colours {
 
     /// A colour is about to change.
     fn save(&mut self, colour: Colour) {
+        // Those before the current one are written, or are new.
         if let Some(saved) = &mut self.saved
             && saved.after.is_none_or(|after| colour > after)
+            && saved.current.is_none_or(|(current, _)| colour >= current)
         {
             saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour)));
         }

@@ -119,9 +119,8 @@ impl PartitionState {
                 Stage::Delivered(delivered) => (delivered.at, true, Some(delivered)),
             };
             let CommandOrigin { node: origin, call } = asker;
-            ready.push_back(
-                SeveralState { id, owner, content, at, is_fixed, delivered, origin, call }.into(),
-            );
+            ready
+                .push_back(SeveralState { id, owner, content, at, is_fixed, delivered, origin, call }.into());
         }
         for (&at, queued) in &self.queue {
             if let Queued::Single(Single { id, content, asker }) = queued.clone() {

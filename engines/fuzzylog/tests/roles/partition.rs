@@ -240,7 +240,11 @@ fn a_trim_concerns_one_colour() {
 }
 
 /// Chunks of the snapshot that a state has begun; `meanwhile` is called between two of them.
-fn chunks_of(state: &mut PartitionState, budget: usize, mut meanwhile: impl FnMut(&mut PartitionState)) -> Vec<Bytes> {
+fn chunks_of(
+    state: &mut PartitionState,
+    budget: usize,
+    mut meanwhile: impl FnMut(&mut PartitionState),
+) -> Vec<Bytes> {
     let mut chunks = Vec::new();
     loop {
         let mut chunk = Vec::new();
@@ -297,7 +301,8 @@ fn a_snapshot_is_of_the_moment_at_which_it_began() {
     for budget in [1, 150, 400] {
         let mut cast = Cast::new();
         for number in 0..12 {
-            let colour = cast.here[(number % 3) as usize];
+            // Later there are new colours before, between and behind these.
+            let colour = cast.here[[2, 3, 6][(number % 3) as usize]];
             let content = content(&[colour]);
             let id = id(number % 4, number, &content);
             cast.outcome(Append { id, below: 0, seen: AppendTime::ZERO, content });
@@ -309,7 +314,7 @@ fn a_snapshot_is_of_the_moment_at_which_it_began() {
         let chunks = chunks_of(&mut cast.state, budget, |state| {
             // Both what is written by now and what is not: new nodes, new colours, new and old clients, trims up to the end.
             number += 1;
-            let content = content(&here[(number % 5) as usize..][..1]);
+            let content = content(&here[(number % 8) as usize..][..1]);
             let id = id(number % 6, number, &content);
             let colour = content.colours[0];
             let append = Append { id, below: number - 2, seen: AppendTime::ZERO, content };
@@ -318,7 +323,7 @@ fn a_snapshot_is_of_the_moment_at_which_it_began() {
                 state.apply(&RowEntry { origin: NodeId::ZERO, call: number, command });
             }
         });
-        assert!(number > 105, "{number}: it was written at once");
+        assert!(number > 102, "{number}: it was written at once");
         let state = PartitionState::of_chunks(HERE, ColourPlacement::over(2), chunks).expect("just written");
         assert_eq!(image(&state), expected, "in chunks of {budget}");
     }
@@ -346,7 +351,8 @@ fn what_lives_is_counted_as_it_comes_and_goes() {
         cast.outcome(Append { below: 9, ..append });
     }
     cast.outcome(Trim { colour, before: cast.state.tail(colour) });
-    let again = PartitionState::of_chunks(HERE, ColourPlacement::over(2), image(&cast.state)).expect("its own");
+    let again =
+        PartitionState::of_chunks(HERE, ColourPlacement::over(2), image(&cast.state)).expect("its own");
     assert_eq!(cast.state.live_bytes(), again.live_bytes());
     assert_eq!((cast.state.bytes(), cast.state.clients()), (0, 2));
 }

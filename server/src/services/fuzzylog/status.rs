@@ -173,11 +173,7 @@ impl ServiceStatus for FuzzyStatus {
                     "1 where the host copies the partition to be let in",
                     usize::from(status.copies),
                 ),
-                (
-                    "fuzzylog_partition_command_bytes",
-                    "Bytes of commands in memory",
-                    status.command_bytes,
-                ),
+                ("fuzzylog_partition_command_bytes", "Bytes of commands in memory", status.command_bytes),
                 (
                     "fuzzylog_partition_journal_bytes",
                     "Bytes of the snapshot and the commands in the journal",
