@@ -141,7 +141,7 @@ impl FuzzyScenario {
             resend_after: ms(rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
-            snapshot_chunk_bytes: 512 << rng.below(4),
+            snapshot_chunk_bytes: 128 << rng.below(5),
             retained_bytes_max: 4_000 << rng.below(6),
             batch_bytes_max: limits::OPERATION_BYTES_MAX,
             page_bytes: limits::OPERATION_BYTES_MAX,
