@@ -1,6 +1,6 @@
 //! What is in the log: each partition's row is replayed, command by command, as soon as it is known to be stable.
 //!
-//! A command is stable when a server that serves has applied it and has it on its disk.
+//! A command is stable when a server has applied it and has it on its disk.
 
 use super::Node;
 use super::disks::Disks;
@@ -92,9 +92,7 @@ impl Truth {
     /// Looks at the servers of a host that were called.
     pub(super) fn look(&mut self, host: HostId, disks: &mut Disks, cluster: &Cluster<'_, Node>) {
         for (id, node) in cluster.called_nodes_of(host) {
-            if let Node::ChainServer(server) = node
-                && server.serves().is_some()
-            {
+            if let Node::ChainServer(server) = node {
                 self.replay(id, server, disks);
             }
         }
@@ -108,6 +106,11 @@ impl Truth {
         while self.twins[partition].state.applied() < through
             && let Some(entry) = disks.entry(id, self.twins[partition].state.applied()).cloned()
         {
+            // One that does not serve may have cut its row back, and not on its disk yet.
+            let in_memory = server.entry(self.twins[partition].state.applied());
+            if server.serves().is_none() && in_memory != Some(&entry) {
+                break;
+            }
             let twin = &mut self.twins[partition];
             twin.state.apply(&entry);
             twin.digests.push(twin.state.digest());

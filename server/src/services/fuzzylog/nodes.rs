@@ -14,6 +14,8 @@ use std::time::Duration;
 /// A partition stands still for so long when one of its hosts dies, and for a moment when one is taken for dead whose disk has only
 /// stalled. Directors that were wrong wait for longer.
 const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+/// Who answers is waited for so long until it is sealed, which takes its disk; who is silent is not.
+const SEAL_FOR: Duration = Duration::from_millis(200);
 /// When the cluster starts, everybody is heard within this who is there. A host that is started later joins a chain that goes on.
 const START_FOR: Duration = Duration::from_millis(800);
 
@@ -24,6 +26,7 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
         live_bytes_max: fuzzy.partition_bytes,
         snapshot_every_bytes: fuzzy.snapshot_bytes,
         suspect_after: SUSPECT_AFTER,
+        seal_for: SEAL_FOR,
         start_for: START_FOR,
         ..FuzzyParameters::default()
     };
