@@ -132,9 +132,9 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
     /// Begins to write one.
     pub fn begin<R>(&mut self, below: V, writer: W, cx: &mut Cx<'_, R>)
     where
-        R: Role<Record = SnapshotRecord<V>>,
+        R: Role<Record: From<SnapshotRecord<V>>>,
     {
-        let begin = cx.append(&SnapshotRecord::Begin { below });
+        let begin = cx.append(&SnapshotRecord::Begin { below }.into());
         self.job = Some(Job::Writing { below, writer, begin, stepped_at: cx.now(), bytes: 0 });
     }
 
@@ -147,7 +147,7 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
         next: impl FnOnce(&mut W) -> (Bytes, bool),
     ) -> Option<WrittenSnapshot<V, W>>
     where
-        R: Role<Record = SnapshotRecord<V>>,
+        R: Role<Record: From<SnapshotRecord<V>>>,
     {
         let Some(Job::Writing { writer, stepped_at, bytes, .. }) = &mut self.job else { return None };
         if cx.now().since(*stepped_at) < CHUNK_EVERY {
@@ -157,13 +157,13 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
         *stepped_at = cx.now();
         let (chunk, last) = next(writer);
         *bytes += chunk.len() as u64;
-        cx.append(&SnapshotRecord::Chunk { bytes: chunk });
+        cx.append(&SnapshotRecord::Chunk { bytes: chunk }.into());
         if !last {
             cx.set_timer(timer, CHUNK_EVERY);
             return None;
         }
         let Some(Job::Writing { below, writer, begin, bytes, .. }) = self.job.take() else { return None };
-        let end = cx.append(&SnapshotRecord::End);
+        let end = cx.append(&SnapshotRecord::End.into());
         let before = self.durable_below;
         invariant!(DUR, below >= before, "a snapshot below {below} follows one below {before}");
         (self.durable_below, self.bytes) = (below, bytes);
@@ -208,6 +208,11 @@ impl<V: Copy + PartialEq, W> Snapshots<V, W> {
     pub fn take_from<R: Role>(&mut self, peer: NodeId, cx: &mut Cx<'_, R>) -> WantedPage {
         let transfer = cx.rng().bits();
         self.transfers.begin(peer, transfer, cx.now())
+    }
+
+    /// Takes nothing any more.
+    pub fn stop_taking(&mut self) {
+        self.transfers.stop();
     }
 
     /// Called every now and then: whether to ask again for what is taken.

@@ -163,6 +163,11 @@ impl<V: Copy + PartialEq> Transfers<V> {
         self.in_flight.insert(Transfer { id: transfer, pull, version: None, pages }).wanted()
     }
 
+    /// Ends the one in flight.
+    pub fn stop(&mut self) {
+        self.in_flight = None;
+    }
+
     /// Called every now and then.
     pub fn look(&mut self, now: Instant) -> Look {
         let Some(transfer) = &mut self.in_flight else { return Look::Fine };

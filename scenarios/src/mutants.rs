@@ -251,8 +251,15 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::repeated_proposal_is_new, &["UNIQ", "SER", "TS"]),
     fuzzylog(&::fuzzylog::planted::goes_ahead_of_what_was_seen, &["SER"]),
     fuzzylog(&::fuzzylog::planted::restarted_head_goes_on, &["NEST", "PREFIX", "DUR"]),
+    fuzzylog(&::fuzzylog::planted::clock_starts_from_delivered, &["TS", "SER", "PREFIX"]),
     fuzzylog(&::fuzzylog::planted::tail_answers_alone, &["LIN"]),
     fuzzylog(&::fuzzylog::planted::snapshot_asks_one_by_one, &["SNAP"]),
+    fuzzylog(&::fuzzylog::planted::snapshot_without_clients, &["PREFIX", "ONCE", "SER"]),
+    fuzzylog(&::fuzzylog::planted::snapshot_without_owners, &["FENCE", "PREFIX"]),
+    fuzzylog(&::fuzzylog::planted::snapshot_without_queue, &["PREFIX", "TS", "SER"]),
+    fuzzylog(&::fuzzylog::planted::snapshot_without_trims, &["TRIM"]),
+    fuzzylog(&::fuzzylog::planted::row_dropped_before_snapshot, &["DUR"]),
+    fuzzylog(&::fuzzylog::planted::row_begins_behind_successor, &["NEST"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 

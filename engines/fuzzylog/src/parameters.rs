@@ -17,7 +17,7 @@ pub struct FuzzyParameters {
     pub suspect_after: Duration,
     /// How long a director waits for servers to be sealed before it goes on without those that are silent.
     pub seal_for: Duration,
-    /// How long a new leading director takes nobody for failed.
+    /// How long directors take nobody for failed when their log has a leader for the first time, or after a long while.
     pub start_for: Duration,
     /// Whole servers without which a chain does not serve.
     pub replicas_min: usize,
@@ -37,8 +37,14 @@ pub struct FuzzyParameters {
     pub page_bytes: usize,
     /// Bytes of commands that a head has ordered and the chain has not confirmed.
     pub window_bytes: usize,
-    /// Bytes of all commands of a partition: beyond it appends are refused.
-    pub row_bytes_max: usize,
+    /// Bytes of all that lives of a partition: beyond it appends are refused.
+    pub live_bytes_max: usize,
+    /// A server writes a snapshot when commands of so many bytes have come since the last one, or half as many as live.
+    pub snapshot_every_bytes: usize,
+    /// Bytes of a chunk of a snapshot, to which one item is added.
+    pub snapshot_chunk_bytes: usize,
+    /// Bytes of commands that are applied and stay in memory, for servers that join.
+    pub row_memory_bytes: usize,
     /// Appends to several partitions that a partition remembers until they are cleaned up.
     pub pending_max: usize,
     /// Users' clients that a partition remembers.
@@ -69,7 +75,10 @@ impl Default for FuzzyParameters {
             append_bytes_max: 1 << 20,
             page_bytes: 128 << 10,
             window_bytes: 8 << 20,
-            row_bytes_max: 1 << 30,
+            live_bytes_max: 1 << 30,
+            snapshot_every_bytes: 16 << 20,
+            snapshot_chunk_bytes: 256 << 10,
+            row_memory_bytes: 8 << 20,
             pending_max: 16_384,
             clients_max: 65_536,
             forget_after: Duration::from_secs(600),

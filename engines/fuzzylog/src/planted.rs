@@ -19,8 +19,22 @@ kernel::planted_bugs! {
     goes_ahead_of_what_was_seen = "F13",
     /// A head that was started again goes on in its epoch.
     restarted_head_goes_on = "F14",
+    /// A clock that is taken over starts from what was delivered, and not from all that was proposed.
+    clock_starts_from_delivered = "F15",
     /// A tail answers a sync by itself.
     tail_answers_alone = "F16",
     /// A snapshot of several colours asks for one after the other.
     snapshot_asks_one_by_one = "F17",
+    /// A snapshot of a partition lacks its users' clients.
+    snapshot_without_clients = "F19",
+    /// A snapshot of a partition lacks who owns its appends to several.
+    snapshot_without_owners = "F20",
+    /// A snapshot of a partition lacks its queue.
+    snapshot_without_queue = "F21",
+    /// A snapshot of a partition lacks where its colours begin.
+    snapshot_without_trims = "F22",
+    /// The journal's beginning goes when a snapshot begins, and not when it is durable.
+    row_dropped_before_snapshot = "F23",
+    /// A server is let in although nobody has the commands any more that it lacks.
+    row_begins_behind_successor = "F24",
 }

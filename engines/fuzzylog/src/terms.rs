@@ -116,6 +116,12 @@ impl Content {
         body.cloned().unwrap_or_default()
     }
 
+    /// The same, without the memory of which its bodies are parts.
+    pub fn compact(&self) -> Self {
+        let bodies = self.bodies.iter().map(|body| Bytes::copy_from_slice(body)).collect();
+        Self { colours: self.colours.clone(), bodies }
+    }
+
     /// Bytes of all bodies.
     pub fn bytes(&self) -> usize {
         self.bodies.iter().map(Bytes::len).sum()

@@ -1,17 +1,22 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project, PullRow,
-    Pulled, Received, SealChain, SealedFor, Serves, StableThrough, Submit, Sync,
+    Applied, ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project,
+    PullRow, PullSnapshot, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
+    StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
     CommandDone, EpochInForce, HeadBusy, NodesPage, NotThere, ProjectionDecided, ServerSealed, StuckAppend,
     Synced,
 };
 use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
+use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{
     Append, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients, Forgotten, Held,
     Outcome, Placed, ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
+};
+use fuzzylog::partition::snapshot::{
+    ClientDone, ClientHead, ColourHead, NextNode, SeveralState, SnapshotItem, StateHead, WaitingSingle,
 };
 use fuzzylog::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
@@ -19,6 +24,7 @@ use fuzzylog::{
     RowIndex,
 };
 use kernel::{Bytes, HostId, HostSlot, NodeId};
+use parts::SnapshotRecord;
 use table::formats::{Format, Golden, withstand};
 
 fn node(host: u32, slot: u32) -> NodeId {
@@ -105,7 +111,17 @@ fn messages() -> Vec<FuzzyMessage> {
         Received { epoch, length }.into(),
         StableThrough { epoch, through: INDEX }.into(),
         PullRow { session, epoch, journal, from: INDEX }.into(),
-        Pulled { session, first: INDEX, entries: entries(), length, stable: RowIndex(7) }.into(),
+        Pulled {
+            session,
+            first: INDEX,
+            entries: entries(),
+            length,
+            stable: RowIndex(7),
+            base: Some(RowIndex(2)),
+        }
+        .into(),
+        PullSnapshot { transfer: 44, index: 3, epoch, journal }.into(),
+        SnapshotPage { transfer: 44, below: INDEX, index: 3, last: true, bytes: bytes("page") }.into(),
         Ping {}.into(),
         SealChain { epoch }.into(),
         Project { projection: projection(), copies: true }.into(),
@@ -129,7 +145,7 @@ fn messages() -> Vec<FuzzyMessage> {
             run: 9,
         }
         .into(),
-        SealAck { partition, epoch, journal, length, copy: Some(epoch) }.into(),
+        SealAck { partition, epoch, journal, length, copy: Some(epoch), base: Some(RowIndex(2)) }.into(),
         ChangeDecided { projections: vec![projection()] }.into(),
     ]
 }
@@ -142,6 +158,29 @@ fn records() -> Vec<ChainRecord> {
         Serves { epoch: EPOCH }.into(),
         JournalName { journal: JOURNAL }.into(),
         CutBack { length: INDEX }.into(),
+        SnapshotPart { part: SnapshotRecord::Begin { below: INDEX } }.into(),
+        SnapshotPart { part: SnapshotRecord::Chunk { bytes: bytes("chunk") } }.into(),
+        SnapshotPart { part: SnapshotRecord::End }.into(),
+        Applied { through: INDEX }.into(),
+    ]
+}
+
+/// One of every item of a snapshot, in the order of their tags.
+fn items() -> Vec<SnapshotItem> {
+    let (id, content, colour) = (id(), content(), COLOUR);
+    let done = DoneAppend { id, at: AT, placed: placed() };
+    let delivered = Some(Delivered { at: AT, placed: placed() });
+    let (origin, call, owner) = (node(1, 1), 6, OWNER);
+    let stored = ColourNode { id, at: AT, colours: content.colours.clone(), body: bytes("body") };
+    let waiting = content.clone();
+    vec![
+        StateHead { clock: 9, last: AT, applied: INDEX, digest: 5 }.into(),
+        ClientHead { client: 3, below: 11, used: INDEX }.into(),
+        ClientDone { done }.into(),
+        SeveralState { id, owner, content, at: AT, is_fixed: true, delivered, origin, call }.into(),
+        WaitingSingle { id, content: waiting, at: AT, origin, call }.into(),
+        ColourHead { colour, first: FIRST, last: AT }.into(),
+        NextNode { colour, node: stored }.into(),
     ]
 }
 
@@ -153,6 +192,7 @@ fn every_message_and_record_has_its_golden_bytes() {
     golden.values("Command.", &commands());
     golden.values("Outcome.", &outcomes());
     golden.values("Record.", &records());
+    golden.values("Item.", &items());
     golden.values("", &[projection()]);
     golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
 }
@@ -165,6 +205,7 @@ fn damaged_and_random_bytes_never_panic() {
         Format::of(&commands()),
         Format::of(&outcomes()),
         Format::of(&records()),
+        Format::of(&items()),
         Format::of(&[projection()]),
     ]);
 }

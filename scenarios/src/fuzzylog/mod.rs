@@ -1,19 +1,21 @@
 //! FuzzyLog: partitions with chains of servers, directors, and users who append to colours and play them.
 
+mod disks;
 mod history;
 mod truth;
 mod users;
 
 use crate::limits;
 use ::fuzzylog::{
-    AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyParameters,
-    FuzzyRequest, FuzzyResponse, NodePosition, PartitionId, SyncCall,
+    AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage,
+    FuzzyParameters, FuzzyRequest, FuzzyResponse, FuzzySlot, NodePosition, PartitionId, SyncCall,
 };
+use disks::Disks;
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, Loss, OperationId, Replacement, Scenario,
-    StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
+    Replacement, Scenario, StrikeKind, Tuning,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,6 +33,8 @@ pub struct FuzzyScenario {
     users: Users,
     history: History,
     truth: Truth,
+    disks: Disks,
+    parameters: FuzzyParameters,
     /// Every projection that any director knows to be decided.
     projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
     /// How many clients are still to be struck in the middle of an append.
@@ -41,6 +45,11 @@ pub struct FuzzyScenario {
     probes: u16,
 }
 
+/// So many windows of commands are in memory beside those for servers that join: what finishes appends has four, and what was
+/// applied in a burst stays for another one.
+const WINDOWS_IN_MEMORY: usize = 8;
+/// What epochs, names and snapshots that were given up leave in a journal.
+const JOURNAL_SLACK_BYTES: usize = 8 << 10;
 const CLIENTS: usize = 3;
 const USERS_PER_CLIENT: usize = 2;
 /// Looks of that kind in one run.
@@ -52,12 +61,17 @@ const TOGETHER: u64 = 1;
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
+    "chain.asked_for_a_page_again",
+    "chain.asked_for_a_snapshot",
     "chain.began_to_copy",
     "chain.dropped_what_its_chain_may_not_have",
     "chain.forwarded_again",
+    "chain.handed_a_snapshot_over",
+    "chain.installed_a_snapshot",
     "chain.joining_server_serves",
     "chain.raised_its_clock_for_a_sync",
     "chain.reported_what_is_stuck",
+    "chain.wrote_a_snapshot",
     "client.begins_to_recover",
     "client.found_itself_replaced",
     "client.lost_the_test_and_set",
@@ -114,6 +128,9 @@ impl FuzzyScenario {
             append_bytes_max: 4 << 10,
             page_bytes: 256 << rng.below(5),
             window_bytes: 2_000 << rng.below(5),
+            snapshot_every_bytes: 500 << rng.below(6),
+            snapshot_chunk_bytes: 512 << rng.below(4),
+            row_memory_bytes: 200 << rng.below(6),
             pending_max: rng.between(2, 100) as usize,
             syncs_max: rng.between(2, 100) as usize,
             ..FuzzyParameters::default()
@@ -130,13 +147,16 @@ impl FuzzyScenario {
             page_bytes: limits::OPERATION_BYTES_MAX,
             ..paxos::Parameters::default()
         };
-        let deployment = FuzzyDeployment::new(0, &entries, partitions, (width, spares), parameters, log);
+        let deployment =
+            FuzzyDeployment::new(0, &entries, partitions, (width, spares), parameters.clone(), log);
         Self {
             servers,
             clients,
             users: Users::draw(rng),
             history: History::default(),
             truth: Truth::new(deployment.placement()),
+            disks: Disks::default(),
+            parameters,
             deployment,
             projections: BTreeMap::new(),
             plots: if rng.chance(0.5) { 12 } else { 0 },
@@ -167,17 +187,7 @@ impl FuzzyScenario {
                 invariant!(AGREE, known == projection, "{id} has {projection:?}, another {known:?}");
             }
         }
-        let is_last = |id: NodeId| match cluster.node(id) {
-            Some(Node::ChainServer(server)) => self.projections.values().any(|projection| {
-                projection.partition == server.partition()
-                    && server.serves() == Some(projection.epoch)
-                    && projection.tail() == Some(id)
-            }),
-            _ => false,
-        };
-        let mut last = Vec::new();
-        last.extend(cluster.called_nodes_of(host).map(|(id, _)| id).filter(|&id| is_last(id)));
-        self.truth.look(host, |id| last.contains(&id), cluster);
+        self.truth.look(host, &mut self.disks, cluster);
     }
 
     /// Other servers do not hear the host, nor it them; clients and it hear each other.
@@ -231,14 +241,50 @@ impl FuzzyScenario {
                 let (Some(upper), Some(lower)) = (serving(pair[0]), serving(pair[1])) else { continue };
                 invariant!(
                     NEST,
-                    upper.length() >= lower.length(),
-                    "{} has {} commands, {} behind it {}",
+                    upper.begins_at() <= lower.length() && lower.length() <= upper.length(),
+                    "{} has commands from {} to {}, {} behind it up to {}",
                     pair[0],
+                    upper.begins_at(),
                     upper.length(),
                     pair[1],
                     lower.length()
                 );
             }
+        }
+    }
+
+    /// What a server that serves has of the row in memory stays bounded, however much was ever appended.
+    fn check_bounded(&self, host: HostId, cluster: &Cluster<'_, Node>) {
+        let FuzzyParameters { row_memory_bytes, window_bytes, append_bytes_max, .. } = self.parameters;
+        let most = row_memory_bytes + WINDOWS_IN_MEMORY * window_bytes + 2 * append_bytes_max;
+        for (id, node) in cluster.called_nodes_of(host) {
+            if let Node::ChainServer(server) = node
+                && server.serves().is_some()
+            {
+                let bytes = server.row_bytes();
+                invariant!(BOUND, bytes <= most, "{id} has {bytes} of its row in memory, of {most} at most");
+            }
+        }
+    }
+
+    /// What is trimmed leaves the journal, too: it has hardly more than what lives, and what came last.
+    fn journal_is_bounded(&self, id: NodeId, server: &ChainServer) -> Result<(), String> {
+        let (bytes, live) = (self.disks.bytes(id), server.state().live_bytes());
+        let most = 2 * self.parameters.snapshot_every_bytes + 4 * live + JOURNAL_SLACK_BYTES;
+        if bytes <= most { Ok(()) } else { Err(format!("{id} has a journal of {bytes}, and {live} live")) }
+    }
+
+    fn is_server(&self, id: NodeId) -> bool {
+        self.servers.contains(&id.host())
+            && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
+    }
+
+    /// A chain server as it is before its records are restored.
+    fn empty_server(&self, id: NodeId) -> ChainServer {
+        let built = self.deployment.build(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
+        match built {
+            Some((_, Node::ChainServer(server))) => *server,
+            _ => unreachable!("a record of {id}, which is no chain server"),
         }
     }
 
@@ -291,7 +337,7 @@ impl FuzzyScenario {
                         server.serves() == Some(latest.epoch)
                             && server.length() >= latest.whole_from
                             && server.length() >= self.truth.replayed(partition)
-                            && server.state().applied() >= self.truth.replayed(partition)
+                            && server.state().applied() == self.truth.replayed(partition)
                     })
                 });
                 let well: Vec<NodeId> = well.collect();
@@ -393,9 +439,20 @@ impl Scenario for FuzzyScenario {
         }
     }
 
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(disks::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, _cluster: &Cluster<'_, Node>) {
+        let mut disks = std::mem::take(&mut self.disks);
+        disks.on_fact(fact, |id| self.is_server(id), |id| self.empty_server(id));
+        self.disks = disks;
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.look(host, cluster);
         self.check_nested(host, cluster);
+        self.check_bounded(host, cluster);
     }
 
     fn watches(&self) -> bool {
@@ -483,6 +540,7 @@ impl Scenario for FuzzyScenario {
                 if server.serves() != Some(latest.epoch) || Some(server.state().applied()) != length {
                     return Err(format!("{id} lags in {:?}", latest.epoch));
                 }
+                self.journal_is_bounded(id, server)?;
                 let (unfinished, queued) = (server.state().unfinished_count(), server.state().queued());
                 if unfinished + queued > 0 {
                     return Err(format!("{unfinished} unfinished, {queued} queued in {partition}"));
@@ -523,7 +581,8 @@ impl Scenario for FuzzyScenario {
             if let Node::ChainServer(server) = node
                 && self.latest(server.partition()).nodes().any(|it| it == id)
             {
-                self.truth.replay(id, server);
+                self.truth.replay(id, server, &mut self.disks);
+                self.truth.check_whole(id, server, &self.disks);
             }
         }
         self.truth.check_atomic();

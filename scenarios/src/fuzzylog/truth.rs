@@ -1,12 +1,15 @@
 //! What is in the log: each partition's row is replayed, command by command, as soon as it is known to be stable.
+//!
+//! A command is stable when a server has applied it and has it on its disk.
 
 use super::Node;
+use super::disks::Disks;
 use ::fuzzylog::partition::command::{Command, Delivered, Outcome};
 use ::fuzzylog::{
     AppendId, AppendTime, ChainServer, Colour, ColourNode, ColourPlacement, NodePosition, Owner, PartitionId,
     PartitionState, RowIndex,
 };
-use kernel::{HostId, NodeId, invariant};
+use kernel::{HostId, NodeId, SnapshotStep, invariant};
 use sim::Cluster;
 use std::collections::BTreeMap;
 
@@ -15,7 +18,12 @@ struct Twin {
     state: PartitionState,
     /// The state's digest after so many commands.
     digests: Vec<u64>,
+    /// Where each colour began and ended, from so many commands on.
+    ends: BTreeMap<Colour, Vec<(RowIndex, Ends)>>,
 }
+
+/// A colour's first node that is left, and the position after its last one.
+type Ends = (NodePosition, NodePosition);
 
 /// All partitions.
 pub(super) struct Truth {
@@ -30,11 +38,39 @@ pub(super) struct Truth {
     owners: BTreeMap<(AppendId, u32), Owner>,
 }
 
+impl Twin {
+    fn note_ends(&mut self) {
+        let applied = self.state.applied();
+        for colour in self.state.colours() {
+            let ends = (self.state.first(colour), self.state.tail(colour));
+            let known = self.ends.entry(colour).or_default();
+            if known.last().is_none_or(|(_, last)| *last != ends) {
+                known.push((applied, ends));
+            }
+        }
+    }
+
+    /// What was trimmed is gone, and nothing else is.
+    fn check_ends(&self, id: NodeId, server: &ChainServer) {
+        let applied = server.state().applied();
+        for (&colour, known) in &self.ends {
+            let passed = known.partition_point(|(from, _)| *from <= applied);
+            let expected = passed.checked_sub(1).map_or_else(Ends::default, |at| known[at].1);
+            let ends = (server.state().first(colour), server.state().tail(colour));
+            invariant!(
+                TRIM,
+                ends == expected,
+                "{id} has nodes {ends:?} of {colour} after {applied} commands, of {expected:?}"
+            );
+        }
+    }
+}
+
 impl Truth {
     pub(super) fn new(placement: ColourPlacement) -> Self {
         let twin = |partition| {
             let state = PartitionState::new(PartitionId(partition), placement);
-            Twin { digests: vec![state.digest()], state }
+            Twin { digests: vec![state.digest()], state, ends: BTreeMap::new() }
         };
         Self {
             twins: (0..placement.partitions()).map(twin).collect(),
@@ -53,29 +89,32 @@ impl Truth {
         self.nodes.iter().map(|(&colour, nodes)| (colour, nodes.as_slice()))
     }
 
-    /// Looks at the servers of a host that were called. What the last server of a chain has applied may not be on its own disk yet.
-    pub(super) fn look(&mut self, host: HostId, last: impl Fn(NodeId) -> bool, cluster: &Cluster<'_, Node>) {
+    /// Looks at the servers of a host that were called.
+    pub(super) fn look(&mut self, host: HostId, disks: &mut Disks, cluster: &Cluster<'_, Node>) {
         for (id, node) in cluster.called_nodes_of(host) {
-            if let Node::ChainServer(server) = node
-                && server.serves().is_some()
-                && !last(id)
-            {
-                self.replay(id, server);
+            if let Node::ChainServer(server) = node {
+                self.replay(id, server, disks);
             }
         }
     }
 
     /// Replays what a server has applied and is new, and compares the states.
-    pub(super) fn replay(&mut self, id: NodeId, server: &ChainServer) {
+    pub(super) fn replay(&mut self, id: NodeId, server: &ChainServer, disks: &mut Disks) {
         let partition = usize::from(server.partition().0);
         let applied = server.state().applied();
-        while self.twins[partition].state.applied() < applied {
-            let at = self.twins[partition].state.applied();
-            let Some(entry) = server.entry(at) else { return };
-            let entry = entry.clone();
+        let through = applied.min(disks.length(id));
+        while self.twins[partition].state.applied() < through
+            && let Some(entry) = disks.entry(id, self.twins[partition].state.applied()).cloned()
+        {
+            // One that does not serve may have cut its row back, and not on its disk yet.
+            let in_memory = server.entry(self.twins[partition].state.applied());
+            if server.serves().is_none() && in_memory != Some(&entry) {
+                break;
+            }
             let twin = &mut self.twins[partition];
             twin.state.apply(&entry);
             twin.digests.push(twin.state.digest());
+            twin.note_ends();
             let answers = twin.state.take_answers();
             twin.state.take_marks();
             let own = answers.iter().rfind(|it| it.asker.call == entry.call).map(|it| it.outcome.clone());
@@ -86,13 +125,20 @@ impl Truth {
                 }
             }
         }
-        let known = self.twins[partition].digests.get(applied.0 as usize).copied();
+        let twin = &self.twins[partition];
+        disks.forget(id, twin.state.applied());
+        if applied > twin.state.applied() {
+            // A last server applies what is not on its own disk yet.
+            return;
+        }
+        let known = twin.digests.get(applied.0 as usize).copied();
         let digest = server.state().digest();
         invariant!(
             PREFIX,
             known == Some(digest),
             "{id} has {digest:x} after {applied} commands, another {known:x?}"
         );
+        twin.check_ends(id, server);
     }
 
     /// A take-over that was granted replaces the owner, and each generation has one.
@@ -171,8 +217,28 @@ impl Truth {
         }
     }
 
+    /// All of a server's state is what the row came to.
+    pub(super) fn check_whole(&self, id: NodeId, server: &ChainServer, disks: &Disks) {
+        let twin = &self.twins[usize::from(server.partition().0)].state;
+        let (applied, replayed) = (server.state().applied(), twin.applied());
+        let durable = applied.min(disks.length(id));
+        invariant!(DUR, durable <= replayed, "{id} has applied {durable} commands, and {replayed} are known");
+        if applied == replayed {
+            let (own, expected) = (image(server.state()), image(twin));
+            invariant!(PREFIX, own == expected, "{id} has another state after {applied} commands");
+        }
+    }
+
     /// How many commands of a partition are known to be stable.
     pub(super) fn replayed(&self, partition: PartitionId) -> RowIndex {
         self.twins[usize::from(partition.0)].state.applied()
     }
+}
+
+/// Everything that a state is, as its snapshot has it.
+fn image(state: &PartitionState) -> Vec<u8> {
+    let (mut copy, mut image) = (state.clone(), Vec::new());
+    copy.begin_snapshot();
+    while copy.snapshot_step(1 << 20, &mut image) == SnapshotStep::More {}
+    image
 }

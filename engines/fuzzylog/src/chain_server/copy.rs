@@ -2,7 +2,8 @@
 //!
 //! What such a server has applied is what every chain has. What is behind that may be what no chain has any more, and goes before it
 //! begins. A copy belongs to an epoch and a source; in another epoch it begins anew. While the server is sealed for a later epoch it
-//! takes nothing, so that the director's choice of the head rests on rows that do not change.
+//! takes nothing, so that the director's choice of the head rests on rows that do not change. What its source does not have as
+//! commands any more it takes as a snapshot.
 
 use super::{ChainServer, CutBack, PullRow, Pulled};
 use crate::messages::director::CopyProgress;
@@ -27,6 +28,15 @@ impl Copy {
         self.epoch
     }
 
+    pub(super) fn source(&self) -> NodeId {
+        self.source
+    }
+
+    /// The source's.
+    pub(super) fn journal(&self) -> ChainJournal {
+        self.journal
+    }
+
     pub(super) fn progress(&self) -> CopyProgress {
         CopyProgress { epoch: self.epoch, lacks: self.lacks }
     }
@@ -44,17 +54,18 @@ impl ChainServer {
         let applied = self.state.applied();
         if self.length() > applied {
             cx.mark("chain.dropped_what_its_chain_may_not_have");
-            self.cut_row(applied);
+            self.row.truncate(applied);
             self.window = 0;
             cx.append(&CutBack { length: applied }.into());
         }
         cx.mark("chain.began_to_copy");
+        self.saved.stop_taking();
         let session = cx.rng().bits();
         self.copy = Some(Copy { session, epoch, source, journal, asked_at: cx.now(), lacks: None });
         self.pull(cx);
     }
 
-    fn pull(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn pull(&mut self, cx: &mut Cx<'_, Self>) {
         let from = self.length();
         let sealed = self.sealed;
         let Some(copy) = self.copy.as_mut().filter(|copy| copy.epoch == sealed) else { return };
@@ -70,16 +81,16 @@ impl ChainServer {
             return;
         }
         let mut page = PageBudget::new(self.parameters.page_bytes);
-        let entries = self.row.iter().skip(first.0 as usize);
+        let entries = self.row.from(first);
         let entries =
             entries.take_while(|entry| page.admits(super::row::entry_bytes(entry))).cloned().collect();
-        let (length, stable) = (self.length(), self.state.applied());
+        let (length, stable, base) = (self.length(), self.state.applied(), Some(self.row.base()));
         // What a tail has applied may not be on its own disk.
-        cx.send_durable(from, Pulled { session, first, entries, length, stable });
+        cx.send_durable(from, Pulled { session, first, entries, length, stable, base });
     }
 
     pub(super) fn on_pulled(&mut self, from: NodeId, message: Pulled, cx: &mut Cx<'_, Self>) {
-        let Pulled { session, first, entries, length, stable } = message;
+        let Pulled { session, first, entries, length, stable, base } = message;
         let (own, sealed) = (self.length(), self.sealed);
         let Some(copy) = self
             .copy
@@ -88,8 +99,13 @@ impl ChainServer {
         else {
             return;
         };
-        if first != own {
+        if first != own || self.saved.is_taking() {
             return;
+        }
+        if base.is_some_and(|base| base > first) {
+            // How far it is behind is not known before it has the rest.
+            copy.lacks = None;
+            return self.take_snapshot(from, cx);
         }
         let end = first.plus(entries.len() as u64);
         let lacks = length.0.saturating_sub(end.0);
@@ -104,9 +120,15 @@ impl ChainServer {
         }
     }
 
+    /// Returns whether there was one.
+    pub(super) fn end_copy(&mut self) -> bool {
+        self.saved.stop_taking();
+        self.copy.take().is_some()
+    }
+
     pub(super) fn look_after_copy(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let Some(copy) = &self.copy else { return };
+        let Some(copy) = self.copy.as_ref().filter(|_| !self.saved.is_taking()) else { return };
         let wait = if copy.lacks == Some(0) { self.parameters.tick } else { self.parameters.resend_after };
         if now.since(copy.asked_at) >= wait {
             self.pull(cx);

@@ -1,6 +1,7 @@
 //! How a server is sealed, and begins to serve.
 
 use super::{ChainServer, Links, Project, SealChain, SealedFor, Serves};
+use crate::messages::client::ProjectionDecided;
 use crate::messages::director::{Pong, SealAck};
 use kernel::{Cx, NodeId, planted};
 
@@ -28,8 +29,8 @@ impl ChainServer {
         }
         self.sealed_here = epoch;
         let copy = self.copy.as_ref().map(|copy| copy.epoch());
-        let (partition, length) = (self.partition, self.length());
-        cx.send_durable(director, SealAck { partition, epoch, journal, length, copy });
+        let (partition, length, base) = (self.partition, self.length(), Some(self.base()));
+        cx.send_durable(director, SealAck { partition, epoch, journal, length, copy, base });
     }
 
     pub(super) fn on_project(&mut self, message: Project, cx: &mut Cx<'_, Self>) {
@@ -41,6 +42,10 @@ impl ChainServer {
         }
         let me = cx.node();
         let is_meant = self.journal.is_some_and(|journal| projection.means(me, journal));
+        if epoch > known {
+            // Its calls go on at once, and not when they are late.
+            cx.send(self.client, ProjectionDecided { projection: projection.clone() });
+        }
         self.projection = Some(projection);
         if is_meant {
             let may_open = self.opened < epoch && self.sealed_here == epoch
@@ -56,7 +61,7 @@ impl ChainServer {
             }
             self.serving = false;
             if !copies {
-                self.copy = None;
+                self.end_copy();
             } else if epoch == self.sealed {
                 self.begin_copy(cx);
             }
@@ -64,8 +69,11 @@ impl ChainServer {
     }
 
     fn open(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.copy.take().is_some() {
+        if self.end_copy() {
             cx.mark("chain.joining_server_serves");
+        }
+        if self.saved.is_taking() {
+            self.drop_snapshot();
         }
         let epoch = self.sealed;
         (self.opened, self.serving) = (epoch, true);

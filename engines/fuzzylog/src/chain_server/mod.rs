@@ -1,7 +1,8 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
 //! `row` is how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
-//! serves, `copy` how one that joins gets the row, `stuck` how a head notices what is not going on.
+//! serves, `copy` how one that joins gets the row, `snapshot` what replaces the row's beginning, `stuck` how a head notices what is not
+//! going on.
 //!
 //! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
 //! last; while it is sealed for an epoch that it does not serve its row stays as it is; in an epoch each server's row begins with the
@@ -13,10 +14,12 @@ mod idle_clients;
 mod reads;
 mod record;
 mod row;
+mod snapshot;
+mod stored;
 mod stuck;
 
 pub use crate::messages::chain_server::*;
-pub use record::{ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves};
+pub use record::{Applied, ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart};
 
 use crate::FuzzyLog;
 use crate::parameters::FuzzyParameters;
@@ -28,7 +31,9 @@ use copy::Copy;
 use idle_clients::PassedRow;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use reads::WaitingSync;
+use snapshot::Saved;
 use std::collections::VecDeque;
+use stored::StoredRow;
 use stuck::Watched;
 
 kernel::timers! {
@@ -36,6 +41,8 @@ kernel::timers! {
     pub enum ChainTimer {
         /// Look after what is late.
         Tick,
+        /// Write the next chunk of a snapshot.
+        Snapshot,
     }
 }
 
@@ -46,6 +53,8 @@ struct Links {
     above: RowIndex,
     /// Something came from the one before.
     heard: bool,
+    /// All servers have the row on their disks up to here, as was said in this epoch.
+    stable: RowIndex,
     /// What came of commands from here on is answered.
     answers_from: RowIndex,
     /// The one behind has the row up to here; none before it says so.
@@ -85,7 +94,8 @@ pub struct ChainServer {
     serving: bool,
     /// The last projection that this run was notified of.
     projection: Option<ChainProjection>,
-    row: VecDeque<RowEntry>,
+    row: StoredRow,
+    saved: Saved,
     state: PartitionState,
     links: Links,
     syncs: VecDeque<WaitingSync>,
@@ -94,8 +104,8 @@ pub struct ChainServer {
     passed: PassedRow,
     /// Bytes of commands that are not applied.
     window: usize,
-    /// Bytes of all commands.
-    row_bytes: usize,
+    /// What was applied when the last burst ended.
+    was_applied: RowIndex,
 }
 
 impl ChainServer {
@@ -118,7 +128,8 @@ impl ChainServer {
             opened: ChainEpoch(0),
             serving: false,
             projection: None,
-            row: VecDeque::new(),
+            row: StoredRow::default(),
+            saved: Saved::default(),
             state: PartitionState::new(partition, placement),
             links: Links::default(),
             syncs: VecDeque::new(),
@@ -126,7 +137,7 @@ impl ChainServer {
             watched: Watched::default(),
             passed: PassedRow::default(),
             window: 0,
-            row_bytes: 0,
+            was_applied: RowIndex(0),
         }
     }
 
@@ -155,19 +166,24 @@ impl ChainServer {
         self.sealed
     }
 
-    /// Bytes of its row.
+    /// Bytes of the commands that it has in memory.
     pub fn row_bytes(&self) -> usize {
-        self.row_bytes
+        self.row.bytes()
     }
 
     /// The length of its row.
     pub fn length(&self) -> RowIndex {
-        RowIndex(self.row.len() as u64)
+        self.row.length()
     }
 
-    /// A command of its row.
+    /// A command of its row, if it is in memory.
     pub fn entry(&self, index: RowIndex) -> Option<&RowEntry> {
-        self.row.get(usize::try_from(index.0).ok()?)
+        self.row.get(index)
+    }
+
+    /// The first command that it has in memory.
+    pub fn begins_at(&self) -> RowIndex {
+        self.row.base()
     }
 
     /// True while it copies a chain that it is not in.
@@ -191,9 +207,11 @@ impl ChainServer {
 
     fn tick(&mut self, cx: &mut Cx<'_, Self>) {
         self.look_after_row(cx);
+        self.look_after_snapshots(cx);
         self.look_after_copy(cx);
         self.look_after_stuck(cx);
         self.look_after_clients(cx);
+        self.write_snapshot(cx);
     }
 }
 
@@ -203,15 +221,11 @@ impl Role for ChainServer {
     type Timer = ChainTimer;
     type Record = ChainRecord;
 
-    fn restore(&mut self, _position: Position, record: ChainRecord) {
+    fn restore(&mut self, position: Position, record: ChainRecord) {
         match record {
             ChainRecord::Ordered(record) => {
-                // A record of an index that the row has is of a row that was cut back, or the same again.
-                if record.index < self.length() {
-                    self.cut_row(record.index);
-                }
-                self.row_bytes += row::entry_bytes(&record.entry);
-                self.row.push_back(record.entry);
+                self.saved.has_grown(row::entry_bytes(&record.entry));
+                self.row.restore(position, record.index, record.entry);
             }
             ChainRecord::SealedFor(record) => self.sealed = self.sealed.max(record.epoch),
             ChainRecord::Serves(record) => {
@@ -219,7 +233,9 @@ impl Role for ChainServer {
                 self.sealed = self.sealed.max(record.epoch);
             }
             ChainRecord::JournalName(record) => self.journal = Some(record.journal),
-            ChainRecord::CutBack(record) => self.cut_row(record.length),
+            ChainRecord::CutBack(record) => self.row.truncate(record.length),
+            ChainRecord::SnapshotPart(record) => self.restore_part(record.part),
+            ChainRecord::Applied(record) => self.restore_applied(record.through),
         }
     }
 
@@ -230,7 +246,9 @@ impl Role for ChainServer {
             self.journal = Some(journal);
             cx.append(&JournalName { journal }.into());
         }
-        self.window = self.row.iter().map(row::entry_bytes).sum();
+        self.end_restoring();
+        self.window = self.row.from(self.state.applied()).map(row::entry_bytes).sum();
+        self.was_applied = self.state.applied();
         cx.set_timer(ChainTimer::Tick, self.parameters.tick);
     }
 
@@ -249,6 +267,12 @@ impl Role for ChainServer {
             }
             ChainServerIn::Server(FromServer::PullRow(message)) => self.on_pull(from, &message, cx),
             ChainServerIn::Server(FromServer::Pulled(message)) => self.on_pulled(from, message, cx),
+            ChainServerIn::Server(FromServer::PullSnapshot(message)) => {
+                self.on_pull_snapshot(from, &message, cx);
+            }
+            ChainServerIn::Server(FromServer::SnapshotPage(message)) => {
+                self.on_snapshot_page(from, message, cx);
+            }
             ChainServerIn::Director(FromDirector::Ping(Ping {})) => self.report(from, cx),
             ChainServerIn::Director(FromDirector::SealChain(message)) => self.on_seal(from, &message, cx),
             ChainServerIn::Director(FromDirector::Project(message)) => self.on_project(message, cx),
@@ -261,10 +285,12 @@ impl Role for ChainServer {
                 self.tick(cx);
                 cx.set_timer(ChainTimer::Tick, self.parameters.tick);
             }
+            ChainTimer::Snapshot => self.write_snapshot(cx),
         }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         self.pass_on(cx);
+        self.drop_commands();
     }
 }

@@ -56,7 +56,7 @@ impl ChainServer {
             | Command::Trim(_)
             | Command::ForgetClients(_) => false,
         };
-        self.state.applied() < self.length() && self.row.back().is_some_and(|last| is_raise(&last.command))
+        self.state.applied() < self.length() && self.row.last().is_some_and(|last| is_raise(&last.command))
     }
 
     /// Nothing that is at or before what the user has seen is still to be delivered.

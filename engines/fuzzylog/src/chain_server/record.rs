@@ -2,6 +2,7 @@
 
 use crate::partition::command::RowEntry;
 use crate::terms::{ChainEpoch, ChainJournal, RowIndex};
+use parts::SnapshotRecord;
 
 kernel::messages! {
     /// A record of a chain server.
@@ -33,5 +34,21 @@ kernel::messages! {
             /// The row's length.
             length: RowIndex,
         },
+        /// A part of a snapshot of its state.
+        6 => SnapshotPart {
+            /// The part.
+            part: SnapshotRecord<RowIndex>,
+        },
+        /// It has applied the row up to here: all servers of its chain had that on their disks.
+        7 => Applied {
+            /// The first command that it may not have applied.
+            through: RowIndex,
+        },
+    }
+}
+
+impl From<SnapshotRecord<RowIndex>> for ChainRecord {
+    fn from(part: SnapshotRecord<RowIndex>) -> Self {
+        SnapshotPart { part }.into()
     }
 }

@@ -109,13 +109,8 @@ impl ChainServer {
             | Command::ForgetClients(_) => return false,
         };
         // What is delivered is answered again.
-        self.row_bytes >= self.parameters.row_bytes_max && !self.state.is_delivered(id)
-    }
-
-    /// Drops what is behind an index.
-    pub(super) fn cut_row(&mut self, length: RowIndex) {
-        self.row.truncate(length.0 as usize);
-        self.row_bytes = self.row.iter().map(entry_bytes).sum();
+        self.state.live_bytes() + self.window >= self.parameters.live_bytes_max
+            && !self.state.is_delivered(id)
     }
 
     /// Whether there is no room. What finishes an append has more than what begins one.
@@ -150,11 +145,12 @@ impl ChainServer {
 
     pub(super) fn push(&mut self, entry: RowEntry, cx: &mut Cx<'_, Self>) {
         let index = self.length();
-        self.window += entry_bytes(&entry);
-        self.row_bytes += entry_bytes(&entry);
+        let bytes = entry_bytes(&entry);
+        self.window += bytes;
+        self.saved.has_grown(bytes);
         let record = Ordered { index, entry };
-        cx.append(&record.clone().into());
-        self.row.push_back(record.entry);
+        let position = cx.append(&record.clone().into());
+        self.row.push(position, record.entry);
     }
 
     /// Brings the clock up to a time that a user has seen, so that what comes later is later.
@@ -182,6 +178,8 @@ impl ChainServer {
                     *known == entry || planted!(restarted_head_goes_on),
                     "{me} has {known:?} at {index}, {from} has {entry:?}"
                 ),
+                // It was applied, and is not in memory any more.
+                None if index < self.row.base() => {}
                 None => self.push(entry, cx),
             }
         }
@@ -247,6 +245,12 @@ impl ChainServer {
             "{} has a row of {length}, and {through} are stable",
             cx.node()
         );
+        self.links.stable = self.links.stable.max(through);
+        // So much the one behind has, whether or not its word has come.
+        if self.serving_projection().is_some_and(|it| it.behind(cx.node()).is_some()) {
+            self.links.received = self.links.received.max(Some(through));
+            self.links.sent = self.links.sent.max(through);
+        }
         self.apply_through(through, cx);
     }
 
@@ -271,6 +275,7 @@ impl ChainServer {
             }
             None => {
                 let is_new = durable > self.state.applied();
+                self.links.stable = self.links.stable.max(durable);
                 self.apply_through(durable, cx);
                 if (is_new || std::mem::take(&mut self.links.owes_stable)) && before.is_some() {
                     self.links.owes_stable = false;
@@ -286,13 +291,18 @@ impl ChainServer {
     fn forward(&mut self, behind: NodeId, cx: &mut Cx<'_, Self>) {
         let Some(epoch) = self.serves() else { return };
         let Some(received) = self.links.received else { return };
+        if self.links.sent < self.row.base() {
+            // Directors let nobody in who lacks that much. One of an earlier version may have: the next change is another one's.
+            self.serving = false;
+            return cx.mark("chain.lacks_what_the_one_behind_needs");
+        }
         let mut unheard = self.bytes_between(received, self.links.sent);
         while self.links.sent < self.length() && unheard <= self.parameters.window_bytes {
             let first = self.links.sent;
             let mut page = PageBudget::new(self.parameters.page_bytes);
-            let from_here = self.row.iter().skip(first.0 as usize);
+            let entries = self.row.from(first);
             let entries: Vec<RowEntry> =
-                from_here.take_while(|entry| page.admits(entry_bytes(entry))).cloned().collect();
+                entries.take_while(|entry| page.admits(entry_bytes(entry))).cloned().collect();
             unheard += entries.iter().map(entry_bytes).sum::<usize>();
             self.links.sent = first.plus(entries.len() as u64);
             cx.send(behind, Forward { epoch, first, entries });
@@ -301,17 +311,19 @@ impl ChainServer {
 
     fn bytes_between(&self, from: RowIndex, to: RowIndex) -> usize {
         let count = to.0.saturating_sub(from.0) as usize;
-        self.row.iter().skip(from.0 as usize).take(count).map(entry_bytes).sum()
+        self.row.from(from).take(count).map(entry_bytes).sum()
     }
 
     /// Applies the row up to an index, and answers if it is the tail.
     pub(super) fn apply_through(&mut self, through: RowIndex, cx: &mut Cx<'_, Self>) {
+        let window = self.window;
         while self.state.applied() < through
-            && let Some(entry) = self.row.get(self.state.applied().0 as usize)
+            && let Some(entry) = self.row.get(self.state.applied())
         {
             self.window = self.window.saturating_sub(entry_bytes(entry));
             self.state.apply(entry);
         }
+        self.note_applied(window - self.window, cx);
         for mark in self.state.take_marks() {
             cx.mark(mark);
         }

@@ -23,11 +23,19 @@ pub(super) struct Changing {
 
 impl Director {
     pub(super) fn on_seal_ack(&mut self, from: NodeId, message: SealAck, cx: &mut Cx<'_, Self>) {
-        let Some(watch) = self.watch(message.partition) else { return cx.reject("unknown partition") };
+        let partition = message.partition;
+        let Some(watch) = self.watch(partition) else { return cx.reject("unknown partition") };
         let epoch = watch.projection.epoch.next();
         let Some(changing) = watch.changing.as_mut().filter(|_| message.epoch == epoch) else { return };
-        if changing.proposed.is_none() && changing.targets.contains(&from) {
-            changing.acks.insert(from, message);
+        if changing.proposed.is_some() || !changing.targets.contains(&from) {
+            return;
+        }
+        changing.acks.insert(from, message);
+        if self.is_leading() {
+            let (parameters, log) = (self.patient_parameters(), self.log);
+            if let Some(watch) = self.watch(partition) {
+                watch.go_on(&parameters, &log, cx);
+            }
         }
     }
 }
@@ -41,17 +49,27 @@ impl Watch {
         log: &DirectorLog,
         cx: &mut Cx<'_, Director>,
     ) {
-        let now = cx.now();
         self.ask_to_copy(parameters, cx);
         if self.changing.is_none() && !is_patient {
             self.begin(parameters, cx);
         }
-        let Some(mut changing) = self.changing.take() else { return };
-        let epoch = self.projection.epoch.next();
-        if changing.proposed.is_none() {
+        if let Some(changing) = self.changing.as_ref().filter(|it| it.proposed.is_none()) {
+            let epoch = self.projection.epoch.next();
             let silent = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
             cx.multicast(silent.copied(), SealChain { epoch });
-            let waited = now.since(changing.begun_at) >= parameters.seal_for;
+        }
+        self.go_on(parameters, log, cx);
+    }
+
+    /// Proposes the next projection, as soon as enough servers are sealed.
+    fn go_on(&mut self, parameters: &FuzzyParameters, log: &DirectorLog, cx: &mut Cx<'_, Director>) {
+        let now = cx.now();
+        let Some(mut changing) = self.changing.take() else { return };
+        if changing.proposed.is_none() {
+            // Who is taken for failed is not waited for.
+            let mut awaited = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
+            let is_awaited = awaited.any(|&it| self.present(it, now, parameters).is_some());
+            let waited = !is_awaited || now.since(changing.begun_at) >= parameters.seal_for;
             changing.proposed = self.next(&changing, waited, parameters);
             changing.proposed_at = Instant(0);
             if changing.proposed.is_some() {
@@ -113,7 +131,11 @@ impl Watch {
             .filter(|node| !nodes.contains(node) && present(*node).is_some_and(joins))
             .take(room)
             .collect();
-        if all_well && joining.is_empty() || !nodes.iter().any(|&node| present(node).is_some()) {
+        // Sealed for a change that came to nothing, it copies in no epoch before that one.
+        let is_ahead = |node: &NodeId| present(*node).is_some_and(|pong| pong.sealed > epoch);
+        let copies_later = room > 0 && self.candidates.iter().any(|it| !nodes.contains(it) && is_ahead(it));
+        let is_due = !all_well || !joining.is_empty() || copies_later;
+        if !is_due || !nodes.iter().any(|&node| present(node).is_some()) {
             return;
         }
         if !joining.is_empty() {
@@ -162,11 +184,22 @@ impl Watch {
         };
         let order: Vec<NodeId> = current.nodes().collect();
         let place = |node: NodeId| order.iter().position(|it| *it == node).unwrap_or(usize::MAX);
-        let behind = acks.map(|(&node, ack)| (node, ack)).filter(|(node, ack)| is_behind(*node, ack));
-        let behind: Vec<(NodeId, &SealAck)> = behind.collect();
+        let mut behind: Vec<(NodeId, &SealAck)> =
+            acks.map(|(&node, ack)| (node, ack)).filter(|(node, ack)| is_behind(*node, ack)).collect();
+        behind.sort_by_key(|(_, ack)| std::cmp::Reverse(ack.length));
         // Who has it all comes first of those with equal rows, and goes last if there are too many.
         let wanted = self.width.max(whole.len());
-        let mut members: Vec<(NodeId, &SealAck)> = whole.into_iter().chain(behind).take(wanted).collect();
+        let base = |ack: &SealAck| ack.base.unwrap_or_default();
+        let mut first_left = whole.iter().map(|(_, ack)| base(ack)).max().unwrap_or_default();
+        let mut members = whole;
+        for (node, ack) in behind {
+            // What it lacks must still be there, as commands.
+            let is_served = ack.length >= first_left || kernel::planted!(row_begins_behind_successor);
+            if members.len() < wanted && is_served {
+                first_left = first_left.max(base(ack));
+                members.push((node, ack));
+            }
+        }
         if kernel::planted!(restarted_head_goes_on) {
             members.sort_by_key(|(node, _)| place(*node));
         } else {

@@ -14,7 +14,7 @@
 //!   | Project                |                       |
 //!   |----------------------->| serves                |
 //! ```
-//! The director beside the log's leader acts. If another one acts too, that is a pause and no harm: an entry counts only if it follows
+//! The director beside the log's leader acts; the others ask who is there as well, so that they know it when they lead. If another one acts too, that is a pause and no harm: an entry counts only if it follows
 //! the projection that is in force, and every server in it was sealed.
 //!
 //! **Why a chain serves on.** What was acknowledged in an epoch is on the disks of all its members. The next one begins with those
@@ -75,8 +75,14 @@ pub enum DirectorHears {
 const COPY_AFTER: Duration = Duration::from_millis(500);
 /// The most by which wrong suspicions lengthen the time to suspect.
 const PATIENCE_MAX: u32 = 16;
+/// Wrong suspicions within so long count as one.
+const ONE_LATENESS: Duration = Duration::from_secs(1);
 /// Without a wrong suspicion, patience is halved after that.
 const PATIENCE_FOR: Duration = Duration::from_secs(10);
+/// When no leader was heard for so long, hosts are taken to start anew, and are given `start_for`.
+const STARTED_ANEW_AFTER: Duration = Duration::from_secs(3);
+/// A director that did nothing for so many ticks was away itself: nobody is silent for that.
+const AWAY_TICKS: u32 = 3;
 
 /// A partition, as a director sees it.
 #[derive(Clone, Debug)]
@@ -107,8 +113,12 @@ pub struct Director {
     /// Who leads the log, as far as is known.
     leader: Option<Ballot>,
     heard_leader: Instant,
-    /// Since when this host's leads.
-    leads_since: Option<Instant>,
+    /// This host's leads.
+    leads: bool,
+    /// Since when there is a leader, this one or another, with short gaps.
+    led_since: Option<Instant>,
+    /// When it looked after what is late the last time.
+    looked_at: Instant,
     watches: Vec<Watch>,
     /// By how much servers are given more time, because some were suspected wrongly.
     patience: u32,
@@ -136,7 +146,9 @@ impl Director {
             log,
             leader: None,
             heard_leader: Instant(0),
-            leads_since: None,
+            leads: false,
+            led_since: None,
+            looked_at: Instant(0),
             watches: initial.iter().zip(candidates).map(watch).collect(),
             patience: 1,
             patient_since: Instant(0),
@@ -150,7 +162,7 @@ impl Director {
 
     /// True while it acts.
     pub fn is_leading(&self) -> bool {
-        self.leads_since.is_some()
+        self.leads
     }
 
     /// True while it changes a partition's chain.
@@ -172,12 +184,12 @@ impl Director {
     }
 
     fn on_pong(&mut self, from: NodeId, message: Pong, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
+        let (now, leads) = (cx.now(), self.leads);
         let Some(watch) = self.watch(message.partition) else { return cx.reject("unknown partition") };
         if !watch.candidates.contains(&from) {
             return cx.reject("word of a server that is not of this partition");
         }
-        if message.notified < watch.projection.epoch {
+        if leads && message.notified < watch.projection.epoch {
             watch.notify(from, cx);
         }
         let run = message.run;
@@ -189,9 +201,11 @@ impl Director {
                 // It was down: to leave it out was right.
                 return;
             }
-            // It was slow: haste has cost a change.
-            self.patience = (2 * self.patience).min(PATIENCE_MAX);
-            self.patient_since = now;
+            // It was slow: haste has cost a change. A host is late in all of its partitions at once.
+            if self.patience == 1 || now.since(self.patient_since) >= ONE_LATENESS {
+                self.patience = (2 * self.patience).min(PATIENCE_MAX);
+                self.patient_since = now;
+            }
         }
     }
 
@@ -225,14 +239,14 @@ impl Director {
                     return;
                 }
                 self.heard_leader = cx.now();
+                self.led_since.get_or_insert(cx.now());
                 if self.leader < Some(ballot) {
                     self.leader = Some(ballot);
-                    let leads = ballot.leader == self.log.leader;
-                    self.leads_since = leads.then(|| cx.now());
+                    self.leads = ballot.leader == self.log.leader;
                     for watch in &mut self.watches {
-                        (watch.changing, watch.heard) = (None, BTreeMap::new());
+                        watch.changing = None;
                     }
-                    if leads {
+                    if self.leads {
                         cx.mark("director.leads");
                     }
                 }
@@ -255,21 +269,44 @@ impl Director {
 
     fn tick(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        if now.since(self.heard_leader) >= self.log.silent_after {
+        self.excuse_silence(now);
+        let silence = now.since(self.heard_leader);
+        if silence >= self.log.silent_after {
             // Behind this leader's back another one may lead; what this one proposes comes too late then.
-            (self.leader, self.leads_since) = (None, None);
+            (self.leader, self.leads) = (None, false);
         }
-        let Some(since) = self.leads_since else { return };
-        let is_patient = now.since(since) < self.parameters.start_for;
+        self.led_since.take_if(|_| silence >= STARTED_ANEW_AFTER);
         if self.patience > 1 && now.since(self.patient_since) >= PATIENCE_FOR {
             (self.patience, self.patient_since) = (self.patience / 2, now);
         }
-        let (mut parameters, log) = (self.parameters.clone(), self.log);
-        parameters.suspect_after *= self.patience;
-        parameters.seal_for *= self.patience;
+        let is_patient = self.led_since.is_none_or(|since| now.since(since) < self.parameters.start_for);
+        let (parameters, log) = (self.patient_parameters(), self.log);
         for watch in &mut self.watches {
+            // Who does not lead asks all the same: when it does, it knows who is silent.
             cx.repeat(watch.candidates.iter().copied(), Ping {});
-            watch.look(is_patient, &parameters, &log, cx);
+            if self.leads {
+                watch.look(is_patient, &parameters, &log, cx);
+            }
+        }
+    }
+
+    /// Nobody was silent while this host did nothing.
+    fn excuse_silence(&mut self, now: Instant) {
+        let before = std::mem::replace(&mut self.looked_at, now);
+        let away = now.since(before);
+        if before == Instant(0) || away < AWAY_TICKS * self.parameters.tick {
+            return;
+        }
+        for heard in self.watches.iter_mut().flat_map(|watch| watch.heard.values_mut()) {
+            heard.at = (heard.at + away).min(now);
+        }
+    }
+
+    fn patient_parameters(&self) -> FuzzyParameters {
+        FuzzyParameters {
+            suspect_after: self.parameters.suspect_after * self.patience,
+            seal_for: self.parameters.seal_for * self.patience,
+            ..self.parameters.clone()
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::FuzzyMessage;
 use crate::partition::command::{Command, RowEntry};
 use crate::projection::ChainProjection;
 use crate::terms::{AppendTime, ChainEpoch, ChainJournal, Colour, NodePosition, RowIndex};
+use kernel::Bytes;
 
 kernel::inbox! {
     /// Everything a chain server can be sent.
@@ -112,6 +113,32 @@ kernel::messages! {
             length: RowIndex,
             /// All servers have the row up to here.
             stable: RowIndex,
+            /// The first command that the source has; what is before it is to be had as a snapshot. An earlier version has all.
+            base: Option<RowIndex>,
+        },
+        /// From a joining server: a page of the state that stands for the beginning of the row.
+        16 => PullSnapshot {
+            /// The transfer's name.
+            transfer: u64,
+            /// Which page.
+            index: u64,
+            /// The epoch to which the copy belongs.
+            epoch: ChainEpoch,
+            /// The source's journal.
+            journal: ChainJournal,
+        },
+        /// From its source.
+        17 => SnapshotPage {
+            /// The transfer's name.
+            transfer: u64,
+            /// The snapshot is of all commands below.
+            below: RowIndex,
+            /// Which page.
+            index: u64,
+            /// No other follows.
+            last: bool,
+            /// The page.
+            bytes: Bytes,
         },
     }
 }

@@ -88,7 +88,7 @@ kernel::messages! {
             /// What it is.
             content: Content,
         },
-        /// From a director: this is decided.
+        /// From a director, or from the chain server beside the client, which has it of one: this is decided.
         9 => ProjectionDecided {
             /// What.
             projection: ChainProjection,

@@ -55,6 +55,8 @@ kernel::messages! {
             length: RowIndex,
             /// The epoch to which its copy belongs, if it copies.
             copy: Option<ChainEpoch>,
+            /// The first command that its row has, also after a restart; an earlier version has all.
+            base: Option<RowIndex>,
         },
         /// From this host's replica of the directors' log: this is decided.
         4 => ChangeDecided {

@@ -3,6 +3,7 @@
 use super::command::{Delivered, Placed};
 use crate::terms::{AppendId, AppendTime, RowIndex};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 kernel::record! {
     /// An append that is delivered, and that its client may ask for again.
@@ -16,11 +17,12 @@ kernel::record! {
     }
 }
 
+/// What is remembered of a client.
 #[derive(Clone, Debug, Default)]
-struct ClientRow {
-    below: u64,
+pub(super) struct ClientRow {
+    pub(super) below: u64,
     /// Its last command.
-    used: RowIndex,
+    pub(super) used: RowIndex,
     /// By number, and by what was appended.
     done: BTreeMap<(u64, u64), DoneAppend>,
 }
@@ -29,15 +31,50 @@ struct ClientRow {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clients {
     rows: BTreeMap<u64, ClientRow>,
+    bytes: usize,
+    saved: Option<SavedClients>,
 }
+
+/// The table as it was when a snapshot began, as far as it is not written.
+#[derive(Clone, Debug, Default)]
+struct SavedClients {
+    /// All clients up to this one are written.
+    after: Option<u64>,
+    /// What was remembered of clients of whom something else is remembered by now.
+    was: BTreeMap<u64, Option<ClientRow>>,
+}
+
+/// What a client costs in memory, about, and what each of its appends does beside its places.
+const CLIENT_BYTES: usize = 128;
+const DONE_BYTES: usize = 96;
 
 fn key(id: AppendId) -> (u64, u64) {
     (id.number, id.content)
 }
 
+fn bytes_of(done: &DoneAppend) -> usize {
+    DONE_BYTES + size_of::<Placed>() * done.placed.len()
+}
+
+impl ClientRow {
+    fn bytes(&self) -> usize {
+        CLIENT_BYTES + self.done.values().map(bytes_of).sum::<usize>()
+    }
+
+    /// Its appends.
+    pub(super) fn done(&self) -> impl Iterator<Item = &DoneAppend> {
+        self.done.values()
+    }
+}
+
 impl Clients {
     pub(super) fn len(&self) -> usize {
         self.rows.len()
+    }
+
+    /// What the table costs in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     pub(super) fn knows(&self, client: u64) -> bool {
@@ -51,16 +88,33 @@ impl Clients {
 
     /// Forgets the clients that have had no command from an index on, unless something of theirs is in flight.
     pub(super) fn forget(&mut self, used_below: RowIndex, is_busy: impl Fn(u64) -> bool) {
-        self.rows.retain(|&client, row| row.used >= used_below || is_busy(client));
+        let idle = self.rows.iter().filter(|(client, row)| row.used < used_below && !is_busy(**client));
+        let idle: Vec<u64> = idle.map(|(&client, _)| client).collect();
+        for client in idle {
+            self.save(client);
+            self.bytes -= self.rows.remove(&client).map_or(0, |row| row.bytes());
+        }
+    }
+
+    /// The client's row, which may be changed.
+    fn row(&mut self, client: u64) -> &mut ClientRow {
+        self.save(client);
+        let bytes = &mut self.bytes;
+        self.rows.entry(client).or_insert_with(|| {
+            *bytes += CLIENT_BYTES;
+            ClientRow::default()
+        })
     }
 
     /// By its command at this index, the client has the answers to everything below.
     pub(super) fn acknowledge(&mut self, client: u64, below: u64, at: RowIndex) {
-        let row = self.rows.entry(client).or_default();
+        let row = self.row(client);
         row.used = row.used.max(at);
         if below > row.below {
             row.below = below;
-            row.done = row.done.split_off(&(below, 0));
+            let left = row.done.split_off(&(below, 0));
+            let gone = std::mem::replace(&mut row.done, left);
+            self.bytes -= gone.values().map(bytes_of).sum::<usize>();
         }
     }
 
@@ -81,8 +135,56 @@ impl Clients {
     }
 
     pub(super) fn finish(&mut self, id: AppendId, delivered: &Delivered) {
-        let row = self.rows.entry(id.client).or_default();
         let Delivered { at, placed } = delivered.clone();
-        row.done.insert(key(id), DoneAppend { id, at, placed });
+        let done = DoneAppend { id, at, placed };
+        let more = bytes_of(&done);
+        let before = self.row(id.client).done.insert(key(id), done);
+        self.bytes = self.bytes + more - before.as_ref().map_or(0, bytes_of);
+    }
+}
+
+/// For snapshots.
+impl Clients {
+    /// The table is to be written as it is now.
+    pub(super) fn begin_saving(&mut self) {
+        self.saved = Some(SavedClients::default());
+    }
+
+    pub(super) fn end_saving(&mut self) {
+        self.saved = None;
+    }
+
+    /// What is remembered of a client is about to change.
+    fn save(&mut self, client: u64) {
+        if let Some(saved) = &mut self.saved
+            && saved.after.is_none_or(|after| client > after)
+        {
+            saved.was.entry(client).or_insert_with(|| self.rows.get(&client).cloned());
+        }
+    }
+
+    /// The next client to be written, as it was when the snapshot began.
+    pub(super) fn next_saved(&mut self) -> Option<(u64, ClientRow)> {
+        let saved = self.saved.as_mut()?;
+        loop {
+            let first = saved.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let stored = self.rows.range((first, Bound::Unbounded)).next().map(|(&client, _)| client);
+            let changed = saved.was.first_key_value().map(|(&client, _)| client);
+            let client = stored.into_iter().chain(changed).min()?;
+            saved.after = Some(client);
+            let row = match saved.was.remove(&client) {
+                Some(was) => was,
+                None => self.rows.get(&client).cloned(),
+            };
+            if let Some(row) = row {
+                return Some((client, row));
+            }
+        }
+    }
+
+    /// Takes a client back from a snapshot.
+    pub(super) fn install(&mut self, client: u64, below: u64, used: RowIndex) {
+        let row = self.row(client);
+        (row.below, row.used) = (below, used);
     }
 }

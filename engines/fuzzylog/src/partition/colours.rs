@@ -3,6 +3,7 @@
 use crate::terms::{AppendId, AppendTime, Colour, NodePosition};
 use kernel::{Bytes, planted};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 
 kernel::record! {
     /// A node of a colour.
@@ -27,6 +28,8 @@ impl ColourNode {
 
 /// What a node costs beside its body and its colours.
 const NODE_HEAD_BYTES: usize = 64;
+/// What a colour costs beside its nodes: it stays when they are gone, because positions go on.
+const COLOUR_BYTES: usize = 128;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Chain {
@@ -47,6 +50,46 @@ impl Chain {
 pub(super) struct Colours {
     chains: BTreeMap<Colour, Chain>,
     bytes: usize,
+    saved: Option<SavedColours>,
+}
+
+/// The colours as they were when a snapshot began, as far as they are not written.
+#[derive(Clone, Debug, Default)]
+struct SavedColours {
+    /// All colours up to this one are written.
+    after: Option<Colour>,
+    /// The one that is written now, and its next node.
+    current: Option<(Colour, NodePosition)>,
+    /// How colours were that have changed since; the current one in any case.
+    was: BTreeMap<Colour, WasChain>,
+}
+
+/// A colour as it was.
+#[derive(Clone, Debug)]
+struct WasChain {
+    /// It had had a node.
+    exists: bool,
+    first: NodePosition,
+    tail: NodePosition,
+    last: AppendTime,
+    /// Nodes that were dropped since and are not written, in order: those before what is left.
+    dropped: VecDeque<ColourNode>,
+}
+
+impl WasChain {
+    fn of(chain: Option<&Chain>) -> Self {
+        let (first, tail) = chain.map_or_else(Default::default, |it| (it.first, it.tail()));
+        let last = chain.map_or(AppendTime::ZERO, |it| it.last);
+        Self { exists: chain.is_some(), first, tail, last, dropped: VecDeque::new() }
+    }
+}
+
+/// What comes next of what is written.
+pub(super) enum SavedPart {
+    /// A colour: its first node, and when its last one was delivered.
+    Colour(Colour, NodePosition, AppendTime),
+    /// Its next node.
+    Node(Colour, ColourNode),
 }
 
 impl Colours {
@@ -69,8 +112,14 @@ impl Colours {
         self.bytes
     }
 
+    /// What colours cost beside their nodes.
+    pub(super) fn head_bytes(&self) -> usize {
+        COLOUR_BYTES * self.chains.len()
+    }
+
     /// Returns where the node stands.
     pub(super) fn push(&mut self, colour: Colour, node: ColourNode) -> NodePosition {
+        self.save(colour);
         let chain = self.chains.entry(colour).or_default();
         let before = chain.last;
         kernel::invariant!(
@@ -98,27 +147,106 @@ impl Colours {
 
     /// Drops nodes below a position, which is not beyond the tail. They stay in their other colours.
     pub(super) fn trim(&mut self, colour: Colour, before: NodePosition) {
-        let Some(chain) = self.chains.get_mut(&colour) else { return };
         let mut dropped = Vec::new();
-        while chain.first < before
-            && let Some(node) = chain.nodes.pop_front()
+        while self.first(colour) < before
+            && let Some(node) = self.drop_first(colour)
         {
-            chain.first = chain.first.next();
-            self.bytes -= node.bytes();
-            dropped.push(node);
+            if planted!(trim_drops_other_colours) {
+                dropped.push(node);
+            }
         }
-        if planted!(trim_drops_other_colours) {
-            for other in dropped.iter().flat_map(|node| node.colours.clone()) {
-                let Some(chain) = self.chains.get_mut(&other) else { continue };
-                while chain.nodes.front().is_some_and(|front| dropped.iter().any(|it| it.id == front.id)) {
-                    chain.first = chain.first.next();
-                    self.bytes -= chain.nodes.pop_front().map_or(0, |node| node.bytes());
-                }
+        for other in dropped.iter().flat_map(|node| node.colours.clone()) {
+            let is_dropped = |front: &ColourNode| dropped.iter().any(|it| it.id == front.id);
+            while self.nodes(other, NodePosition(0)).next().is_some_and(is_dropped) {
+                self.drop_first(other);
             }
         }
     }
 
+    fn drop_first(&mut self, colour: Colour) -> Option<ColourNode> {
+        self.save(colour);
+        let chain = self.chains.get_mut(&colour)?;
+        let node = chain.nodes.pop_front()?;
+        let position = chain.first;
+        chain.first = position.next();
+        self.bytes -= node.bytes();
+        if let Some(saved) = &mut self.saved
+            && let Some(was) = saved.was.get_mut(&colour)
+        {
+            let next = saved.current.filter(|(current, _)| *current == colour).map_or(was.first, |it| it.1);
+            if position >= next && position < was.tail {
+                was.dropped.push_back(node.clone());
+            }
+        }
+        Some(node)
+    }
+
     pub(super) fn chains(&self) -> impl Iterator<Item = (Colour, &Chain)> {
         self.chains.iter().map(|(&colour, chain)| (colour, chain))
+    }
+}
+
+/// For snapshots.
+impl Colours {
+    /// The colours are to be written as they are now.
+    pub(super) fn begin_saving(&mut self) {
+        self.saved = Some(SavedColours::default());
+    }
+
+    pub(super) fn end_saving(&mut self) {
+        self.saved = None;
+    }
+
+    /// A colour is about to change.
+    fn save(&mut self, colour: Colour) {
+        // Those before the current one are written, or are new.
+        if let Some(saved) = &mut self.saved
+            && saved.after.is_none_or(|after| colour > after)
+            && saved.current.is_none_or(|(current, _)| colour >= current)
+        {
+            saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour)));
+        }
+    }
+
+    /// What comes next of the colours as they were when the snapshot began.
+    pub(super) fn next_saved(&mut self) -> Option<SavedPart> {
+        loop {
+            let saved = self.saved.as_mut()?;
+            if let Some((colour, next)) = saved.current {
+                let was = saved.was.get_mut(&colour)?;
+                if next < was.tail {
+                    saved.current = Some((colour, next.next()));
+                    let chain = self.chains.get(&colour)?;
+                    let left = next.0.checked_sub(chain.first.0).and_then(|it| chain.nodes.get(it as usize));
+                    if let Some(node) = left.cloned().or_else(|| was.dropped.pop_front()) {
+                        return Some(SavedPart::Node(colour, node));
+                    }
+                    continue;
+                }
+                saved.was.remove(&colour);
+                (saved.after, saved.current) = (Some(colour), None);
+            }
+            let first = saved.after.map_or(Bound::Unbounded, Bound::Excluded);
+            let stored = self.chains.range((first, Bound::Unbounded)).next().map(|(&colour, _)| colour);
+            let changed = saved.was.first_key_value().map(|(&colour, _)| colour);
+            let colour = stored.into_iter().chain(changed).min()?;
+            let was = saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour)));
+            saved.current = Some((colour, was.first));
+            if was.exists {
+                return Some(SavedPart::Colour(colour, was.first, was.last));
+            }
+        }
+    }
+
+    /// Takes a colour back from a snapshot.
+    pub(super) fn install(&mut self, colour: Colour, first: NodePosition, last: AppendTime) {
+        let first = if planted!(snapshot_without_trims) { NodePosition(0) } else { first };
+        self.chains.insert(colour, Chain { first, nodes: VecDeque::new(), last });
+    }
+
+    /// Takes a node back.
+    pub(super) fn install_node(&mut self, colour: Colour, node: ColourNode) {
+        self.bytes += node.bytes();
+        self.chains.entry(colour).or_default().nodes.push_back(node);
     }
 }

@@ -15,11 +15,13 @@ mod clients;
 mod colours;
 pub mod command;
 mod several;
+pub mod snapshot;
 
 use crate::terms::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RowIndex,
 };
 use clients::Clients;
+pub use clients::DoneAppend;
 pub use colours::ColourNode;
 use colours::Colours;
 use command::{
@@ -29,6 +31,7 @@ use command::{
 use kernel::planted;
 use several::Several;
 pub use several::SeveralStage;
+use snapshot::Saving;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An append to this partition alone that waits for its turn.
@@ -49,6 +52,13 @@ enum Queued {
     /// To this partition alone.
     Single(Single),
 }
+
+/// What an append costs in memory, about, while it is not delivered or not cleaned up.
+fn cost_of(content: &Content) -> usize {
+    CONTENT_HEAD_BYTES + content.bytes() + size_of::<Colour>() * content.colours.len()
+}
+
+const CONTENT_HEAD_BYTES: usize = 256;
 
 /// True if the name is of this content.
 fn names(id: AppendId, content: &Content) -> bool {
@@ -82,6 +92,10 @@ pub struct PartitionState {
     waiting: BTreeMap<AppendId, AppendTime>,
     clients: Clients,
     colours: Colours,
+    /// Bytes of what is appended by those that are not delivered or not cleaned up.
+    content_bytes: usize,
+    /// A snapshot that is written.
+    saving: Option<Saving>,
     /// Commands that were applied.
     applied: RowIndex,
     /// Of all commands and what they came to.
@@ -103,6 +117,8 @@ impl PartitionState {
             waiting: BTreeMap::new(),
             clients: Clients::default(),
             colours: Colours::default(),
+            content_bytes: 0,
+            saving: None,
             applied: RowIndex(0),
             digest: 0,
             answers: Vec::new(),
@@ -208,6 +224,11 @@ impl PartitionState {
         self.colours.bytes()
     }
 
+    /// What all of it costs in memory, about, in bytes: nodes, colours, users' clients, and what is not delivered or not cleaned up.
+    pub fn live_bytes(&self) -> usize {
+        self.colours.bytes() + self.colours.head_bytes() + self.clients.bytes() + self.content_bytes
+    }
+
     /// Takes what is to be answered since it was called last.
     pub fn take_answers(&mut self) -> Vec<Answered> {
         std::mem::take(&mut self.answers)
@@ -223,6 +244,7 @@ impl PartitionState {
         use kernel::Encode as _;
         let asker = CommandOrigin { node: entry.origin, call: entry.call };
         let bytes = parts::digest(&entry.encoded());
+        let answered = self.answers.len();
         match &entry.command {
             Command::Append(command) => self.append(command, asker),
             Command::ProposeTime(command) => self.propose(command, asker),
@@ -241,11 +263,12 @@ impl PartitionState {
             "the clock is {}, {last:?} is delivered",
             self.clock
         );
-        self.digest = parts::digest(
-            &[self.digest, bytes, self.clock, last.clock, last.ahead, self.queue.len() as u64]
-                .map(u64::to_le_bytes)
-                .concat(),
-        );
+        let mut came_of_it = Vec::new();
+        self.answers[answered..].iter().for_each(|it| it.outcome.encode(&mut came_of_it));
+        let sizes = [self.queue.len(), self.several.len(), self.clients.len(), self.colours.bytes()];
+        let numbers = [self.digest, bytes, self.clock, last.clock, last.ahead].into_iter();
+        numbers.chain(sizes.map(|it| it as u64)).for_each(|it| it.encode(&mut came_of_it));
+        self.digest = parts::digest(&came_of_it);
     }
 
     fn forget_clients(&mut self, used_below: RowIndex) {
@@ -287,7 +310,7 @@ impl PartitionState {
             }
             return;
         }
-        let single = Single { id, content: content.clone(), asker };
+        let single = Single { id, content: content.compact(), asker };
         if let Some(at) = self.ahead_of_pending(seen) {
             self.marks.push("partition.single_went_ahead");
             return self.deliver_single(at, single);
@@ -298,9 +321,14 @@ impl PartitionState {
             return self.deliver_single(at, single);
         }
         self.marks.push("partition.single_waited");
-        self.waiting.insert(id, at);
-        self.queue.insert(at, Queued::Single(single));
+        self.wait(at, single);
         self.deliver();
+    }
+
+    fn wait(&mut self, at: AppendTime, single: Single) {
+        self.content_bytes += cost_of(&single.content);
+        self.waiting.insert(single.id, at);
+        self.queue.insert(at, Queued::Single(single));
     }
 
     /// A time between what was delivered and what is pending, if the client has seen nothing later.
@@ -321,6 +349,7 @@ impl PartitionState {
             let Some((&at, Queued::Fixed(_) | Queued::Single(_))) = next else { return };
             match self.queue.remove(&at) {
                 Some(Queued::Single(single)) => {
+                    self.content_bytes -= cost_of(&single.content);
                     self.waiting.remove(&single.id);
                     self.deliver_single(at, single);
                 }

@@ -7,7 +7,7 @@ use super::command::{
     CleanUp, CommandOrigin, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, ProposeTime, Proposed,
     TakeOver, Unknown,
 };
-use super::{PartitionState, Queued, names};
+use super::{PartitionState, Queued, cost_of, names};
 use crate::terms::{AppendId, AppendTime, Content, Owner};
 use kernel::planted;
 
@@ -81,7 +81,7 @@ impl PartitionState {
                 && let Stage::Proposed(at) = several.stage
             {
                 self.queue.remove(&at);
-                self.several.remove(&id);
+                self.forget(id);
                 return self.enter(id, owner, seen, content.clone(), asker);
             }
             let outcome = several.stage.outcome();
@@ -107,8 +107,18 @@ impl PartitionState {
         self.clock = self.clock.max(seen.clock) + 1;
         let at = AppendTime { clock: self.clock, partition: self.partition, ahead: 0 };
         self.queue.insert(at, Queued::Pending);
-        self.several.insert(id, Several { owner, content, stage: Stage::Proposed(at), asker });
+        let content = content.compact();
+        self.remember(id, Several { owner, content, stage: Stage::Proposed(at), asker });
         self.answer(asker, Proposed { at });
+    }
+
+    pub(super) fn remember(&mut self, id: AppendId, several: Several) {
+        self.content_bytes += cost_of(&several.content);
+        self.several.insert(id, several);
+    }
+
+    fn forget(&mut self, id: AppendId) {
+        self.content_bytes -= self.several.remove(&id).map_or(0, |it| cost_of(&it.content));
     }
 
     pub(super) fn fix(&mut self, command: &Fix, asker: CommandOrigin) {
@@ -212,7 +222,7 @@ impl PartitionState {
             .get(&id)
             .is_some_and(|several| several.owner == owner && matches!(several.stage, Stage::Delivered(_)));
         if is_over {
-            self.several.remove(&id);
+            self.forget(id);
         }
     }
 }

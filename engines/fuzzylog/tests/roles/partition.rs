@@ -7,7 +7,7 @@ use fuzzylog::partition::command::{
 use fuzzylog::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, PartitionState,
 };
-use kernel::{Bytes, NodeId};
+use kernel::{Bytes, NodeId, SnapshotStep};
 
 /// Two partitions, and colours that are in the first and in the second one.
 struct Cast {
@@ -237,4 +237,122 @@ fn a_trim_concerns_one_colour() {
     assert_eq!((cast.state.first(colour), cast.state.tail(colour)), (NodePosition(1), NodePosition(1)));
     assert_eq!(cast.state.nodes(other, NodePosition(0)).count(), 1);
     assert_eq!(2 * cast.state.bytes(), bytes);
+}
+
+/// Chunks of the snapshot that a state has begun; `meanwhile` is called between two of them.
+fn chunks_of(
+    state: &mut PartitionState,
+    budget: usize,
+    mut meanwhile: impl FnMut(&mut PartitionState),
+) -> Vec<Bytes> {
+    let mut chunks = Vec::new();
+    loop {
+        let mut chunk = Vec::new();
+        let step = state.snapshot_step(budget, &mut chunk);
+        chunks.push(chunk.into());
+        if step == SnapshotStep::Done {
+            return chunks;
+        }
+        meanwhile(state);
+    }
+}
+
+/// Everything that a state is.
+fn image(state: &PartitionState) -> Vec<Bytes> {
+    let mut copy = state.clone();
+    copy.begin_snapshot();
+    chunks_of(&mut copy, 1 << 20, |_| {})
+}
+
+// What a snapshot leaves out is another state from there on: tables, queue, owners, trims, and the clock above all.
+#[test]
+fn a_snapshot_has_all_of_the_state() {
+    let mut cast = Cast::new();
+    let (one, two, three) = (cast.both(1, 0), cast.both(2, 0), cast.both(3, 0));
+    let first = cast.single(4, 0, AppendTime::ZERO);
+    cast.outcome(first);
+    let times: Vec<AppendTime> = [&one, &two, &three].map(|it| time_of(&cast.outcome(it.clone()))).to_vec();
+    cast.outcome(Fix { id: one.id, owner: ORIGIN, at: times[0] });
+    cast.outcomes(Fix { id: three.id, owner: ORIGIN, at: at(9, 1, 0) });
+    let waits = cast.single(5, 0, times[2]);
+    cast.outcomes(waits);
+    cast.outcome(Trim { colour: cast.here[0], before: NodePosition(1) });
+    let expected = image(&cast.state);
+    for budget in [1, 100, 1 << 20] {
+        let placement = ColourPlacement::over(2);
+        cast.state.begin_snapshot();
+        let chunks = chunks_of(&mut cast.state, budget, |_| {});
+        let state = PartitionState::of_chunks(HERE, placement, chunks).expect("just written");
+        assert_eq!(image(&state), expected);
+        assert_eq!(state.live_bytes(), cast.state.live_bytes());
+        let mut other = Cast { state, here: cast.here.clone(), ..Cast::new() };
+        let mut again = Cast { state: cast.state.clone(), here: cast.here.clone(), ..Cast::new() };
+        let fix = Fix { id: two.id, owner: ORIGIN, at: times[1] };
+        assert_eq!(other.outcomes(fix.clone()), again.outcomes(fix));
+        assert_eq!(other.outcomes(three.clone()), again.outcomes(three.clone()));
+        assert_eq!(other.state.digest(), again.state.digest());
+        assert_eq!((other.state.queued(), other.state.bytes()), (0, again.state.bytes()));
+    }
+}
+
+// A snapshot that is written while commands go on is of one moment, or of none that ever was.
+#[test]
+fn a_snapshot_is_of_the_moment_at_which_it_began() {
+    for budget in [1, 150, 400] {
+        let mut cast = Cast::new();
+        for number in 0..12 {
+            // Later there are new colours before, between and behind these.
+            let colour = cast.here[[2, 3, 6][(number % 3) as usize]];
+            let content = content(&[colour]);
+            let id = id(number % 4, number, &content);
+            cast.outcome(Append { id, below: 0, seen: AppendTime::ZERO, content });
+        }
+        let expected = image(&cast.state);
+        cast.state.begin_snapshot();
+        let here = cast.here.clone();
+        let mut number = 100;
+        let chunks = chunks_of(&mut cast.state, budget, |state| {
+            // Both what is written by now and what is not: new nodes, new colours, new and old clients, trims up to the end.
+            number += 1;
+            let content = content(&here[(number % 8) as usize..][..1]);
+            let id = id(number % 6, number, &content);
+            let colour = content.colours[0];
+            let append = Append { id, below: number - 2, seen: AppendTime::ZERO, content };
+            let trim = Trim { colour, before: state.tail(colour) };
+            for command in [append.into(), trim.into()] {
+                state.apply(&RowEntry { origin: NodeId::ZERO, call: number, command });
+            }
+        });
+        assert!(number > 102, "{number}: it was written at once");
+        let state = PartitionState::of_chunks(HERE, ColourPlacement::over(2), chunks).expect("just written");
+        assert_eq!(image(&state), expected, "in chunks of {budget}");
+    }
+}
+
+// What is counted once too often is never free again; once too seldom, it is memory without a bound.
+#[test]
+fn what_lives_is_counted_as_it_comes_and_goes() {
+    let mut cast = Cast::new();
+    assert_eq!(cast.state.live_bytes(), 0);
+    let single = cast.single(1, 0, AppendTime::ZERO);
+    cast.outcome(single.clone());
+    let with_one = cast.state.live_bytes();
+    let both = cast.both(2, 0);
+    let time = time_of(&cast.outcome(both.clone()));
+    let waits = cast.single(1, 1, time);
+    cast.outcomes(waits);
+    assert!(cast.state.live_bytes() > with_one);
+    cast.outcomes(Fix { id: both.id, owner: ORIGIN, at: time });
+    cast.outcomes(CleanUp { id: both.id, owner: ORIGIN });
+    let colour = cast.here[0];
+    cast.outcome(Trim { colour, before: cast.state.tail(colour) });
+    for client in [1, 2] {
+        let append = cast.single(client, 9, AppendTime::ZERO);
+        cast.outcome(Append { below: 9, ..append });
+    }
+    cast.outcome(Trim { colour, before: cast.state.tail(colour) });
+    let again =
+        PartitionState::of_chunks(HERE, ColourPlacement::over(2), image(&cast.state)).expect("its own");
+    assert_eq!(cast.state.live_bytes(), again.live_bytes());
+    assert_eq!((cast.state.bytes(), cast.state.clients()), (0, 2));
 }

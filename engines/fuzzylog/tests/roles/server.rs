@@ -1,8 +1,8 @@
 //! A chain server, message by message.
 
 use fuzzylog::chain_server::{
-    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, Pulled, SealChain,
-    StableThrough, Submit, Sync,
+    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, PullSnapshot, Pulled, SealChain,
+    SnapshotPage, StableThrough, Submit, Sync,
 };
 use fuzzylog::messages::client::FuzzyClientIn;
 use fuzzylog::messages::director::DirectorIn;
@@ -11,7 +11,7 @@ use fuzzylog::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer, Colour,
     ColourPlacement, Content, FuzzyLog, FuzzyMessage, FuzzyParameters, PartitionId, RowIndex,
 };
-use kernel::{Bytes, HostId, HostSlot, NodeId};
+use kernel::{Bytes, Effect, HostId, HostSlot, NodeId};
 use std::time::Duration;
 use table::{Did, Table, restored, sent};
 
@@ -189,7 +189,7 @@ fn a_server_that_was_left_out_drops_what_it_has_not_applied() {
     // Sealed for what follows, it takes nothing more.
     table.burst(node(3), SealChain { epoch: ChainEpoch(4) });
     let (session, first, entries) = (pull.session, RowIndex(1), vec![entry(3)]);
-    let pulled = Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2) };
+    let pulled = Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2), base: None };
     table.burst(node(2), pulled);
     assert_eq!(table.role.length(), RowIndex(1));
 }
@@ -240,9 +240,9 @@ fn silent_clients_are_forgotten_when_there_is_little_room() {
 
 // A head that goes on ordering takes the memory of every host of its chain.
 #[test]
-fn a_full_row_takes_no_more_appends() {
+fn a_full_partition_takes_no_more_appends() {
     let beside = NodeId::new(HostId(1), HostSlot(1));
-    let parameters = FuzzyParameters { row_bytes_max: 300, ..FuzzyParameters::default() };
+    let parameters = FuzzyParameters { live_bytes_max: 300, ..FuzzyParameters::default() };
     let server = ChainServer::new(PARTITION, ColourPlacement::over(1), parameters.clone(), beside);
     let mut table = serving_as(server, true);
     let refused = |did: &Did<FuzzyLog>| {
@@ -261,4 +261,146 @@ fn a_full_row_takes_no_more_appends() {
     let bytes = table.role.row_bytes();
     let server = ChainServer::new(PARTITION, ColourPlacement::over(1), parameters, beside);
     assert_eq!(restored(server, &table.journal()).row_bytes(), bytes);
+}
+
+/// A server that writes a snapshot after every third append or so, and has hardly any of its row in memory.
+fn snapping() -> ChainServer {
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    let parameters = FuzzyParameters {
+        snapshot_every_bytes: 300,
+        snapshot_chunk_bytes: 100,
+        row_memory_bytes: 0,
+        ..FuzzyParameters::default()
+    };
+    ChainServer::new(PARTITION, ColourPlacement::over(1), parameters, beside)
+}
+
+/// Time passes until a snapshot is written; which record is needed then.
+fn write_snapshot(table: &mut Table<ChainServer>) -> Option<usize> {
+    let mut needed = None;
+    for _ in 0..500 {
+        table.pass(Duration::from_millis(3));
+        let did = table.timer(ChainTimer::Tick);
+        needed = needed.or(did.iter().find_map(|effect| match effect {
+            Effect::Trim { before } => Some(before.0 as usize),
+            _ => None,
+        }));
+    }
+    needed
+}
+
+/// The head has ordered so many commands, and they are stable.
+fn order(table: &mut Table<ChainServer>, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        table.burst(client_role(), submit(number, ChainEpoch(2)));
+    }
+    let through = table.role.length();
+    table.burst(node(2), StableThrough { epoch: ChainEpoch(2), through });
+}
+
+// A row that stays for ever fills memory and journal; one that goes too early is lost with the next restart.
+#[test]
+fn a_snapshot_replaces_the_beginning_of_the_row() {
+    let mut table = serving_as(snapping(), true);
+    order(&mut table, 0..20);
+    let needed = write_snapshot(&mut table).expect("it is due");
+    assert_eq!((table.role.saved_below(), table.role.length()), (RowIndex(20), RowIndex(20)));
+    order(&mut table, 20..400);
+    table.end();
+    assert_eq!(table.role.begins_at(), RowIndex(400), "those before are applied, and everybody has them");
+    let records = table.journal().split_off(needed);
+    let again = restored(snapping(), &records);
+    assert_eq!((again.state().applied(), again.length()), (RowIndex(400), RowIndex(400)));
+    assert_eq!(again.state().digest(), table.role.state().digest());
+    assert_eq!((again.journal(), again.base()), (table.role.journal(), RowIndex(400)));
+    // The chain in force has not said that it has all of this: one that was let in may lack some.
+    let mut again = Table::new(again, node(1));
+    again.burst(node(3), SealChain { epoch: ChainEpoch(3) });
+    let projection = projection(&again, ChainEpoch(3), true);
+    again.burst(node(3), Project { projection, copies: false });
+    assert_eq!(write_snapshot(&mut again), None);
+    again.burst(node(2), StableThrough { epoch: ChainEpoch(3), through: RowIndex(400) });
+    assert!(write_snapshot(&mut again).is_some());
+}
+
+/// What a server sends another one.
+fn to_servers(did: &Did<FuzzyLog>) -> Vec<FromServer> {
+    let of = |(_, message, _)| match message {
+        FuzzyMessage::ChainServer(ChainServerIn::Server(message)) => Some(message),
+        FuzzyMessage::ChainServer(_)
+        | FuzzyMessage::Client(_)
+        | FuzzyMessage::Director(_)
+        | FuzzyMessage::Log(_) => None,
+    };
+    sent(did).into_iter().filter_map(of).collect()
+}
+
+/// A server of another host that copies the table's one, and its first question.
+fn copying(source: &Table<ChainServer>) -> (Table<ChainServer>, Vec<FromServer>) {
+    let mut joins = Table::new(snapping(), node(4));
+    let members = vec![ChainMember { node: node(1), journal: source.role.journal() }];
+    let (epoch, whole_from) = (ChainEpoch(2), RowIndex(0));
+    let projection = ChainProjection { partition: PARTITION, epoch, members, whole_from };
+    let did = joins.burst(node(3), Project { projection, copies: true });
+    (joins, to_servers(&did))
+}
+
+// A server that joins and gets half of a state, or one whose row is counted before it is on its disk, is a member in name only.
+#[test]
+fn a_joining_server_takes_what_is_gone_as_a_snapshot() {
+    let mut source = serving_as(snapping(), true);
+    order(&mut source, 0..40);
+    source.end();
+    let (mut joins, mut questions) = copying(&source);
+    let (mut pages, mut steps) = (0, 0);
+    while joins.role.length() < RowIndex(40) {
+        steps += 1;
+        assert!(steps < 1_000, "it has {}", joins.role.length());
+        let mut answers = Vec::new();
+        for question in questions.drain(..) {
+            answers.extend(to_servers(&source.burst(node(4), ChainServerIn::Server(question))));
+        }
+        for answer in answers {
+            pages += u32::from(matches!(answer, FromServer::SnapshotPage(_)));
+            questions.extend(to_servers(&joins.burst(node(1), ChainServerIn::Server(answer))));
+        }
+        if questions.is_empty() {
+            assert_eq!(joins.role.length(), RowIndex(0), "it counts when its journal has it");
+            joins.pass(Duration::from_millis(3));
+            questions.extend(to_servers(&joins.timer(ChainTimer::Snapshot)));
+        }
+    }
+    assert!(pages > 10, "{pages}");
+    assert_eq!(joins.role.state().digest(), source.role.state().digest());
+    let again = restored(snapping(), &joins.journal());
+    assert_eq!((again.length(), again.state().digest()), (RowIndex(40), source.role.state().digest()));
+}
+
+// A peer that hands a damaged state over must not stop this host, nor be believed.
+#[test]
+fn a_snapshot_that_cannot_be_read_is_refused() {
+    let mut source = serving_as(snapping(), true);
+    order(&mut source, 0..8);
+    source.end();
+    let (mut joins, questions) = copying(&source);
+    let FromServer::PullRow(pull) = &questions[0] else { panic!("{questions:?}") };
+    let pulled = Pulled {
+        session: pull.session,
+        first: RowIndex(0),
+        entries: Vec::new(),
+        length: RowIndex(8),
+        stable: RowIndex(8),
+        base: Some(RowIndex(8)),
+    };
+    for bytes in [&b"not a state"[..], &[]] {
+        let asked = to_servers(&joins.burst(node(1), pulled.clone()));
+        let Some(FromServer::PullSnapshot(asked)) = asked.last() else { panic!("{asked:?}") };
+        let PullSnapshot { transfer, index, .. } = *asked;
+        let bytes = Bytes::copy_from_slice(bytes);
+        let page = SnapshotPage { transfer, below: RowIndex(8), index, last: true, bytes };
+        let did = joins.burst(node(1), page);
+        let is_refused = did.iter().any(|effect| matches!(effect, Effect::Reject { .. }));
+        assert!(is_refused, "{did:?}");
+        assert_eq!((joins.role.length(), joins.role.state().applied()), (RowIndex(0), RowIndex(0)));
+    }
 }

@@ -38,7 +38,14 @@ pub const KEYS: &[Key] = &[
         "fuzzylog.partition_bytes",
         KeyKind::Size,
         "1GiB",
-        "how much may ever be appended to a partition: nothing of it is dropped from journals and memory yet, not by trims either",
-        "too large: memory and the time of a restart; appends beyond it are refused",
+        "how much may live of a partition, in memory and in journals: nodes that are not trimmed, colours, users' clients",
+        "too large: memory and the time of a restart; appends beyond it are refused until something is trimmed",
+    ),
+    key(
+        "fuzzylog.snapshot_bytes",
+        KeyKind::Size,
+        "16MiB",
+        "a host writes a snapshot of a partition when commands of so many bytes have come since the last one, or half as many as live",
+        "too small: much is written twice; too large: journals grow, and a restart applies more commands",
     ),
 ];

@@ -33,6 +33,8 @@ use wire::fuzzylog::{FuzzyCall, FuzzyFailure, FuzzyReply, SeenTime, SyncColour, 
 const ENGINES: &[Engine] = &[Engine::FuzzyLog];
 /// Plays over HTTP whose answers are not sent: each may hold a page and the largest node.
 const PLAYS_MAX: usize = 64;
+/// Snapshots are not written for less.
+const SNAPSHOT_BYTES_MIN: usize = 64 << 10;
 /// The colour that is looked at to know whether a partition serves.
 const PROBED: &[u8] = b"ordinate.probed";
 
@@ -82,8 +84,10 @@ pub struct FuzzyService {
     pub replicas: usize,
     /// A partition whose chain has fewer servers does not serve.
     pub replicas_min: usize,
-    /// How much is appended to a partition.
+    /// How much may live of a partition.
     pub partition_bytes: usize,
+    /// A host writes a snapshot when commands of so many bytes have come.
+    pub snapshot_bytes: usize,
     /// Names the appends of users who do not name theirs.
     numbers: Arc<Numbers>,
 }
@@ -113,7 +117,21 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     let replicas_min = replicas_min.min(replicas);
     let numbers = Arc::new(Numbers::drawn());
     let partition_bytes = values.size("fuzzylog.partition_bytes");
-    Ok(Some(Arc::new(FuzzyService { partitions, replicas, replicas_min, partition_bytes, numbers })))
+    let snapshot_bytes = values.size("fuzzylog.snapshot_bytes");
+    if snapshot_bytes < SNAPSHOT_BYTES_MIN {
+        let what = format!(
+            "fuzzylog.snapshot_bytes is {snapshot_bytes}, and {SNAPSHOT_BYTES_MIN} is the least that there is to write"
+        );
+        return Err(FileError::new(None, what, "ordinate config explain fuzzylog.snapshot_bytes"));
+    }
+    Ok(Some(Arc::new(FuzzyService {
+        partitions,
+        replicas,
+        replicas_min,
+        partition_bytes,
+        snapshot_bytes,
+        numbers,
+    })))
 }
 
 /// Why a cluster keeps the hosts that it began with.

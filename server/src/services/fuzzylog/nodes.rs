@@ -9,19 +9,25 @@ use colours::{ColourGateway, ColourGatewayNode};
 use fuzzylog::chain_server::ChainRecord;
 use fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzySlot};
 use kernel::{Bytes, Decode as _, DecodeError, HostId, HostSlot, NodeId};
+use parts::SnapshotRecord;
 use std::time::Duration;
 
-/// Disks stall for longer than a chain's server is waited for in a simulation, and each change stops a partition for a moment.
-const SUSPECT_AFTER: Duration = Duration::from_millis(500);
-/// A new leading director has heard everybody within this who is there. A host that is started later joins a chain that goes on.
+/// A partition stands still for so long when one of its hosts dies, and for a moment when one is taken for dead whose disk has only
+/// stalled. Directors that were wrong wait for longer.
+const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+/// Who answers is waited for so long until it is sealed, which takes its disk; who is silent is not.
+const SEAL_FOR: Duration = Duration::from_millis(200);
+/// When the cluster starts, everybody is heard within this who is there. A host that is started later joins a chain that goes on.
 const START_FOR: Duration = Duration::from_millis(800);
 
 /// Which role of which host is where.
 pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeployment {
     let parameters = FuzzyParameters {
         replicas_min: fuzzy.replicas_min,
-        row_bytes_max: fuzzy.partition_bytes,
+        live_bytes_max: fuzzy.partition_bytes,
+        snapshot_every_bytes: fuzzy.snapshot_bytes,
         suspect_after: SUSPECT_AFTER,
+        seal_for: SEAL_FOR,
         start_for: START_FOR,
         ..FuzzyParameters::default()
     };
@@ -79,6 +85,12 @@ fn chain_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
         ChainRecord::Serves(it) => format!("serves epoch {}", it.epoch.0),
         ChainRecord::JournalName(it) => format!("incarnation {:x}", it.journal.0),
         ChainRecord::CutBack(it) => format!("row cut back to {} commands", it.length.0),
+        ChainRecord::SnapshotPart(it) => match it.part {
+            SnapshotRecord::Begin { below } => format!("snapshot of {} commands begins", below.0),
+            SnapshotRecord::Chunk { bytes } => format!("chunk of a snapshot, {} bytes", bytes.len()),
+            SnapshotRecord::End => "snapshot is complete".to_owned(),
+        },
+        ChainRecord::Applied(it) => format!("applied {} commands", it.through.0),
     };
     Ok(apart(line))
 }

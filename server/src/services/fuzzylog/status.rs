@@ -38,8 +38,14 @@ pub struct ChainServerStatus {
     pub commands: u64,
     /// Commands that it has applied.
     pub applied: u64,
-    /// Bytes of them.
+    /// Bytes of those that it has in memory.
     pub command_bytes: usize,
+    /// Its last snapshot is of so many commands.
+    pub snapshot_commands: u64,
+    /// Bytes of the snapshot and the commands that its journal has, about.
+    pub journal_bytes: usize,
+    /// Bytes of all that lives: nodes, colours, users' clients, appends in progress.
+    pub live_bytes: usize,
     /// Colours that have nodes.
     pub colours: usize,
     /// Bytes of nodes.
@@ -74,6 +80,9 @@ impl ChainServerStatus {
             commands: server.length().0,
             applied: state.applied().0,
             command_bytes: server.row_bytes(),
+            snapshot_commands: server.saved_below().0,
+            journal_bytes: server.journal_bytes(),
+            live_bytes: state.live_bytes(),
             colours: state.colours().count(),
             bytes: state.bytes(),
             queued: state.queued(),
@@ -170,10 +179,16 @@ impl ServiceStatus for FuzzyStatus {
                     "1 where the host copies the partition to be let in",
                     usize::from(status.copies),
                 ),
+                ("fuzzylog_partition_command_bytes", "Bytes of commands in memory", status.command_bytes),
                 (
-                    "fuzzylog_partition_command_bytes",
-                    "Bytes of all commands, of which fuzzylog.partition_bytes are allowed",
-                    status.command_bytes,
+                    "fuzzylog_partition_journal_bytes",
+                    "Bytes of the snapshot and the commands in the journal",
+                    status.journal_bytes,
+                ),
+                (
+                    "fuzzylog_partition_live_bytes",
+                    "Bytes of all that lives, of which fuzzylog.partition_bytes are allowed",
+                    status.live_bytes,
                 ),
                 ("fuzzylog_partition_colours", "Colours that have nodes", status.colours),
                 ("fuzzylog_partition_bytes", "Bytes of nodes", status.bytes),

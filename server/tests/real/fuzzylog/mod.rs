@@ -212,6 +212,68 @@ fn calls_of_the_partially_ordered_log() {
         });
         let (code, answer) = full.expect("a partition has a bound");
         assert_eq!((code, &answer["retry"]), (507, &json!(false)), "{answer}");
-        assert!(!nodes_of(address, "red", 1).is_empty(), "what is there is read");
+        let left = nodes_of(address, "red", 1).len() as u64;
+        assert!(left > 0, "what is there is read");
+        assert_eq!(trim(1 + left), (200, json!({ "first": 1 + left })));
+        let (code, answer) = append(json!({ "colours": ["red"], "body": body }));
+        assert_eq!(code, 200, "{answer}: what is trimmed makes room");
+    });
+}
+
+/// The figures of the host's servers of all partitions, summed.
+fn figure(address: SocketAddr, name: &str) -> u64 {
+    let status = http::ask(address, "GET", "/v1/status", b"").expect("an answer").json();
+    let partitions = status["fuzzylog"]["partitions"].as_object().expect("servers of partitions");
+    partitions.values().map(|it| it[name].as_u64().expect("a number")).sum()
+}
+
+// A log whose users trim it must not fill memory and disks, nor lose with a restart what is not trimmed.
+#[test]
+fn what_is_trimmed_leaves_memory_and_journals() {
+    side_by_side(async {
+        let settings = "[fuzzylog]\npartitions = 1\npartition_bytes = \"4MiB\"\nsnapshot_bytes = \"1MiB\"\n";
+        let mut cluster = Cluster::start(3, settings, "").await;
+        let hosts: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
+        let call = |host: usize, path: &str, body: &Value| {
+            let deadline = Instant::now() + PATIENCE;
+            loop {
+                match post(hosts[host], path, body) {
+                    Some((200, answer)) => return answer,
+                    other => assert!(Instant::now() < deadline, "{path}: {other:?}"),
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        };
+        let rounds = 16;
+        let append = |number: u64| {
+            let body = format!("{number}-{}", "x".repeat(1_000_000));
+            let client = json!({ "id": "c1", "number": number, "below": number });
+            let body = &body[..1_000_000];
+            let colours = ["red"];
+            call(0, "/v1/fuzzylog/append", &json!({ "colours": colours, "body": body, "client": client }))
+        };
+        for number in 1..=rounds {
+            append(number);
+            call(0, "/v1/fuzzylog/colours/red/trim", &json!({ "before": number - 1 }));
+        }
+        cluster.kill(2);
+        append(rounds + 1);
+        cluster.launch(2);
+        cluster.until_ready().await;
+        (0..3).for_each(|host| cluster.kill(host));
+        cluster.launch_all();
+        cluster.until_ready().await;
+        append(rounds + 2);
+        for &address in &hosts {
+            let nodes = nodes_of(address, "red", rounds - 1);
+            let numbers: Vec<&str> =
+                nodes.iter().filter_map(|it| it["body"].as_str()?.split('-').next()).collect();
+            assert_eq!(numbers, [rounds, rounds + 1, rounds + 2].map(|it| it.to_string()));
+            let gone = http::ask(address, "GET", "/v1/fuzzylog/colours/red?from=0", b"").expect("an answer");
+            assert_eq!((gone.code, &gone.json()["first"]), (410, &json!(rounds - 1)));
+            assert!(figure(address, "snapshot_commands") > 0);
+            let live = figure(address, "live_bytes");
+            assert!(live < 4 << 20 && figure(address, "journal_bytes") <= 2 * live + (3 << 20));
+        }
     });
 }

@@ -1,0 +1,233 @@
+//! Snapshots of a partition's state: written item by item while commands go on, as the state was when the snapshot began.
+//!
+//! What is large, clients and colours, is read where it is, and what changes meanwhile is retained as it was. The rest is copied when
+//! the snapshot begins.
+
+use super::clients::DoneAppend;
+use super::colours::SavedPart;
+use super::command::{CommandOrigin, Delivered};
+use super::several::{Several, Stage};
+use super::{ColourNode, PartitionState, Queued, Single};
+use crate::terms::{
+    AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RowIndex,
+};
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
+use std::collections::VecDeque;
+
+kernel::messages! {
+    /// An item of a snapshot.
+    pub enum SnapshotItem {
+        /// What the state is but for its tables.
+        1 => StateHead {
+            /// The clock.
+            clock: u64,
+            /// When the append was delivered that was delivered last.
+            last: AppendTime,
+            /// Commands that were applied.
+            applied: RowIndex,
+            /// The digest.
+            digest: u64,
+        },
+        /// A client, whose appends follow.
+        2 => ClientHead {
+            /// The client.
+            client: u64,
+            /// It has the answers to all numbers below.
+            below: u64,
+            /// Its last command.
+            used: RowIndex,
+        },
+        /// An append that is delivered, and that its client may ask for again.
+        3 => ClientDone {
+            /// The append.
+            done: DoneAppend,
+        },
+        /// An append to several partitions that is not cleaned up.
+        4 => SeveralState {
+            /// Its name.
+            id: AppendId,
+            /// Who works on it.
+            owner: Owner,
+            /// What it is.
+            content: Content,
+            /// Its time; the proposed one until it is fixed.
+            at: AppendTime,
+            /// The time is its final one.
+            is_fixed: bool,
+            /// Where it is, when it is delivered.
+            delivered: Option<Delivered>,
+            /// Who asked last.
+            origin: NodeId,
+            /// By which call.
+            call: u64,
+        },
+        /// An append to this partition alone that waits.
+        5 => WaitingSingle {
+            /// Its name.
+            id: AppendId,
+            /// What it is.
+            content: Content,
+            /// Its time.
+            at: AppendTime,
+            /// Who asked last.
+            origin: NodeId,
+            /// By which call.
+            call: u64,
+        },
+        /// A colour, whose nodes follow.
+        6 => ColourHead {
+            /// The colour.
+            colour: Colour,
+            /// Its first node that is left.
+            first: NodePosition,
+            /// When its last node was delivered.
+            last: AppendTime,
+        },
+        /// The next node of the colour.
+        7 => NextNode {
+            /// The colour.
+            colour: Colour,
+            /// The node.
+            node: ColourNode,
+        },
+    }
+}
+
+/// A snapshot that is written.
+#[derive(Clone, Debug)]
+pub(super) struct Saving {
+    /// What comes before the next client or colour.
+    ready: VecDeque<SnapshotItem>,
+}
+
+/// Without what does not belong to it of the memory that it was read from.
+fn compact(node: ColourNode) -> ColourNode {
+    ColourNode { body: Bytes::copy_from_slice(&node.body), ..node }
+}
+
+impl PartitionState {
+    /// A snapshot of the present state begins; one that was in flight is dropped.
+    pub fn begin_snapshot(&mut self) {
+        let (clock, last) = (self.clock, self.last);
+        let head = StateHead { clock, last, applied: self.applied, digest: self.digest };
+        let mut ready = VecDeque::from([head.into()]);
+        for (&id, several) in &self.several {
+            let Several { owner, content, stage, asker } = several.clone();
+            let (at, is_fixed, delivered) = match stage {
+                Stage::Proposed(at) => (at, false, None),
+                Stage::Fixed(at) => (at, true, None),
+                Stage::Delivered(delivered) => (delivered.at, true, Some(delivered)),
+            };
+            let CommandOrigin { node: origin, call } = asker;
+            ready
+                .push_back(SeveralState { id, owner, content, at, is_fixed, delivered, origin, call }.into());
+        }
+        for (&at, queued) in &self.queue {
+            if let Queued::Single(Single { id, content, asker }) = queued.clone() {
+                let CommandOrigin { node: origin, call } = asker;
+                ready.push_back(WaitingSingle { id, content, at, origin, call }.into());
+            }
+        }
+        self.clients.begin_saving();
+        self.colours.begin_saving();
+        self.saving = Some(Saving { ready });
+    }
+
+    /// Nobody wants the rest of it.
+    pub fn end_snapshot(&mut self) {
+        self.saving = None;
+        self.clients.end_saving();
+        self.colours.end_saving();
+    }
+
+    /// Appends the next chunk, of about `budget` bytes and one item, to `chunk`.
+    pub fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        let full = chunk.len() + budget.max(1);
+        while chunk.len() < full {
+            let Some(item) = self.next_item() else {
+                self.end_snapshot();
+                return SnapshotStep::Done;
+            };
+            // Each item says how long it is, so that it can grow at its end.
+            item.encoded().encode(chunk);
+        }
+        SnapshotStep::More
+    }
+
+    fn next_item(&mut self) -> Option<SnapshotItem> {
+        let saving = self.saving.as_mut()?;
+        if let Some(item) = saving.ready.pop_front() {
+            return Some(item);
+        }
+        if let Some((client, row)) = self.clients.next_saved() {
+            let done = row.done().map(|done| ClientDone { done: done.clone() }.into());
+            saving.ready.extend(done);
+            return Some(ClientHead { client, below: row.below, used: row.used }.into());
+        }
+        Some(match self.colours.next_saved()? {
+            SavedPart::Colour(colour, first, last) => ColourHead { colour, first, last }.into(),
+            SavedPart::Node(colour, node) => NextNode { colour, node }.into(),
+        })
+    }
+
+    /// The state that these chunks are of. Each is freed when it is read, or the state would be in memory twice.
+    pub fn of_chunks(
+        partition: PartitionId,
+        placement: ColourPlacement,
+        chunks: Vec<Bytes>,
+    ) -> Result<Self, DecodeError> {
+        let mut state = Self::new(partition, placement);
+        for chunk in chunks {
+            let mut reader = Reader::new(chunk);
+            while reader.remaining() > 0 {
+                let item = Bytes::decode(&mut reader)?;
+                state.install(SnapshotItem::decoded(&item)?);
+            }
+        }
+        Ok(state)
+    }
+
+    fn install(&mut self, item: SnapshotItem) {
+        match item {
+            SnapshotItem::StateHead(StateHead { clock, last, applied, digest }) => {
+                let clock = if planted!(clock_starts_from_delivered) { last.clock } else { clock };
+                (self.clock, self.last, self.applied, self.digest) = (clock, last, applied, digest);
+            }
+            SnapshotItem::ClientHead(_) | SnapshotItem::ClientDone(_)
+                if planted!(snapshot_without_clients) => {}
+            SnapshotItem::ClientHead(it) => self.clients.install(it.client, it.below, it.used),
+            SnapshotItem::ClientDone(ClientDone { done }) => {
+                let DoneAppend { id, at, placed } = done;
+                self.clients.finish(id, &Delivered { at, placed });
+            }
+            SnapshotItem::SeveralState(it) => self.install_several(it),
+            SnapshotItem::WaitingSingle(_) if planted!(snapshot_without_queue) => {}
+            SnapshotItem::WaitingSingle(it) => {
+                let asker = CommandOrigin { node: it.origin, call: it.call };
+                self.wait(it.at, Single { id: it.id, content: it.content.compact(), asker });
+            }
+            SnapshotItem::ColourHead(it) => self.colours.install(it.colour, it.first, it.last),
+            SnapshotItem::NextNode(it) => self.colours.install_node(it.colour, compact(it.node)),
+        }
+    }
+
+    fn install_several(&mut self, it: SeveralState) {
+        let asker = CommandOrigin { node: it.origin, call: it.call };
+        let is_queued = !planted!(snapshot_without_queue);
+        let stage = match (it.is_fixed, it.delivered) {
+            (_, Some(delivered)) => Stage::Delivered(delivered),
+            (true, None) => {
+                let queued = is_queued.then_some(Queued::Fixed(it.id));
+                self.queue.extend(queued.map(|queued| (it.at, queued)));
+                Stage::Fixed(it.at)
+            }
+            (false, None) => {
+                let queued = is_queued.then_some(Queued::Pending);
+                self.queue.extend(queued.map(|queued| (it.at, queued)));
+                Stage::Proposed(it.at)
+            }
+        };
+        let owner = if planted!(snapshot_without_owners) { Owner::default() } else { it.owner };
+        self.remember(it.id, Several { owner, content: it.content.compact(), stage, asker });
+    }
+}

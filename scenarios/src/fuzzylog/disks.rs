@@ -1,0 +1,154 @@
+//! What a crash would leave of each chain server, held against what it has said.
+
+use ::fuzzylog::chain_server::{ChainRecord, ChainServerIn, FromServer, Ordered};
+use ::fuzzylog::director::DirectorIn;
+use ::fuzzylog::partition::command::RowEntry;
+use ::fuzzylog::{ChainServer, FuzzyMessage, RowIndex};
+use kernel::{Bytes, Decode, NodeId, Position, Role, invariant};
+use parts::SnapshotRecord;
+use sim::Fact;
+use std::collections::{BTreeMap, VecDeque};
+
+/// One server's part of its host's disk.
+#[derive(Default)]
+struct Disk {
+    /// What is durable and not trimmed.
+    records: VecDeque<(Position, Bytes)>,
+    bytes: usize,
+    /// The snapshot that is being written is of all commands below.
+    begun: Option<RowIndex>,
+    /// How long the row is that a restart finds.
+    length: RowIndex,
+    /// How long it was at the most: a server that is left out cuts its row back, and what it said before may leave after that.
+    longest: RowIndex,
+    /// Commands that were durable here and are not replayed.
+    rows: BTreeMap<RowIndex, RowEntry>,
+}
+
+/// All disks.
+#[derive(Default)]
+pub(super) struct Disks {
+    disks: BTreeMap<NodeId, Disk>,
+}
+
+/// True of a message that promises something of the row of its sender.
+pub(super) fn is_claim(message: &FuzzyMessage) -> bool {
+    promised(message).is_some()
+}
+
+/// How long the row is, at the least, that the sender says to be durable.
+fn promised(message: &FuzzyMessage) -> Option<RowIndex> {
+    match message {
+        FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::DurableThrough(it))) => Some(it.through),
+        FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::StableThrough(it))) => Some(it.through),
+        FuzzyMessage::Director(DirectorIn::SealAck(it)) => Some(it.length),
+        FuzzyMessage::ChainServer(_)
+        | FuzzyMessage::Director(_)
+        | FuzzyMessage::Client(_)
+        | FuzzyMessage::Log(_) => None,
+    }
+}
+
+impl Disk {
+    fn write(&mut self, position: Position, bytes: Bytes) {
+        let Ok(record) = ChainRecord::decoded(&bytes) else { return };
+        self.bytes += bytes.len();
+        self.records.push_back((position, bytes));
+        match record {
+            ChainRecord::Ordered(Ordered { index, entry }) => {
+                self.cut(index);
+                self.length = index.next();
+                self.rows.insert(index, entry);
+            }
+            ChainRecord::CutBack(it) => self.cut(it.length),
+            ChainRecord::SnapshotPart(it) => match it.part {
+                SnapshotRecord::Begin { below } => self.begun = Some(below),
+                SnapshotRecord::Chunk { .. } => {}
+                SnapshotRecord::End => self.length = self.length.max(self.begun.take().unwrap_or_default()),
+            },
+            ChainRecord::SealedFor(_)
+            | ChainRecord::Serves(_)
+            | ChainRecord::JournalName(_)
+            | ChainRecord::Applied(_) => {}
+        }
+        self.longest = self.longest.max(self.length);
+    }
+
+    fn cut(&mut self, length: RowIndex) {
+        self.length = length;
+        self.rows.split_off(&length);
+    }
+
+    /// What is left after a trim is a server that has as much as before.
+    fn trim(&mut self, node: NodeId, before: Position, mut restored: ChainServer) {
+        while let Some((_, bytes)) = self.records.pop_front_if(|(position, _)| *position < before) {
+            self.bytes -= bytes.len();
+        }
+        for (position, bytes) in &self.records {
+            if let Ok(record) = ChainRecord::decoded(bytes) {
+                restored.restore(*position, record);
+            }
+        }
+        let (begins, applied) = (restored.begins_at(), restored.state().applied());
+        invariant!(
+            DUR,
+            begins <= applied && restored.length() == self.length && restored.journal().is_some(),
+            "the disk of {node} has a state after {applied} and commands from {begins} to {}, of {}",
+            restored.length(),
+            self.length
+        );
+    }
+}
+
+impl Disks {
+    pub(super) fn on_fact(
+        &mut self,
+        fact: Fact<FuzzyMessage>,
+        is_server: impl Fn(NodeId) -> bool,
+        server: impl FnOnce(NodeId) -> ChainServer,
+    ) {
+        match fact {
+            Fact::Durable { node, position, record } if is_server(node) => {
+                self.disks.entry(node).or_default().write(position, record);
+            }
+            Fact::Trimmed { node, before } if is_server(node) => {
+                self.disks.entry(node).or_default().trim(node, before, server(node));
+            }
+            Fact::Durable { .. } | Fact::Trimmed { .. } => {}
+            Fact::Reported { from, message, .. } => {
+                let longest = self.disks.get(&from).map_or(RowIndex(0), |disk| disk.longest);
+                let promised = promised(&message).unwrap_or_default();
+                invariant!(
+                    DUR,
+                    promised <= longest,
+                    "{from} had {longest} on its disk, and says {message:?}"
+                );
+            }
+            Fact::DiskLost { host } => self.disks.retain(|node, _| node.host() != host),
+        }
+    }
+
+    /// How long the row is that a restart finds.
+    pub(super) fn length(&self, node: NodeId) -> RowIndex {
+        self.disks.get(&node).map_or(RowIndex(0), |disk| disk.length)
+    }
+
+    /// Bytes that are not trimmed.
+    pub(super) fn bytes(&self, node: NodeId) -> usize {
+        self.disks.get(&node).map_or(0, |disk| disk.bytes)
+    }
+
+    /// A command that was durable there.
+    pub(super) fn entry(&self, node: NodeId, index: RowIndex) -> Option<&RowEntry> {
+        self.disks.get(&node)?.rows.get(&index)
+    }
+
+    /// Commands below are not asked for any more.
+    pub(super) fn forget(&mut self, node: NodeId, below: RowIndex) {
+        if let Some(disk) = self.disks.get_mut(&node) {
+            while disk.rows.first_key_value().is_some_and(|(&index, _)| index < below) {
+                disk.rows.pop_first();
+            }
+        }
+    }
+}
