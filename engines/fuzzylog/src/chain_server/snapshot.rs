@@ -10,7 +10,7 @@
 //!
 //! Invariant: while a server is sealed for an epoch that it does not serve, its row begins where it has said, also after a restart.
 
-use super::{Applied, ChainServer, ChainTimer, JournalName, PullSnapshot, SealedFor, Serves, SnapshotPage};
+use super::{Applied, ChainServer, ChainTimer, JournalName, PullState, SealedFor, Serves, SnapshotPage};
 use crate::partition::PartitionState;
 use crate::terms::RowIndex;
 use kernel::{Bytes, Cx, NodeId, Position, planted};
@@ -261,7 +261,7 @@ impl ChainServer {
             return;
         };
         let WantedPage { peer, transfer, index } = wanted;
-        cx.send(peer, PullSnapshot { transfer, index, epoch, journal });
+        cx.send(peer, PullState { transfer, index, epoch, journal });
     }
 
     /// Asks again for what was lost, and no more for what nobody gives.
@@ -280,8 +280,8 @@ impl ChainServer {
         }
     }
 
-    pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: &PullSnapshot, cx: &mut Cx<'_, Self>) {
-        let PullSnapshot { transfer, index, epoch, journal } = *message;
+    pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: &PullState, cx: &mut Cx<'_, Self>) {
+        let PullState { transfer, index, epoch, journal } = *message;
         if self.journal != Some(journal) || self.opened != epoch {
             return;
         }
