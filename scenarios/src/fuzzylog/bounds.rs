@@ -26,7 +26,7 @@ impl FuzzyScenario {
         }
     }
 
-    /// What is trimmed leaves the journal, too: it has hardly more than what lives, and what came last.
+    /// What is trimmed leaves the journal, too: it has hardly more than what is retained, and what came last.
     pub(super) fn journal_is_bounded(&self, id: NodeId, server: &ChainServer) -> Result<(), String> {
         let (bytes, live) = (self.disks.bytes(id), server.state().live_bytes());
         let most = 2 * self.parameters.snapshot_every_bytes + 4 * live + JOURNAL_SLACK_BYTES;

@@ -31,7 +31,7 @@ struct Disk {
 #[derive(Default)]
 pub(super) struct Disks {
     disks: BTreeMap<NodeId, Disk>,
-    /// Commands that were applied and durable on a server that has cut them off since, by its slot: that of its partition.
+    /// Commands that were applied and durable on a server that has cut them back since, by its slot: that of its partition.
     stable: BTreeMap<(HostSlot, RowIndex), RowEntry>,
 }
 
@@ -80,7 +80,7 @@ impl Disk {
         cut
     }
 
-    /// Returns what is cut off and was applied: a restart may have forgotten that it was.
+    /// Returns what is cut back and was applied: a restart may have forgotten that it was.
     fn cut(&mut self, length: RowIndex) -> BTreeMap<RowIndex, RowEntry> {
         self.length = length;
         let mut cut = self.rows.split_off(&length);
