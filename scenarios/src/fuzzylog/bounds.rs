@@ -1,7 +1,7 @@
 //! What a chain server may have of its row, in memory and in its journal.
 
 use super::{FuzzyScenario, Node};
-use ::fuzzylog::{ChainServer, FuzzyParameters};
+use ::fuzzylog::{ChainServer, FuzzyParameters, FuzzySlot};
 use kernel::{HostId, NodeId, invariant};
 use sim::Cluster;
 
@@ -31,5 +31,20 @@ impl FuzzyScenario {
         let (bytes, live) = (self.disks.bytes(id), server.state().live_bytes());
         let most = 2 * self.parameters.snapshot_every_bytes + 4 * live + JOURNAL_SLACK_BYTES;
         if bytes <= most { Ok(()) } else { Err(format!("{id} has a journal of {bytes}, and {live} live")) }
+    }
+
+    /// True of a chain server's place.
+    pub(super) fn is_server(&self, id: NodeId) -> bool {
+        self.servers.contains(&id.host())
+            && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
+    }
+
+    /// A chain server as it is before its records are restored.
+    pub(super) fn empty_server(&self, id: NodeId) -> ChainServer {
+        let built = self.deployment.build(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
+        match built {
+            Some((_, Node::ChainServer(server))) => *server,
+            _ => unreachable!("a record of {id}, which is no chain server"),
+        }
     }
 }

@@ -9,7 +9,7 @@ mod users;
 use crate::limits;
 use ::fuzzylog::{
     AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage,
-    FuzzyParameters, FuzzyRequest, FuzzyResponse, FuzzySlot, NodePosition, PartitionId, SyncCall,
+    FuzzyParameters, FuzzyRequest, FuzzyResponse, NodePosition, PartitionId, SyncCall,
 };
 use disks::Disks;
 use history::History;
@@ -246,20 +246,6 @@ impl FuzzyScenario {
                     lower.length()
                 );
             }
-        }
-    }
-
-    fn is_server(&self, id: NodeId) -> bool {
-        self.servers.contains(&id.host())
-            && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
-    }
-
-    /// A chain server as it is before its records are restored.
-    fn empty_server(&self, id: NodeId) -> ChainServer {
-        let built = self.deployment.build(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
-        match built {
-            Some((_, Node::ChainServer(server))) => *server,
-            _ => unreachable!("a record of {id}, which is no chain server"),
         }
     }
 
