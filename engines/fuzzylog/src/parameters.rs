@@ -37,7 +37,7 @@ pub struct FuzzyParameters {
     pub page_bytes: usize,
     /// Bytes of commands that a head has ordered and the chain has not confirmed.
     pub window_bytes: usize,
-    /// Bytes of all that lives of a partition: beyond it appends are refused.
+    /// Bytes of all that is retained of a partition: beyond it appends are refused.
     pub live_bytes_max: usize,
     /// A server writes a snapshot when commands of so many bytes have come since the last one, or half as many as live.
     pub snapshot_every_bytes: usize,

@@ -2,7 +2,7 @@
 
 use fuzzylog::chain_server::{
     Applied, ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project,
-    PullRow, PullSnapshot, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
+    PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
     StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
@@ -120,7 +120,7 @@ fn messages() -> Vec<FuzzyMessage> {
             base: Some(RowIndex(2)),
         }
         .into(),
-        PullSnapshot { transfer: 44, index: 3, epoch, journal }.into(),
+        PullState { transfer: 44, index: 3, epoch, journal }.into(),
         SnapshotPage { transfer: 44, below: INDEX, index: 3, last: true, bytes: bytes("page") }.into(),
         Ping {}.into(),
         SealChain { epoch }.into(),

@@ -4,7 +4,7 @@ use ::fuzzylog::chain_server::{ChainRecord, ChainServerIn, FromServer, Ordered};
 use ::fuzzylog::director::DirectorIn;
 use ::fuzzylog::partition::command::RowEntry;
 use ::fuzzylog::{ChainServer, FuzzyMessage, RowIndex};
-use kernel::{Bytes, Decode, NodeId, Position, Role, invariant};
+use kernel::{Bytes, Decode, HostSlot, NodeId, Position, Role, invariant};
 use parts::SnapshotRecord;
 use sim::Fact;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,12 +23,16 @@ struct Disk {
     longest: RowIndex,
     /// Commands that were durable here and are not replayed.
     rows: BTreeMap<RowIndex, RowEntry>,
+    /// What its server has applied, in the run that was seen last.
+    applied: RowIndex,
 }
 
 /// All disks.
 #[derive(Default)]
 pub(super) struct Disks {
     disks: BTreeMap<NodeId, Disk>,
+    /// Commands that were applied and durable on a server that has cut them back since, by its slot: that of its partition.
+    stable: BTreeMap<(HostSlot, RowIndex), RowEntry>,
 }
 
 /// True of a message that promises something of the row of its sender.
@@ -50,17 +54,18 @@ fn promised(message: &FuzzyMessage) -> Option<RowIndex> {
 }
 
 impl Disk {
-    fn write(&mut self, position: Position, bytes: Bytes) {
-        let Ok(record) = ChainRecord::decoded(&bytes) else { return };
+    fn write(&mut self, position: Position, bytes: Bytes) -> BTreeMap<RowIndex, RowEntry> {
+        let mut cut = BTreeMap::new();
+        let Ok(record) = ChainRecord::decoded(&bytes) else { return cut };
         self.bytes += bytes.len();
         self.records.push_back((position, bytes));
         match record {
             ChainRecord::Ordered(Ordered { index, entry }) => {
-                self.cut(index);
+                cut = self.cut(index);
                 self.length = index.next();
                 self.rows.insert(index, entry);
             }
-            ChainRecord::CutBack(it) => self.cut(it.length),
+            ChainRecord::CutBack(it) => cut = self.cut(it.length),
             ChainRecord::SnapshotPart(it) => match it.part {
                 SnapshotRecord::Begin { below } => self.begun = Some(below),
                 SnapshotRecord::Chunk { .. } => {}
@@ -72,11 +77,15 @@ impl Disk {
             | ChainRecord::Applied(_) => {}
         }
         self.longest = self.longest.max(self.length);
+        cut
     }
 
-    fn cut(&mut self, length: RowIndex) {
+    /// Returns what is cut back and was applied: a restart may have forgotten that it was.
+    fn cut(&mut self, length: RowIndex) -> BTreeMap<RowIndex, RowEntry> {
         self.length = length;
-        self.rows.split_off(&length);
+        let mut cut = self.rows.split_off(&length);
+        cut.split_off(&self.applied);
+        cut
     }
 
     /// What is left after a trim is a server that has as much as before.
@@ -109,7 +118,8 @@ impl Disks {
     ) {
         match fact {
             Fact::Durable { node, position, record } if is_server(node) => {
-                self.disks.entry(node).or_default().write(position, record);
+                let cut = self.disks.entry(node).or_default().write(position, record);
+                self.stable.extend(cut.into_iter().map(|(index, entry)| ((node.host_slot(), index), entry)));
             }
             Fact::Trimmed { node, before } if is_server(node) => {
                 self.disks.entry(node).or_default().trim(node, before, server(node));
@@ -140,7 +150,19 @@ impl Disks {
 
     /// A command that was durable there.
     pub(super) fn entry(&self, node: NodeId, index: RowIndex) -> Option<&RowEntry> {
-        self.disks.get(&node)?.rows.get(&index)
+        let own = self.disks.get(&node)?.rows.get(&index);
+        own.or_else(|| self.stable.get(&(node.host_slot(), index)))
+    }
+
+    /// A server was seen.
+    pub(super) fn note_applied(&mut self, node: NodeId, serves: bool, applied: RowIndex) {
+        let disk = self.disks.entry(node).or_default();
+        if applied < disk.applied {
+            // It was started again: what was durable of the rest was stable all the same.
+            let rest = disk.rows.range(applied..disk.applied);
+            self.stable.extend(rest.map(|(&index, entry)| ((node.host_slot(), index), entry.clone())));
+        }
+        disk.applied = if serves { applied } else { applied.min(disk.applied) };
     }
 
     /// Commands below are not asked for any more.

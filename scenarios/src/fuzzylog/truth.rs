@@ -93,6 +93,7 @@ impl Truth {
     pub(super) fn look(&mut self, host: HostId, disks: &mut Disks, cluster: &Cluster<'_, Node>) {
         for (id, node) in cluster.called_nodes_of(host) {
             if let Node::ChainServer(server) = node {
+                disks.note_applied(id, server.serves().is_some(), server.state().applied());
                 self.replay(id, server, disks);
             }
         }

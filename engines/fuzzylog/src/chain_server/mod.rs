@@ -267,7 +267,7 @@ impl Role for ChainServer {
             }
             ChainServerIn::Server(FromServer::PullRow(message)) => self.on_pull(from, &message, cx),
             ChainServerIn::Server(FromServer::Pulled(message)) => self.on_pulled(from, message, cx),
-            ChainServerIn::Server(FromServer::PullSnapshot(message)) => {
+            ChainServerIn::Server(FromServer::PullState(message)) => {
                 self.on_pull_snapshot(from, &message, cx);
             }
             ChainServerIn::Server(FromServer::SnapshotPage(message)) => {

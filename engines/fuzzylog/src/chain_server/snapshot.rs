@@ -10,7 +10,7 @@
 //!
 //! Invariant: while a server is sealed for an epoch that it does not serve, its row begins where it has said, also after a restart.
 
-use super::{Applied, ChainServer, ChainTimer, JournalName, PullSnapshot, SealedFor, Serves, SnapshotPage};
+use super::{Applied, ChainServer, ChainTimer, JournalName, PullState, SealedFor, Serves, SnapshotPage};
 use crate::partition::PartitionState;
 use crate::terms::RowIndex;
 use kernel::{Bytes, Cx, NodeId, Position, planted};
@@ -19,9 +19,9 @@ use parts::{
 };
 use std::collections::VecDeque;
 
-/// A snapshot is due when the row has grown by this share of what lives, if that is more than the least.
+/// A snapshot is due when the row has grown by this share of what is retained, if that is more than the least.
 const GROWN_SHARE: usize = 2;
-/// One is due as well when the journal has so many times what lives, and the least: what was trimmed is to go.
+/// One is due as well when the journal has so many times what is retained, and the least: what was trimmed is to go.
 const GARBAGE_FACTOR: usize = 2;
 /// So many notes of what is applied in the bytes of commands that stay in memory.
 const NOTES: usize = 2;
@@ -62,7 +62,7 @@ pub(super) struct Saved {
     bytes: usize,
     /// Bytes of commands that were appended since the last one began.
     grown: usize,
-    /// Bytes of commands that were applied since the journal was told so.
+    /// Bytes of commands that were applied since the journal noted it.
     unnoted: usize,
     /// The last one that has begun, or was taken, is of all commands below.
     below: RowIndex,
@@ -261,7 +261,7 @@ impl ChainServer {
             return;
         };
         let WantedPage { peer, transfer, index } = wanted;
-        cx.send(peer, PullSnapshot { transfer, index, epoch, journal });
+        cx.send(peer, PullState { transfer, index, epoch, journal });
     }
 
     /// Asks again for what was lost, and no more for what nobody gives.
@@ -280,8 +280,8 @@ impl ChainServer {
         }
     }
 
-    pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: &PullSnapshot, cx: &mut Cx<'_, Self>) {
-        let PullSnapshot { transfer, index, epoch, journal } = *message;
+    pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: &PullState, cx: &mut Cx<'_, Self>) {
+        let PullState { transfer, index, epoch, journal } = *message;
         if self.journal != Some(journal) || self.opened != epoch {
             return;
         }

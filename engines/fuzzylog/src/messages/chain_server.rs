@@ -117,7 +117,7 @@ kernel::messages! {
             base: Option<RowIndex>,
         },
         /// From a joining server: a page of the state that stands for the beginning of the row.
-        16 => PullSnapshot {
+        16 => PullState {
             /// The transfer's name.
             transfer: u64,
             /// Which page.

@@ -331,7 +331,7 @@ fn a_snapshot_is_of_the_moment_at_which_it_began() {
 
 // What is counted once too often is never free again; once too seldom, it is memory without a bound.
 #[test]
-fn what_lives_is_counted_as_it_comes_and_goes() {
+fn what_is_retained_is_counted_as_it_comes_and_goes() {
     let mut cast = Cast::new();
     assert_eq!(cast.state.live_bytes(), 0);
     let single = cast.single(1, 0, AppendTime::ZERO);

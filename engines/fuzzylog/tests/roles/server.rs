@@ -1,7 +1,7 @@
 //! A chain server, message by message.
 
 use fuzzylog::chain_server::{
-    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, PullSnapshot, Pulled, SealChain,
+    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, PullState, Pulled, SealChain,
     SnapshotPage, StableThrough, Submit, Sync,
 };
 use fuzzylog::messages::client::FuzzyClientIn;
@@ -394,8 +394,8 @@ fn a_snapshot_that_cannot_be_read_is_refused() {
     };
     for bytes in [&b"not a state"[..], &[]] {
         let asked = to_servers(&joins.burst(node(1), pulled.clone()));
-        let Some(FromServer::PullSnapshot(asked)) = asked.last() else { panic!("{asked:?}") };
-        let PullSnapshot { transfer, index, .. } = *asked;
+        let Some(FromServer::PullState(asked)) = asked.last() else { panic!("{asked:?}") };
+        let PullState { transfer, index, .. } = *asked;
         let bytes = Bytes::copy_from_slice(bytes);
         let page = SnapshotPage { transfer, below: RowIndex(8), index, last: true, bytes };
         let did = joins.burst(node(1), page);

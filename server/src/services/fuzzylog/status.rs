@@ -44,7 +44,7 @@ pub struct ChainServerStatus {
     pub snapshot_commands: u64,
     /// Bytes of the snapshot and the commands that its journal has, about.
     pub journal_bytes: usize,
-    /// Bytes of all that lives: nodes, colours, users' clients, appends in progress.
+    /// Bytes of all that is retained: nodes, colours, users' clients, appends in progress.
     pub live_bytes: usize,
     /// Colours that have nodes.
     pub colours: usize,
@@ -187,7 +187,7 @@ impl ServiceStatus for FuzzyStatus {
                 ),
                 (
                     "fuzzylog_partition_live_bytes",
-                    "Bytes of all that lives, of which fuzzylog.partition_bytes are allowed",
+                    "Bytes of all that is retained, of which fuzzylog.partition_bytes are allowed",
                     status.live_bytes,
                 ),
                 ("fuzzylog_partition_colours", "Colours that have nodes", status.colours),

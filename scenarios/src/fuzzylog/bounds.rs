@@ -1,0 +1,50 @@
+//! What a chain server may have of its row, in memory and in its journal.
+
+use super::{FuzzyScenario, Node};
+use ::fuzzylog::{ChainServer, FuzzyParameters, FuzzySlot};
+use kernel::{HostId, NodeId, invariant};
+use sim::Cluster;
+
+/// So many windows of commands are in memory beside those for servers that join: what finishes appends has four, and what was
+/// applied in a burst stays for another one.
+const WINDOWS_IN_MEMORY: usize = 8;
+/// What epochs, names and snapshots that were given up leave in a journal.
+const JOURNAL_SLACK_BYTES: usize = 8 << 10;
+
+impl FuzzyScenario {
+    /// What a server that serves has of the row in memory stays bounded, however much was ever appended.
+    pub(super) fn check_bounded(&self, host: HostId, cluster: &Cluster<'_, Node>) {
+        let FuzzyParameters { row_memory_bytes, window_bytes, append_bytes_max, .. } = self.parameters;
+        let most = row_memory_bytes + WINDOWS_IN_MEMORY * window_bytes + 2 * append_bytes_max;
+        for (id, node) in cluster.called_nodes_of(host) {
+            if let Node::ChainServer(server) = node
+                && server.serves().is_some()
+            {
+                let bytes = server.row_bytes();
+                invariant!(BOUND, bytes <= most, "{id} has {bytes} of its row in memory, of {most} at most");
+            }
+        }
+    }
+
+    /// What is trimmed leaves the journal, too: it has hardly more than what is retained, and what came last.
+    pub(super) fn journal_is_bounded(&self, id: NodeId, server: &ChainServer) -> Result<(), String> {
+        let (bytes, live) = (self.disks.bytes(id), server.state().live_bytes());
+        let most = 2 * self.parameters.snapshot_every_bytes + 4 * live + JOURNAL_SLACK_BYTES;
+        if bytes <= most { Ok(()) } else { Err(format!("{id} has a journal of {bytes}, and {live} live")) }
+    }
+
+    /// True of a chain server's place.
+    pub(super) fn is_server(&self, id: NodeId) -> bool {
+        self.servers.contains(&id.host())
+            && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
+    }
+
+    /// A chain server as it is before its records are restored.
+    pub(super) fn empty_server(&self, id: NodeId) -> ChainServer {
+        let built = self.deployment.build(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
+        match built {
+            Some((_, Node::ChainServer(server))) => *server,
+            _ => unreachable!("a record of {id}, which is no chain server"),
+        }
+    }
+}
