@@ -30,6 +30,7 @@ from .errors import (
     OverBudget,
     Refused,
     Sealed,
+    NotSent,
     TimedOut,
     TooLarge,
     Trimmed,
@@ -53,7 +54,7 @@ from .txn import PROCESS_ORDERED, RSS, STRICT, OneShotResult, ReadResult, Scan, 
 
 __all__ = [
     "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
-    "LogStat", "MaybeExecuted", "Mismatch", "MismatchAt", "Moved", "NoSuchLog", "NotGranted", "OverBudget", "Page", "Part", "SequencePosition", "Refused", "Sealed", "TimedOut",
+    "LogStat", "MaybeExecuted", "Mismatch", "MismatchAt", "Moved", "NoSuchLog", "NotGranted", "NotSent", "OverBudget", "Page", "Part", "SequencePosition", "Refused", "Sealed", "TimedOut",
     "DiskFull", "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
     "Aborted", "Collected", "CommitUnknown", "FromTheFuture", "NoClock", "NoTransaction", "OneShotResult", "PROCESS_ORDERED", "RSS",
     "ReadResult", "STRICT", "Scan", "Scanned", "Transaction", "TxnBusy", "TxnDiskFull", "TxnError", "TxnLevel", "TxnMalformed", "TxnRow",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import wire
-from .errors import CallError, Closed, MaybeExecuted, TimedOut, Unreadable
+from .errors import CallError, Closed, MaybeExecuted, NotSent, TimedOut, Unreadable
 from .link import Link, Window
 
 #: A host that says it is busy is asked again after this.
@@ -31,6 +31,7 @@ class _Order:
     outcome: Callable[[int, wire.Reader], Any]
     may_repeat: bool
     answer: asyncio.Future[Any]
+    sent: bool = False
 
 
 class Calls:
@@ -93,7 +94,7 @@ class Calls:
             async with asyncio.timeout_at(deadline):
                 await self._window.enter(size)
         except TimeoutError:
-            raise TimedOut(f"too much was in flight for {within} s; the call was not sent") from None
+            raise NotSent(f"too much was in flight for {within} s; the call was not sent") from None
         try:
             if self._closed:
                 raise Closed("the client is closed")
@@ -111,6 +112,9 @@ class Calls:
                 if order in self._in_flight.values():
                     # The host has not answered for so long: another may.
                     self._link.turn()
+                if not order.sent:
+                    said = f"no answer within {within} s; the request was sent to no host, so nothing was executed"
+                    raise NotSent(said + self._said()) from None
                 raise TimedOut(f"no answer within {within} s{self._said()}") from None
             finally:
                 if order in self._waiting:
@@ -130,6 +134,7 @@ class Calls:
     def _send(self, order: _Order) -> None:
         self._next += 1
         self._in_flight[self._next] = order
+        order.sent = True
         self._link.send(order.message(self._next))
 
     def _on_up(self) -> None:

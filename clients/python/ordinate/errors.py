@@ -11,6 +11,10 @@ class TimedOut(CallError):
     """No host answered in time. A write may have been executed: read before you send it again."""
 
 
+class NotSent(TimedOut):
+    """Never executed: in time there was no host that the request could be sent to, and it is not sent any more."""
+
+
 class MaybeExecuted(CallError):
     """The connection or the session was lost while the call was in flight: it may have been executed."""
 

@@ -363,7 +363,7 @@ class Kv:
             async with asyncio.timeout_at(deadline):
                 await self._window.enter(len(body))
         except TimeoutError:
-            raise errors.TimedOut(f"too much was in flight for {self._timeout} s; the call was not sent") from None
+            raise errors.NotSent(f"too much was in flight for {self._timeout} s; the call was not sent") from None
         try:
             if self._closed:
                 raise errors.Closed("the client is closed")
@@ -373,7 +373,11 @@ class Kv:
                 async with asyncio.timeout_at(deadline):
                     answer = await call.answer
             except TimeoutError:
-                raise errors.TimedOut(f"no answer within {self._timeout} s; a write may have been executed") from None
+                within = f"no answer within {self._timeout} s"
+                if call in self._unnumbered:
+                    said = "the request was sent to no host, so nothing was executed"
+                    raise errors.NotSent(f"{within}; {said}") from None
+                raise errors.TimedOut(f"{within}; a write may have been executed") from None
             finally:
                 self._forget(call)
         finally:
