@@ -36,7 +36,7 @@ use crate::parameters::SpannerParameters;
 use crate::txn::ShardId;
 use crate::{Spanner, SpannerMessage};
 use frame::Frame;
-use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, NodeId, Position, RequestId, Role};
 use lead::Lead;
 use moving::Moves;
 use parts::Ballot;
@@ -98,13 +98,9 @@ pub struct SpannerShard {
     replica: ReplicaReads,
     moves: Moves,
     counts: ShardCounts,
-    /// It rests from then on, if nothing is asked of it.
-    busy_until: Instant,
+    /// It had nothing to look after at its last tick.
     rests: bool,
 }
-
-/// For so long after it was asked something last a role looks after what is late as often as ever.
-const BUSY_FOR: Duration = Duration::from_millis(500);
 
 impl SpannerShard {
     /// The role of `shard` on a host whose log roles and gateway are these; `embedded` says where the log's roles are on every host.
@@ -130,7 +126,6 @@ impl SpannerShard {
             replica: ReplicaReads::default(),
             moves: Moves::default(),
             counts: ShardCounts::default(),
-            busy_until: Instant(0),
             rests: false,
         }
     }
@@ -223,7 +218,6 @@ impl SpannerShard {
     }
 
     fn on_own(&mut self, from: NodeId, message: ShardIn, cx: &mut Cx<'_, Self>) {
-        self.busy_until = cx.now() + BUSY_FOR;
         if std::mem::take(&mut self.rests) {
             cx.set_timer(ShardTimer::Tick, self.parameters.tick);
         }
@@ -346,8 +340,7 @@ impl Role for SpannerShard {
                 self.follow(cx);
                 self.ask_to_lead(cx);
                 self.look_after_replica_reads(cx);
-                let is_done = self.lead.as_ref().is_none_or(Lead::is_at_rest) && !self.has_replica_reads();
-                self.rests = is_done && cx.now() >= self.busy_until;
+                self.rests = self.lead.as_ref().is_none_or(Lead::is_at_rest) && !self.has_replica_reads();
                 let rest = if self.rests { kernel::until_moment(cx.now()) } else { Duration::ZERO };
                 cx.set_timer(ShardTimer::Tick, rest.max(self.parameters.tick));
             }
