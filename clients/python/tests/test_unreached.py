@@ -20,7 +20,7 @@ def unused_port() -> int:
 
 
 class Unreached(unittest.IsolatedAsyncioTestCase):
-    # Who is told that a write may have been executed looks for one that cannot be there.
+    # A write that "may have been executed" is looked for, and cannot be there.
     async def test_what_was_sent_to_no_host_was_not_executed(self) -> None:
         client = ordinate.Client([f"127.0.0.1:{unused_port()}"], timeout=0.3)
         try:
