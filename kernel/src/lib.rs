@@ -35,8 +35,8 @@ pub use messages::are_distinct;
 pub use planted::PlantedBug;
 pub use rng::Rng;
 pub use role::{
-    Cx, Effect, Effects, Embeds, Family, Journaled, Node, Position, REPEAT_WITHIN, Role, Situation,
-    TimerIndex, TimerKey, until_moment,
+    Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position, REPEAT_WITHIN,
+    Role, Situation, TimerIndex, TimerKey, until_moment,
 };
 pub use time::{Instant, Wall};
 

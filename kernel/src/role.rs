@@ -1,8 +1,10 @@
 //! What a protocol role is, and what a driver hosts.
 
 mod effects;
+mod inner;
 
 pub use effects::{Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, until_moment};
+pub use inner::{InnerAnswers, InnerRole};
 
 use crate::blob::BlobNotice;
 use crate::codec::{Decode, DecodeError, Encode};

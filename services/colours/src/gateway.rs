@@ -15,14 +15,11 @@ use crate::names::{colour_of, colours_of, content_of, played, seen_of, time_of};
 use crate::outcomes::{Appending, Failing, positions};
 use fuzzylog::client::FuzzyClientTimer;
 use fuzzylog::{
-    AppendCall, Colour, FuzzyClient, FuzzyLog, FuzzyMessage, FuzzyRequest, FuzzyResponse, NodePosition,
-    PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
+    AppendCall, Colour, FuzzyClient, FuzzyMessage, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall,
+    PlayedPage, SnapshotCall, SyncCall, TrimCall,
 };
 use kernel::client::{Close, Event, Output, Response};
-use kernel::{
-    Bytes, Cx, Decode as _, Effect, Effects, Encode as _, Instant, NodeId, Position, RequestId, Role,
-    Situation,
-};
+use kernel::{Bytes, Cx, Decode as _, Encode as _, InnerRole, Instant, NodeId, Position, RequestId, Role};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -111,9 +108,7 @@ struct Pending {
 /// The gateway of a host. A local call is an encoded [`FuzzyCall`]; its answer an encoded [`FuzzyReply`].
 #[derive(Debug)]
 pub struct ColourGateway {
-    client: FuzzyClient,
-    /// What the client's calls leave; empty between two of ours.
-    effects: Effects<FuzzyLog>,
+    client: InnerRole<FuzzyClient>,
     calls: BTreeMap<u64, Pending>,
     /// What the client was asked: of which call, and which of its nodes.
     asked: BTreeMap<u64, (u64, usize)>,
@@ -127,8 +122,7 @@ impl ColourGateway {
     /// A gateway that does its work by `client`.
     pub fn new(client: FuzzyClient) -> Self {
         Self {
-            client,
-            effects: Effects::new(Position(0), false),
+            client: InnerRole::new(client),
             calls: BTreeMap::new(),
             asked: BTreeMap::new(),
             next: 0,
@@ -140,7 +134,7 @@ impl ColourGateway {
 
     /// The engine's client.
     pub fn client(&self) -> &FuzzyClient {
-        &self.client
+        self.client.get()
     }
 
     /// Calls without an answer.
@@ -154,27 +148,8 @@ impl ColourGateway {
         cx: &mut Cx<'_, Self>,
         call: impl FnOnce(&mut FuzzyClient, &mut Cx<'_, FuzzyClient>),
     ) {
-        let (node, now, wall) = (cx.node(), cx.now(), cx.wall());
-        let disk_full = cx.is_disk_full();
-        let situation = Situation { node, now, wall, rng: cx.rng(), disk_full };
-        call(&mut self.client, &mut Cx::new(situation, &mut self.effects));
-        let mut answers = Vec::new();
-        for effect in self.effects.drain() {
-            match effect {
-                Effect::Send { to, message }
-                | Effect::SendDurable { to, message, .. }
-                | Effect::Repeat { to, message, .. } => cx.send(to, message),
-                Effect::SetTimer { after, .. } => cx.set_timer(ColourTimer::Client, after),
-                Effect::StopTimer { .. } => cx.stop_timer(ColourTimer::Client),
-                Effect::Respond { id, response } => answers.push((id.0, response)),
-                Effect::Reject { reason } => cx.reject(reason),
-                Effect::Mark { name } => cx.mark(name),
-                // It journals and stores nothing.
-                Effect::Trim { .. } | Effect::Blob(_) | Effect::Note { .. } => {}
-            }
-        }
-        for (request, response) in answers {
-            self.on_response(request, response, cx);
+        for (request, response) in self.client.call(ColourTimer::Client, cx, call) {
+            self.on_response(request.0, response, cx);
         }
     }
 

@@ -9,11 +9,9 @@ use crate::gateway::{Asker, reply};
 use crate::native::{Call, Native};
 use crate::wire::{Answer, Append, Entries, List, LogStat, Read, Request, Why};
 use crate::{READ_BYTES_MAX, Rows};
-use ::corfu::{Client, Corfu, CorfuResponse as Done, Extent, LogPosition};
+use ::corfu::{Client, CorfuResponse as Done, Extent, LogPosition};
 use kernel::client::{ConnectionIn, Event, Output, Response};
-use kernel::{
-    Bytes, Cx, Decode, Effect, Effects, Family, Instant, NodeId, Position, RequestId, Role, Situation,
-};
+use kernel::{Bytes, Cx, Decode, Family, InnerRole, Instant, NodeId, Position, RequestId, Role};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -104,9 +102,7 @@ struct Reading {
 /// The gateway of a host. A call is an encoded [`Request`]; its answer an encoded [`Answer`].
 #[derive(Debug)]
 pub struct Gateway {
-    client: Client,
-    /// What the client's calls leave; empty between two of ours.
-    effects: Effects<Corfu>,
+    client: InnerRole<Client>,
     retain_bytes: u64,
     asked: BTreeMap<u64, Asked>,
     next_id: u64,
@@ -120,8 +116,7 @@ impl Gateway {
     /// A gateway that does its work by `client`; servers hold about `retain_bytes`.
     pub fn new(client: Client, retain_bytes: u64) -> Self {
         Self {
-            client,
-            effects: Effects::new(Position(0), false),
+            client: InnerRole::new(client),
             retain_bytes,
             asked: BTreeMap::new(),
             next_id: 0,
@@ -138,29 +133,8 @@ impl Gateway {
 
     /// Calls the engine's client, and acts on what it answers.
     fn with_client(&mut self, cx: &mut Cx<'_, Self>, call: impl FnOnce(&mut Client, &mut Cx<'_, Client>)) {
-        let (node, now, wall) = (cx.node(), cx.now(), cx.wall());
-        let disk_full = cx.is_disk_full();
-        let situation = Situation { node, now, wall, rng: cx.rng(), disk_full };
-        call(&mut self.client, &mut Cx::new(situation, &mut self.effects));
-        let mut answers = Vec::new();
-        for effect in self.effects.drain() {
-            match effect {
-                Effect::Send { to, message }
-                | Effect::SendDurable { to, message, .. }
-                | Effect::Repeat { to, message, .. } => {
-                    cx.send(to, message);
-                }
-                Effect::SetTimer { after, .. } => cx.set_timer(CorfuTimer::Client, after),
-                Effect::StopTimer { .. } => cx.stop_timer(CorfuTimer::Client),
-                Effect::Respond { id, response } => answers.push((id.0, response)),
-                Effect::Reject { reason } => cx.reject(reason),
-                Effect::Mark { name } => cx.mark(name),
-                // It journals and stores nothing.
-                Effect::Trim { .. } | Effect::Blob(_) | Effect::Note { .. } => {}
-            }
-        }
-        for (id, response) in answers {
-            self.on_done(id, response, cx);
+        for (id, response) in self.client.call(CorfuTimer::Client, cx, call) {
+            self.on_done(id.0, response, cx);
         }
     }
 
