@@ -17,6 +17,7 @@
 
 mod baggage;
 mod calls;
+mod connect;
 mod connection;
 mod credentials;
 mod directed;

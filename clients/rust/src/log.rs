@@ -1,7 +1,8 @@
 //! Calls of the shared log.
 
 use crate::calls::{Ask, Calls};
-use crate::{CallError, Credentials, TIMEOUT, Tls};
+use crate::connect::connects;
+use crate::{CallError, TIMEOUT};
 use kernel::Bytes;
 use std::future::Future;
 use std::time::Duration;
@@ -166,32 +167,9 @@ pub struct Log {
     timeout: Duration,
 }
 
+connects!(Log, |calls| Self { calls, timeout: TIMEOUT });
+
 impl Log {
-    /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
-    pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self::connect_as(endpoints, Credentials::default())
-    }
-
-    /// The same over TLS.
-    pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self::connect_as(endpoints, tls.into())
-    }
-
-    /// The same with any credentials.
-    pub fn connect_as<E: Into<String>>(
-        endpoints: impl IntoIterator<Item = E>,
-        credentials: Credentials,
-    ) -> Self {
-        Self { calls: Calls::begin(endpoints, credentials), timeout: TIMEOUT }
-    }
-
-    /// The same client with another time limit per call (10 s unless said).
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
     /// The call is on its way when this returns.
     fn call(
         &self,

@@ -25,7 +25,8 @@ pub use errors::FuzzyError;
 pub use instance::FuzzyInstance;
 
 use crate::calls::Calls;
-use crate::{CallError, Credentials, TIMEOUT, Tls};
+use crate::connect::connects;
+use crate::{CallError, TIMEOUT};
 use kernel::Bytes;
 use session::Session;
 use std::collections::BTreeMap;
@@ -70,33 +71,9 @@ fn names<S: AsRef<str>>(colours: &[S]) -> Vec<Bytes> {
     colours.iter().map(|name| Bytes::copy_from_slice(name.as_ref().as_bytes())).collect()
 }
 
+connects!(FuzzyLog, |calls| Self { calls, timeout: TIMEOUT, session: Arc::new(Session::new()) });
+
 impl FuzzyLog {
-    /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
-    pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self::connect_as(endpoints, Credentials::default())
-    }
-
-    /// The same over TLS.
-    pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self::connect_as(endpoints, tls.into())
-    }
-
-    /// The same with any credentials.
-    pub fn connect_as<E: Into<String>>(
-        endpoints: impl IntoIterator<Item = E>,
-        credentials: Credentials,
-    ) -> Self {
-        let calls = Calls::begin(endpoints, credentials);
-        Self { calls, timeout: TIMEOUT, session: Arc::new(Session::new()) }
-    }
-
-    /// The same session with another time limit per call (10 s unless said).
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
     /// Another session over the same connection, which has seen nothing yet.
     #[must_use]
     pub fn session(&self) -> Self {

@@ -32,7 +32,8 @@ pub use read::{ReadCall, ReadResult};
 pub use transaction::Transaction;
 
 use crate::calls::Calls;
-use crate::{CallError, Credentials, TIMEOUT, Tls};
+use crate::connect::connects;
+use crate::{CallError, TIMEOUT};
 use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -66,36 +67,13 @@ impl Session {
     }
 }
 
+connects!(TxnClient, |calls| Self {
+    calls,
+    timeout: TIMEOUT,
+    session: Arc::new(Mutex::new(Session::new(Timestamp(0)))),
+});
+
 impl TxnClient {
-    /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
-    pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self::connect_as(endpoints, Credentials::default())
-    }
-
-    /// The same over TLS.
-    pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self::connect_as(endpoints, tls.into())
-    }
-
-    /// The same with any credentials.
-    pub fn connect_as<E: Into<String>>(
-        endpoints: impl IntoIterator<Item = E>,
-        credentials: Credentials,
-    ) -> Self {
-        Self::begin(Calls::begin(endpoints, credentials))
-    }
-
-    fn begin(calls: Calls<TxnCall>) -> Self {
-        Self { calls, timeout: TIMEOUT, session: Arc::new(Mutex::new(Session::new(Timestamp(0)))) }
-    }
-
-    /// The same session with another time limit for calls and transactions (10 s unless said).
-    #[must_use]
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
-
     /// Another session over the same connection, which has seen nothing yet.
     #[must_use]
     pub fn session(&self) -> Self {
