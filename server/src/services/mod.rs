@@ -5,6 +5,7 @@
 //! metrics, `ordinate inspect` for whose a record is.
 
 pub mod coordination;
+pub mod events;
 pub mod fuzzylog;
 pub mod json_bytes;
 pub mod kv;

@@ -72,7 +72,7 @@ fn routes() -> Router<Arc<Admin>> {
         .route("/v1/fuzzylog/colours/{colour}", get(http::sync))
         .route("/v1/fuzzylog/colours/{colour}/trim", post(http::trim))
         .route("/v1/fuzzylog/colours/{colour}/tail", get(tail::tail))
-        .layer(Extension(tail::Readers::default()))
+        .layer(Extension(crate::services::events::Readers::default()))
 }
 
 /// The partially ordered log.

@@ -3,10 +3,10 @@
 use super::{LISTED, access};
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::latency::CallFailure;
-use crate::owed::{OwedRead, OwedReads};
-use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
+use crate::owed::OwedReads;
+use crate::services::native::{NativeAnswer, NativeCall, SMALL_ANSWER_BYTES, UNREADABLE};
 use crate::services::{Asker, NativeCalls};
-use kernel::client::{ConnectionIn, Disconnected, Input, Output};
+use kernel::client::{ConnectionIn, Disconnected};
 use kernel::{Bytes, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
 use wire::fuzzylog::{
@@ -43,44 +43,24 @@ impl NativeCalls for Calls {
                 return Ok(true);
             }
         }
-        let reads = &mut *asker.reads;
-        let bytes = reads.room_of_call(bytes, waits);
-        if !reads.admits(bytes) {
-            return Ok(false);
-        }
-        let asked = OwedRead::Call(TO_HOST, id);
-        reads.ask(asked, bytes, cx.now());
-        // A sync that waits for what is appended says nothing of how fast the log is.
-        if !waits {
-            reads.watch.start(asked, (LISTED.name, operation), cx.now());
-        }
-        cx.send(self.gateway, OrdinateMessage::User(Input { bytes: message.clone() }.into()));
-        Ok(true)
+        let operation = (LISTED.name, operation);
+        let call = NativeCall { receiver: TO_HOST, id: Some(id), operation, bytes, waits };
+        Ok(asker.hand_on(&call, message, self.gateway, cx))
     }
 
     fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
         let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
-        let answer = read_head(&output.bytes);
-        let mut failure = failure_in(&output.bytes);
-        let takes = answer.is_none_or(|(id, is_page)| {
-            // What an append came to is always said.
-            reads.takes_call(TO_HOST, id, output.bytes.len()) || !is_page
-        });
-        if let Some((id, _)) = answer {
-            failure = if takes { failure } else { Some(CallFailure::BUSY) };
-            let call = OwedRead::Call(TO_HOST, id);
-            match failure {
-                Some(failure) => reads.watch.fail(call, LISTED.name, failure, now),
-                None => reads.watch.stop(call, now),
-            }
-        }
-        let output = match answer {
-            Some((id, _)) if !takes => {
-                let busy = FuzzyFailed { id, why: FuzzyFailure::Busy, position: 0 };
-                Output { bytes: native_reply(&busy.into()).into() }
-            }
-            Some(_) | None => output,
+        let Some((id, is_page)) = read_head(&output.bytes) else {
+            return OrdinateMessage::Connection(ConnectionIn::Output(output));
         };
+        // What an append came to is always said.
+        let (may_be_refused, failure) = (is_page, failure_in(&output.bytes));
+        let answer = NativeAnswer { receiver: TO_HOST, id, may_be_refused, failure };
+        let busy = |id| {
+            let failed = FuzzyFailed { id, why: FuzzyFailure::Busy, position: 0 };
+            native_reply(&failed.into()).into()
+        };
+        let output = answer.count_out(LISTED.name, output, reads, now, busy);
         OrdinateMessage::Connection(ConnectionIn::Output(output))
     }
 

@@ -76,7 +76,7 @@ fn routes() -> Router<Arc<Admin>> {
         .route("/v1/log/{name}", get(http::read).put(http::create))
         .route("/v1/log/{name}/append", post(http::append))
         .route("/v1/log/{name}/tail", get(tail::tail))
-        .layer(Extension(tail::Readers::default()))
+        .layer(Extension(crate::services::events::Readers::default()))
 }
 
 fn owner(host_slot: HostSlot) -> Option<RecordOwner> {

@@ -3,10 +3,10 @@
 use super::{LISTED, access};
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::latency::CallFailure;
-use crate::owed::{OwedRead, OwedReads};
-use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
+use crate::owed::OwedReads;
+use crate::services::native::{NativeAnswer, NativeCall, SMALL_ANSWER_BYTES, UNREADABLE};
 use crate::services::{Asker, NativeCalls};
-use kernel::client::{ConnectionIn, Input, Output};
+use kernel::client::ConnectionIn;
 use kernel::{Bytes, Decode as _, Encode as _, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
 use shared_log::native::{Call, Native, Reply, TO_CLIENT, TO_HOST};
@@ -42,38 +42,21 @@ impl NativeCalls for Calls {
                 return Ok(true);
             }
         }
-        let reads = &mut *asker.reads;
         let Expected { id, bytes, waits, operation } = expected_of(message);
-        let bytes = reads.room_of_call(bytes, waits);
-        if !reads.admits(bytes) {
-            return Ok(false);
-        }
-        let asked = OwedRead::Call(TO_HOST, id);
-        reads.ask(asked, bytes, cx.now());
-        // A read that waits for what is appended says nothing of how fast the log is.
-        if !waits {
-            reads.watch.start(asked, (LISTED.name, operation), cx.now());
-        }
-        cx.send(self.gateway, OrdinateMessage::User(Input { bytes: message.clone() }.into()));
-        Ok(true)
+        let operation = (LISTED.name, operation);
+        let call = NativeCall { receiver: TO_HOST, id: Some(id), operation, bytes, waits };
+        Ok(asker.hand_on(&call, message, self.gateway, cx))
     }
 
     fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
         let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
-        let id = reply_id(&output.bytes);
-        let refused = id.filter(|&id| !reads.takes_call(TO_HOST, id, output.bytes.len()));
-        if let Some(id) = id {
-            let failure = refused.map(|_| CallFailure::BUSY).or_else(|| failure_in(&output.bytes));
-            let call = OwedRead::Call(TO_HOST, id);
-            match failure {
-                Some(failure) => reads.watch.fail(call, LISTED.name, failure, now),
-                None => reads.watch.stop(call, now),
-            }
-        }
-        let output = refused.map_or(output, |id| {
-            let reply = Reply { id, answer: Answer::refused(Why::Busy) };
-            Output { bytes: Native::Reply(reply).encoded().into() }
-        });
+        let Some(id) = reply_id(&output.bytes) else {
+            return OrdinateMessage::Connection(ConnectionIn::Output(output));
+        };
+        let failure = failure_in(&output.bytes);
+        let answer = NativeAnswer { receiver: TO_HOST, id, may_be_refused: true, failure };
+        let busy = |id| Native::Reply(Reply { id, answer: Answer::refused(Why::Busy) }).encoded().into();
+        let output = answer.count_out(LISTED.name, output, reads, now, busy);
         OrdinateMessage::Connection(ConnectionIn::Output(output))
     }
 }

@@ -3,10 +3,10 @@
 use super::{LISTED, access};
 use crate::family::{Ordinate, OrdinateMessage};
 use crate::latency::CallFailure;
-use crate::owed::{OwedRead, OwedReads};
-use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
+use crate::owed::OwedReads;
+use crate::services::native::{NativeAnswer, NativeCall, SMALL_ANSWER_BYTES, UNREADABLE};
 use crate::services::{Asker, NativeCalls};
-use kernel::client::{ConnectionIn, Disconnected, Input, Output};
+use kernel::client::{ConnectionIn, Disconnected};
 use kernel::{Bytes, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
 use wire::txn::{Failed, TO_CLIENT, TO_HOST, TxnFailure, TxnReply, native_reply, read_native_call};
@@ -38,44 +38,23 @@ impl NativeCalls for Calls {
                 return Ok(true);
             }
         }
-        let reads = &mut *asker.reads;
         let Asked { id, reads: is_read, operation } = asked(message).ok_or(UNREADABLE)?;
-        let bytes = reads.room_of_call(if is_read { reads.expected() } else { SMALL_ANSWER_BYTES }, false);
-        if !reads.admits(bytes) {
-            return Ok(false);
-        }
-        if let Some(id) = id {
-            let asked = OwedRead::Call(TO_HOST, id);
-            reads.ask(asked, bytes, cx.now());
-            reads.watch.start(asked, (LISTED.name, operation), cx.now());
-        }
-        cx.send(self.gateway, OrdinateMessage::User(Input { bytes: message.clone() }.into()));
-        Ok(true)
+        let bytes = if is_read { asker.reads.expected() } else { SMALL_ANSWER_BYTES };
+        let operation = (LISTED.name, operation);
+        let call = NativeCall { receiver: TO_HOST, id, operation, bytes, waits: false };
+        Ok(asker.hand_on(&call, message, self.gateway, cx))
     }
 
     fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
         let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
-        let answer = read_head(&output.bytes);
-        let failure = failure_in(&output.bytes);
-        let takes = answer.is_none_or(|(id, is_read)| {
-            // What a commit came to is always said.
-            reads.takes_call(TO_HOST, id, output.bytes.len()) || !is_read
-        });
-        if let Some((id, _)) = answer {
-            let failure = if takes { failure } else { Some(CallFailure::BUSY) };
-            let call = OwedRead::Call(TO_HOST, id);
-            match failure {
-                Some(failure) => reads.watch.fail(call, LISTED.name, failure, now),
-                None => reads.watch.stop(call, now),
-            }
-        }
-        let output = match answer {
-            Some((id, _)) if !takes => {
-                let busy = TxnReply::from(Failed { id, why: TxnFailure::Busy });
-                Output { bytes: native_reply(&busy).into() }
-            }
-            Some(_) | None => output,
+        let Some((id, is_read)) = read_head(&output.bytes) else {
+            return OrdinateMessage::Connection(ConnectionIn::Output(output));
         };
+        // What a commit came to is always said.
+        let (may_be_refused, failure) = (is_read, failure_in(&output.bytes));
+        let answer = NativeAnswer { receiver: TO_HOST, id, may_be_refused, failure };
+        let busy = |id| native_reply(&Failed { id, why: TxnFailure::Busy }.into()).into();
+        let output = answer.count_out(LISTED.name, output, reads, now, busy);
         OrdinateMessage::Connection(ConnectionIn::Output(output))
     }
 
