@@ -3,6 +3,7 @@
 use super::deployment::{ChainDeployment, ChainsNotReady};
 use super::load::{ColourLoad, PastOf};
 use crate::profile::Profile;
+use crate::step::Steps;
 use fuzzylog::FuzzyMember;
 use kernel::NodeId;
 use sim::cost::{Pace, Testbed};
@@ -62,10 +63,7 @@ pub fn recoveries(
 }
 
 /// True if one of the clients works on another one's append, and does not merely wait to begin.
-fn takes_over<S: sim::cost::Scale<fuzzylog::FuzzyLog>>(
-    testbed: &Testbed<FuzzyMember, S>,
-    clients: &[NodeId],
-) -> bool {
+fn takes_over(testbed: &Testbed<FuzzyMember, Steps>, clients: &[NodeId]) -> bool {
     clients.iter().any(|&client| match testbed.node(client) {
         Some(FuzzyMember::Client(role)) => {
             role.several_in_flight().any(|append| append.is_taken_over && !append.waits)

@@ -226,16 +226,14 @@ fn parallelism(watch: &RunWatch<'_>) -> Result<Drawing, String> {
     let (tango, rest) = curves.split_first().ok_or("nothing was run")?;
     let (blocking, overtaking) = rest.split_at(SHARES.len());
     let panel = |title: &str, of: &[&[Given]]| {
-        let mut series = vec![series("Tango", 6, tango)];
-        let named = of.iter().zip(SHARES).enumerate();
-        series.extend(named.map(|(colour, (given, share))| {
-            super::fuzzylog::series(&format!("{} % two-colour", share * 100.0), colour, given)
-        }));
+        let name = |share: f64| format!("{} % two-colour", share * 100.0);
+        let colours = of.iter().zip(SHARES).enumerate();
+        let colours = colours.map(|(colour, (given, share))| series(&name(share), colour, given));
         Panel {
             title: title.to_owned(),
             x: Axis::linear("clients", Unit::Count),
             y: Axis::linear("appends a second", Unit::PerSecond),
-            series,
+            series: std::iter::once(series("Tango", 6, tango)).chain(colours).collect(),
             bars: Vec::new(),
         }
     };
