@@ -14,8 +14,9 @@
 //!   | Project                |                       |
 //!   |----------------------->| serves                |
 //! ```
-//! The director beside the log's leader acts; the others ask who is there as well, so that they know it when they lead. If another one acts too, that is a pause and no harm: an entry counts only if it follows
-//! the projection that is in force, and every server in it was sealed.
+//! The director beside the log's leader acts; the others ask who is there as well, so that they know it when they lead. If another one
+//! acts too, that is a pause and no harm: an entry counts only if it follows the projection that is in force, and every server in it was
+//! sealed.
 //!
 //! **Why a chain serves on.** What was acknowledged in an epoch is on the disks of all its members. The next one begins with those
 //! members who answered, in the order of the lengths of their rows: all of these are beginnings of one row, and the longest is the
