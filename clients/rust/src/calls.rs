@@ -3,8 +3,10 @@
 use crate::connection::{Connection, DialError, Reading, Writing};
 use crate::{CallError, Credentials};
 use kernel::{Decode, Encode};
+use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
@@ -64,6 +66,11 @@ struct Order<A: Ask> {
     ask: A,
     answer: oneshot::Sender<Result<A::Answer, CallError>>,
     stage: Arc<AtomicU8>,
+}
+
+/// 64 bits that nobody else draws: the standard library's hasher is seeded by the system. Not a secret.
+pub(crate) fn drawn() -> u64 {
+    RandomState::new().build_hasher().finish()
 }
 
 /// Where a call is: nobody waits for what was given up before it was sent, and it never is.

@@ -5,11 +5,9 @@ use crate::credentials::Credentials;
 use kernel::{
     Cx, Effect, Effects, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role, Situation, Wall,
 };
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::future::Future;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,8 +84,7 @@ pub(crate) async fn run(
     mut orders: mpsc::UnboundedReceiver<Order>,
     refusals: Refusals,
 ) {
-    // The standard library's hasher is seeded by the system; its output is as good a seed as any.
-    let seed = RandomState::new().build_hasher().finish();
+    let seed = crate::calls::drawn();
     let batchers = (0..endpoints.len()).map(batcher).collect();
     let mut driver = Driver {
         endpoints,

@@ -1,9 +1,9 @@
 //! `ordinate bench fuzzylog`.
 
 use super::closed_loop::{self, Spent, Window, Wire};
-use super::local::LocalCluster;
+use super::local::LoadedCluster;
 use super::summary::{Summary, durability};
-use crate::failure::Failure;
+use super::unmeasured;
 use hdrhistogram::Histogram;
 use kernel::{Bytes, Encode as _, Rng};
 use mio::{Poll, Token};
@@ -104,13 +104,7 @@ struct Tally {
 impl Fuzzylog {
     /// Runs and prints.
     pub fn run(self) -> ExitCode {
-        match self.measure() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                let remedy = "ordinate status, or ordinate bench fuzzylog without --endpoints";
-                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
-            }
-        }
+        self.measure().map_or_else(|error| unmeasured(&error, "fuzzylog"), |()| ExitCode::SUCCESS)
     }
 
     fn measure(&self) -> io::Result<()> {
@@ -120,19 +114,13 @@ impl Fuzzylog {
             self.replicas,
             self.replicas.min(2)
         );
-        let local = match self.endpoints.is_empty() {
-            true => Some(LocalCluster::start(3, &self.durability, &settings)?),
-            false => None,
-        };
-        let (endpoints, processes) = match &local {
-            Some(cluster) => (cluster.endpoints.clone(), cluster.processes()),
-            None => (self.endpoints.clone(), self.processes.clone()),
-        };
+        let cluster = LoadedCluster::find(&self.endpoints, &self.processes, &self.durability, &settings)?;
+        let endpoints = &cluster.endpoints;
         let colours: Vec<Bytes> =
             (0..self.colours).map(|number| format!("bench-{number}").into_bytes().into()).collect();
         if self.mix == "play" {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(self.fill(&endpoints, &colours)).map_err(io::Error::other)?;
+            runtime.block_on(self.fill(endpoints, &colours)).map_err(io::Error::other)?;
         }
         let mut poll = Poll::new()?;
         let mut callers = Vec::new();
@@ -148,7 +136,7 @@ impl Fuzzylog {
             callers.push(Caller { wire, users: (0..self.outstanding).map(user).collect() });
         }
         let warm_up = self.seconds / 5;
-        let warm_up = if local.is_some() { warm_up.max(SETTLED_AFTER) } else { warm_up };
+        let warm_up = if cluster.is_own() { warm_up.max(SETTLED_AFTER) } else { warm_up };
         let window = Window::after(warm_up, self.seconds);
         let mut tally = Tally {
             rng: Rng::seeded(u64::from(std::process::id())),
@@ -163,7 +151,7 @@ impl Fuzzylog {
             &mut poll,
             &mut callers,
             window,
-            &processes,
+            &cluster.processes,
             |_| false,
             |caller, now| {
                 caller.receive(now, &mut tally)?;
@@ -177,7 +165,7 @@ impl Fuzzylog {
                 Ok(false)
             },
         )?;
-        self.print(&tally, &spent, local.is_some());
+        self.print(&tally, &spent, cluster.is_own());
         Ok(())
     }
 

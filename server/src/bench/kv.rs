@@ -1,9 +1,9 @@
 //! `ordinate bench kv`.
 
 use super::load::{Load, Measured, Mix, Target};
-use super::local::LocalCluster;
+use super::local::LoadedCluster;
 use super::summary::{Summary, durability};
-use crate::failure::Failure;
+use super::unmeasured;
 use consistency::kv::KvHistory;
 use paxos::Level;
 use std::net::SocketAddr;
@@ -61,22 +61,14 @@ impl Kv {
         match self.measure() {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(VIOLATED),
-            Err(error) => {
-                let remedy = "ordinate status, or ordinate bench kv without --endpoints";
-                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
-            }
+            Err(error) => unmeasured(&error, "kv"),
         }
     }
 
     /// False if a recorded history is not linearizable.
     fn measure(&self) -> std::io::Result<bool> {
-        let local = if self.endpoints.is_empty() {
-            Some(LocalCluster::start(3, &self.durability, "")?)
-        } else {
-            None
-        };
-        let endpoints =
-            local.as_ref().map_or_else(|| self.endpoints.clone(), |cluster| cluster.endpoints.clone());
+        let cluster = LoadedCluster::find(&self.endpoints, &[], &self.durability, "")?;
+        let endpoints = &cluster.endpoints;
         let level = match self.consistency.as_str() {
             "sequential" => Level::Sequential,
             "eventual" => Level::Eventual,
@@ -101,9 +93,8 @@ impl Kv {
             warm_up: self.seconds / 5,
             measured: self.seconds,
         };
-        let processes = local.as_ref().map(LocalCluster::processes).unwrap_or_default();
-        let measured = load.run(&processes)?;
-        self.print(&measured, local.is_some());
+        let measured = load.run(&cluster.processes)?;
+        self.print(&measured, cluster.is_own());
         match &self.history {
             None => Ok(true),
             Some(path) => judge(&measured.history, path),

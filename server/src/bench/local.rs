@@ -55,6 +55,36 @@ impl LocalCluster {
     }
 }
 
+/// The cluster that a load goes to.
+pub struct LoadedCluster {
+    /// Native addresses.
+    pub endpoints: Vec<SocketAddr>,
+    /// Its hosts' processes, as far as they are known.
+    pub processes: Vec<u32>,
+    own: Option<LocalCluster>,
+}
+
+impl LoadedCluster {
+    /// The one that was named, or one of three hosts that is started with these settings, and stopped when this is dropped.
+    pub fn find(
+        endpoints: &[SocketAddr],
+        processes: &[u32],
+        durability: &str,
+        settings: &str,
+    ) -> io::Result<Self> {
+        if !endpoints.is_empty() {
+            return Ok(Self { endpoints: endpoints.to_vec(), processes: processes.to_vec(), own: None });
+        }
+        let own = LocalCluster::start(3, durability, settings)?;
+        Ok(Self { endpoints: own.endpoints.clone(), processes: own.processes(), own: Some(own) })
+    }
+
+    /// True if the command has started it.
+    pub fn is_own(&self) -> bool {
+        self.own.is_some()
+    }
+}
+
 fn serve(binary: &Path, config: &Path, name: &str, native: SocketAddr, admin: u16) -> io::Result<Child> {
     Command::new(binary)
         .args(["serve", "--host", name, "--config"])

@@ -1,9 +1,9 @@
 //! `ordinate bench log`.
 
 use super::closed_loop::{self, Spent, Window, Wire};
-use super::local::LocalCluster;
+use super::local::LoadedCluster;
 use super::summary::{Summary, durability};
-use crate::failure::Failure;
+use super::unmeasured;
 use hdrhistogram::Histogram;
 use kernel::{Bytes, Decode as _, Rng};
 use mio::{Poll, Token};
@@ -101,13 +101,7 @@ struct Tally {
 impl Log {
     /// Runs and prints.
     pub fn run(self) -> ExitCode {
-        match self.measure() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                let remedy = "ordinate status, or ordinate bench log without --endpoints";
-                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
-            }
-        }
+        self.measure().map_or_else(|error| unmeasured(&error, "log"), |()| ExitCode::SUCCESS)
     }
 
     fn measure(&self) -> io::Result<()> {
@@ -115,16 +109,10 @@ impl Log {
             "[log]\nengine = \"{}\"\nspaces = {}\nproxies = {}\n",
             self.engine, self.spaces, self.proxies
         );
-        let local = match self.endpoints.is_empty() {
-            true => Some(LocalCluster::start(3, &self.durability, &settings)?),
-            false => None,
-        };
-        let (endpoints, processes) = match &local {
-            Some(cluster) => (cluster.endpoints.clone(), cluster.processes()),
-            None => (self.endpoints.clone(), self.processes.clone()),
-        };
+        let cluster = LoadedCluster::find(&self.endpoints, &self.processes, &self.durability, &settings)?;
+        let endpoints = &cluster.endpoints;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let targets = runtime.block_on(self.prepare(&endpoints)).map_err(io::Error::other)?;
+        let targets = runtime.block_on(self.prepare(endpoints)).map_err(io::Error::other)?;
         drop(runtime);
         let mut poll = Poll::new()?;
         let mut callers = Vec::new();
@@ -149,7 +137,7 @@ impl Log {
             &mut poll,
             &mut callers,
             window,
-            &processes,
+            &cluster.processes,
             |_| false,
             |caller, now| {
                 caller.receive(now, &mut tally)?;
@@ -164,7 +152,7 @@ impl Log {
                 Ok(!more)
             },
         )?;
-        self.print(&tally, &spent, local.is_some());
+        self.print(&tally, &spent, cluster.is_own());
         Ok(())
     }
 

@@ -17,3 +17,13 @@ pub use kv::Kv;
 pub use log::Log;
 pub use txn::Txn;
 pub use zk::Zk;
+
+use crate::failure::Failure;
+use std::io;
+use std::process::ExitCode;
+
+/// Says why a load was not measured.
+fn unmeasured(error: &io::Error, load: &str) -> ExitCode {
+    let remedy = format!("ordinate status, or ordinate bench {load} without --endpoints");
+    Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
+}

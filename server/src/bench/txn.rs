@@ -1,8 +1,8 @@
 //! `ordinate bench txn`.
 
 use super::closed_loop::{self, Window, Wire};
-use super::local::LocalCluster;
-use crate::failure::Failure;
+use super::local::LoadedCluster;
+use super::unmeasured;
 use bench::transactions::{Draws, TxnWorkload, Zipf, key};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use hdrhistogram::Histogram;
@@ -257,13 +257,7 @@ struct Shown {
 impl Txn {
     /// Runs and prints.
     pub fn run(self) -> ExitCode {
-        match self.measure() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                let remedy = "ordinate status, or ordinate bench txn without --endpoints";
-                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
-            }
-        }
+        self.measure().map_or_else(|error| unmeasured(&error, "txn"), |()| ExitCode::SUCCESS)
     }
 
     fn measure(&self) -> io::Result<()> {
@@ -271,12 +265,8 @@ impl Txn {
             "[clock]\nsource = \"fixed\"\nepsilon = \"{}\"\n[txn]\nshards = {}\n",
             self.epsilon, self.shards
         );
-        let local = match self.endpoints.is_empty() {
-            true => Some(LocalCluster::start(3, &self.durability, &settings)?),
-            false => None,
-        };
-        let endpoints =
-            local.as_ref().map_or_else(|| self.endpoints.clone(), |cluster| cluster.endpoints.clone());
+        let cluster = LoadedCluster::find(&self.endpoints, &[], &self.durability, &settings)?;
+        let endpoints = &cluster.endpoints;
         let level = match self.level.as_str() {
             "rss" => TxnLevel::Rss,
             "process-ordered" => TxnLevel::ProcessOrdered,
@@ -290,12 +280,11 @@ impl Txn {
             value: vec![b'v'; self.value].into(),
         };
         // Reads of keys that do not exist would be too cheap.
-        self.load(&endpoints, &draws, Some(0), Window::until_done(), &[])?;
-        let processes = local.as_ref().map(LocalCluster::processes).unwrap_or_default();
+        self.load(endpoints, &draws, Some(0), Window::until_done(), &[])?;
         let window = Window::after(self.seconds / 5, self.seconds);
         let window = if self.arrivals.is_some() { window.looking_every(LOOK_EVERY) } else { window };
-        let shown = self.load(&endpoints, &draws, None, window, &processes)?;
-        self.print(&shown, local.is_some());
+        let shown = self.load(endpoints, &draws, None, window, &cluster.processes)?;
+        self.print(&shown, cluster.is_own());
         Ok(())
     }
 

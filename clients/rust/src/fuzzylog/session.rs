@@ -1,8 +1,7 @@
 //! What a session knows: what it has seen, and which of its appends have no answer.
 
+use crate::calls::drawn;
 use std::collections::BTreeSet;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use wire::fuzzylog::{NUMBERS_MAX, NumberedBy, SeenTime};
@@ -22,11 +21,6 @@ struct State {
     next: u64,
     /// Numbers without an answer.
     open: BTreeSet<u64>,
-}
-
-/// A client that nobody else is: the standard library's hasher is seeded by the system, and its output is as good a name as any.
-fn drawn() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 impl Session {

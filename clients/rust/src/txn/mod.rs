@@ -31,12 +31,10 @@ pub use one_shot::{OneShotCall, OneShotOutcome};
 pub use read::{ReadCall, ReadResult};
 pub use transaction::Transaction;
 
-use crate::calls::Calls;
+use crate::calls::{Calls, drawn};
 use crate::connect::connects;
 use crate::{CallError, TIMEOUT};
 use std::collections::BTreeSet;
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wire::txn::{CallKey, CommitStatus, Fence, Timestamp, TxnCall, TxnFailure, TxnReply};
@@ -62,8 +60,7 @@ struct Session {
 
 impl Session {
     fn new(token: Timestamp) -> Self {
-        // The standard library's hasher is seeded by the system; its output is as good a name as any.
-        Self { token, name: RandomState::new().build_hasher().finish(), next: 1, open: BTreeSet::new() }
+        Self { token, name: drawn(), next: 1, open: BTreeSet::new() }
     }
 }
 
