@@ -27,7 +27,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Where to begin.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Begin {
+pub struct FirstPosition {
     /// The first position; without it, the end.
     pub from: Option<u64>,
 }

@@ -6,7 +6,7 @@
 use super::http::page;
 use super::replies::{Refused, node_in_words};
 use crate::admin::state::Admin;
-use crate::services::events::{self, Begin, EventSource, Events, READERS_MAX, Readers, WAIT_MS};
+use crate::services::events::{self, EventSource, Events, FirstPosition, READERS_MAX, Readers, WAIT_MS};
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
@@ -27,7 +27,7 @@ pub(super) async fn tail(
     State(admin): State<Arc<Admin>>,
     Extension(readers): Extension<Readers>,
     Path(name): Path<String>,
-    Query(begin): Query<Begin>,
+    Query(begin): Query<FirstPosition>,
     headers: HeaderMap,
 ) -> Result<Response, Refused> {
     let full = || Refused::busy(&format!("{READERS_MAX} readers follow colours at this host"));

@@ -5,7 +5,7 @@
 
 use super::http::{Failed, ask, entry_of, other_answer};
 use crate::admin::state::Admin;
-use crate::services::events::{self, Begin, EventSource, Events, READERS_MAX, Readers, WAIT_MS};
+use crate::services::events::{self, EventSource, Events, FirstPosition, READERS_MAX, Readers, WAIT_MS};
 use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -29,7 +29,7 @@ pub async fn tail(
     State(admin): State<Arc<Admin>>,
     Extension(readers): Extension<Readers>,
     Path(name): Path<String>,
-    Query(begin): Query<Begin>,
+    Query(begin): Query<FirstPosition>,
     headers: HeaderMap,
 ) -> Response {
     let Some(permit) = readers.admit() else {
