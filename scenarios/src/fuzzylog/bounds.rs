@@ -26,6 +26,22 @@ impl FuzzyScenario {
         }
     }
 
+    /// Who has an append that waits is remembered, and what only grows does.
+    pub(super) fn check_state(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        for (id, node) in cluster.called_nodes_of(host) {
+            let Node::ChainServer(server) = node else { continue };
+            let state = server.state();
+            let forgotten = state.waiting_appends().find(|append| !state.knows_client(append.client));
+            invariant!(ONCE, forgotten.is_none(), "{id} has forgotten whose {forgotten:?} is, which waits");
+            let numbers = [state.clock(), state.applied().0, server.sealed().0, server.opened().0];
+            self.rising.look(
+                id,
+                ["its clock", "what it has applied", "its seal", "the epoch opened"],
+                numbers,
+            );
+        }
+    }
+
     /// What is trimmed leaves the journal, too: it has hardly more than what is retained, and what came last.
     pub(super) fn journal_is_bounded(&self, id: NodeId, server: &ChainServer) -> Result<(), String> {
         let (bytes, live) = (self.disks.bytes(id), server.state().live_bytes());

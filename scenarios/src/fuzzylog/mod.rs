@@ -6,6 +6,7 @@ mod history;
 mod truth;
 mod users;
 
+use crate::audit::rising::Rising;
 use crate::limits;
 use ::fuzzylog::{
     AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage,
@@ -35,6 +36,7 @@ pub struct FuzzyScenario {
     history: History,
     truth: Truth,
     disks: Disks,
+    rising: Rising,
     parameters: FuzzyParameters,
     /// Every projection that any director knows to be decided.
     projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
@@ -152,6 +154,7 @@ impl FuzzyScenario {
             history: History::default(),
             truth: Truth::new(deployment.placement()),
             disks: Disks::default(),
+            rising: Rising::default(),
             parameters,
             deployment,
             projections: BTreeMap::new(),
@@ -347,10 +350,21 @@ impl Scenario for FuzzyScenario {
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
+        self.rising.forget(incarnation.host);
         if self.clients.contains(&incarnation.host) {
             return vec![self.deployment.build_client(incarnation.host)];
         }
-        self.deployment.build(incarnation.host)
+        self.blank_nodes(incarnation.host)
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
+        if self.clients.contains(&host) { Vec::new() } else { self.deployment.build(host) }
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        if let (Node::ChainServer(running), Node::ChainServer(restarted)) = (running, restarted) {
+            disks::on_dry_restart(node, running, restarted);
+        }
     }
 
     fn operate(
@@ -414,6 +428,7 @@ impl Scenario for FuzzyScenario {
         self.look(host, cluster);
         self.check_nested(host, cluster);
         self.check_bounded(host, cluster);
+        self.check_state(host, cluster);
     }
 
     fn watches(&self) -> bool {
