@@ -256,14 +256,17 @@ impl Scale<spanner::Spanner> for Steps {
 impl Scale<fuzzylog::FuzzyLog> for Steps {
     fn weigh(&self, message: &fuzzylog::FuzzyMessage) -> Weight {
         match message {
-            fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Submit(_))) => {
-                PricedStep::SubmitCommand.of(1)
+            fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Submit(message))) => {
+                PricedStep::SubmitCommand.of(message.command.len())
             }
             fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::Forward(message))) => {
-                PricedStep::ForwardCommands.of(message.entries.len())
+                PricedStep::ForwardCommands.of(message.entries.iter().map(|it| it.command.len()).sum())
             }
             fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Server(_)) => PricedStep::ChainWord.of(0),
             fuzzylog::FuzzyMessage::Client(FuzzyClientIn::CommandDone(_)) => PricedStep::CommandDone.of(1),
+            fuzzylog::FuzzyMessage::Client(FuzzyClientIn::CommandsDone(message)) => {
+                PricedStep::CommandDone.of(message.outcomes.len())
+            }
             fuzzylog::FuzzyMessage::Log(message) => weigh_log(message),
             fuzzylog::FuzzyMessage::ChainServer(_)
             | fuzzylog::FuzzyMessage::Client(_)

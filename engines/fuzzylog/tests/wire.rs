@@ -6,14 +6,15 @@ use fuzzylog::chain_server::{
     StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
-    CommandDone, EpochInForce, HeadBusy, NodesPage, NotThere, ProjectionDecided, ServerSealed, StuckAppend,
-    Synced,
+    CommandDone, CommandsDone, EpochInForce, HeadBusy, NamedOutcome, NodesPage, NotThere, ProjectionDecided,
+    ServerSealed, StuckAppend, Synced,
 };
 use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
 use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{
-    Append, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients, Forgotten, Held,
-    Outcome, Placed, ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim, TrimmedTo, Unknown,
+    Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients,
+    Forgotten, Held, NamedAppend, Outcome, Placed, ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim,
+    TrimmedTo, Unknown,
 };
 use fuzzylog::partition::snapshot::{
     ClientDone, ClientHead, ColourHead, NextNode, SeveralState, SnapshotItem, StateHead, WaitingSingle,
@@ -59,8 +60,9 @@ fn placed() -> Vec<Placed> {
 /// One of every command, in the order of their tags.
 fn commands() -> Vec<Command> {
     let (id, below, seen, owner, content) = (id(), 11, AT, OWNER, content());
+    let one = Append { id, below, seen, content: content.clone() };
     vec![
-        Append { id, below, seen, content: content.clone() }.into(),
+        one.clone().into(),
         ProposeTime { id, below, seen, owner, content: content.clone() }.into(),
         Fix { id, owner, at: AT }.into(),
         TakeOver { id, expected: Some(OWNER), owner, content }.into(),
@@ -68,6 +70,10 @@ fn commands() -> Vec<Command> {
         Trim { colour: COLOUR, before: FIRST }.into(),
         ForgetClients { used_below: INDEX }.into(),
         Raise { seen }.into(),
+        AppendMany {
+            appends: vec![NamedAppend { call: 6, append: one.clone() }, NamedAppend { call: 7, append: one }],
+        }
+        .into(),
     ]
 }
 
@@ -106,7 +112,7 @@ fn messages() -> Vec<FuzzyMessage> {
         Submit { call, epoch, command: Raise { seen: AT }.into() }.into(),
         Sync { call, epoch, colour, seen: AT }.into(),
         Play { call, colour, from, to: NodePosition(9) }.into(),
-        Forward { epoch, first: INDEX, entries: entries() }.into(),
+        Forward { epoch, first: INDEX, entries: entries(), takes_many: Some(true) }.into(),
         DurableThrough { epoch, through: INDEX }.into(),
         Received { epoch, length }.into(),
         StableThrough { epoch, through: INDEX }.into(),
@@ -125,7 +131,8 @@ fn messages() -> Vec<FuzzyMessage> {
         Ping {}.into(),
         SealChain { epoch }.into(),
         Project { projection: projection(), copies: true }.into(),
-        CommandDone { call, partition, outcome: Proposed { at: AT }.into() }.into(),
+        CommandDone { call, partition, outcome: Proposed { at: AT }.into(), takes_many_in: Some(EPOCH) }
+            .into(),
         HeadBusy { call, partition, is_full: true }.into(),
         ServerSealed { call, partition, epoch }.into(),
         EpochInForce { call, epoch }.into(),
@@ -134,6 +141,11 @@ fn messages() -> Vec<FuzzyMessage> {
         NotThere { call, from }.into(),
         StuckAppend { id: id(), owner: OWNER, content: content() }.into(),
         ProjectionDecided { projection: projection() }.into(),
+        CommandsDone {
+            partition,
+            outcomes: vec![NamedOutcome { call, outcome: Proposed { at: AT }.into() }],
+        }
+        .into(),
         WantProjection { partition, epoch }.into(),
         Pong {
             partition,

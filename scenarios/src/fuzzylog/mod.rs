@@ -22,7 +22,7 @@ use sim::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 use truth::Truth;
-use users::Users;
+use users::{Planned, Users};
 
 /// What a host runs.
 type Node = FuzzyMember;
@@ -44,6 +44,8 @@ pub struct FuzzyScenario {
     plots: u32,
     /// A host that other servers do not hear, nor it them.
     apart: Option<HostId>,
+    /// What users' companions ask in a moment.
+    beside: Vec<(u16, NodeId, Planned)>,
     /// How often others looked for what was appended meanwhile.
     probes: u16,
 }
@@ -56,6 +58,8 @@ const PROBES_MAX: u16 = 60;
 const PROBERS_FROM: u16 = 10_000;
 /// The alarm by which a host and the others hear each other again.
 const TOGETHER: u64 = 1;
+/// The alarm by which users' companions ask.
+const BESIDE: u64 = 2;
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
@@ -73,6 +77,7 @@ const MARKS: &[&str] = &[
     "client.begins_to_recover",
     "client.found_itself_replaced",
     "client.lost_the_test_and_set",
+    "client.sent_appends_together",
     "client.took_an_append_over",
     "director.began_a_change",
     "director.leads",
@@ -160,8 +165,19 @@ impl FuzzyScenario {
             projections: BTreeMap::new(),
             plots: if rng.chance(0.5) { 12 } else { 0 },
             apart: None,
+            beside: Vec::new(),
             probes: 0,
         }
+    }
+
+    fn ask(&mut self, user: u16, node: NodeId, planned: Planned, control: &mut Control<'_, Node>) {
+        if planned.again.is_some() {
+            control.mark("scenario.asked_again_elsewhere");
+        }
+        let id = control.request(node, planned.request.clone());
+        self.users.began(user, id);
+        let who = (user, planned.incarnation);
+        self.history.asked(id, who, node, planned.request, planned.again, control.cluster.now());
     }
 
     /// The latest projection of a partition that is known to be decided.
@@ -375,13 +391,12 @@ impl Scenario for FuzzyScenario {
         control: &mut Control<'_, Node>,
     ) {
         let planned = self.users.plan(operation.client, rng);
-        if planned.again.is_some() {
-            control.mark("scenario.asked_again_elsewhere");
+        self.ask(operation.client, node, planned, control);
+        for user in self.users.companions(operation.client) {
+            let planned = self.users.plan(user, rng);
+            self.beside.push((user, node, planned));
+            control.alarm(Duration::from_nanos(1), BESIDE);
         }
-        let id = control.request(node, planned.request.clone());
-        let who = (operation.client, planned.incarnation);
-        self.users.began(operation.client, id);
-        self.history.asked(id, who, node, planned.request, planned.again, control.cluster.now());
     }
 
     fn on_response(
@@ -404,6 +419,11 @@ impl Scenario for FuzzyScenario {
     }
 
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == BESIDE {
+            for (user, node, planned) in std::mem::take(&mut self.beside) {
+                self.ask(user, node, planned, control);
+            }
+        }
         if token == TOGETHER
             && let Some(host) = self.apart.take()
         {

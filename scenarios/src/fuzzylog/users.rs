@@ -24,6 +24,7 @@ struct User {
     again: Option<(FuzzyRequest, RequestId)>,
     /// The first request of what it is waiting for.
     first: Option<RequestId>,
+    is_waiting: bool,
 }
 
 /// All users, and what they like to do.
@@ -37,7 +38,12 @@ pub(super) struct Users {
     trims: f64,
     /// How likely an append has several colours.
     several: f64,
+    /// So many others of the same host want something whenever a user does.
+    companions: u16,
 }
+
+/// Users have numbers below it; their companions' are those of theirs and a multiple of it.
+const COMPANIONS_FROM: u16 = 1_000;
 
 /// An operation to begin.
 pub(super) struct Planned {
@@ -56,7 +62,14 @@ impl Users {
             snapshots: 0.12 * rng.unit(),
             trims: if rng.chance(0.4) { 0.05 } else { 0.0 },
             several: if rng.chance(0.8) { 0.1 + 0.6 * rng.unit() } else { 0.0 },
+            companions: if rng.chance(0.25) { rng.between(1, 6) as u16 } else { 0 },
         }
+    }
+
+    /// Who wants something besides a user: those of its companions that wait for nothing.
+    pub(super) fn companions(&self, user: u16) -> Vec<u16> {
+        let companions = (1..=self.companions).map(|nth| nth * COMPANIONS_FROM + user);
+        companions.filter(|it| self.users.get(it).is_none_or(|user| !user.is_waiting)).collect()
     }
 
     fn pick(&self, most: u64, rng: &mut Rng) -> Vec<Colour> {
@@ -119,10 +132,12 @@ impl Users {
     pub(super) fn began(&mut self, client: u16, id: RequestId) {
         let user = self.users.entry(client).or_default();
         user.first.get_or_insert(id);
+        user.is_waiting = true;
     }
 
     pub(super) fn answered(&mut self, client: u16, request: &FuzzyRequest, response: &FuzzyResponse) {
         let user = self.users.entry(client).or_default();
+        user.is_waiting = false;
         let know = |user: &mut User, colour: Colour, tail: NodePosition| {
             let known = user.tails.entry(colour).or_default();
             *known = tail.max(*known);
@@ -162,6 +177,7 @@ impl Users {
     /// The client's host has died. The user asks again elsewhere, or gives up what it asked for and goes on.
     pub(super) fn lost(&mut self, client: u16, id: RequestId, request: FuzzyRequest) {
         let user = self.users.entry(client).or_default();
+        user.is_waiting = false;
         let is_numbered = matches!(request, FuzzyRequest::Append(_) | FuzzyRequest::Snapshot(_));
         if is_numbered && !(id.0 + u64::from(client)).is_multiple_of(3) {
             user.again = Some((request, user.first.unwrap_or(id)));

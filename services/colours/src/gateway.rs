@@ -440,6 +440,10 @@ impl Role for ColourGateway {
         }
     }
 
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        self.with_client(cx, |client, cx| client.on_burst_end(cx));
+    }
+
     fn on_request(&mut self, request: RequestId, call: Bytes, cx: &mut Cx<'_, Self>) {
         match FuzzyCall::decoded(&call) {
             Ok(call) => self.on_call(Caller::Local(request, call.id()), call, cx),

@@ -42,7 +42,7 @@ fn gateway() -> Table<ColourGateway> {
 
 fn ask(table: &mut Table<ColourGateway>, user: NodeId, call: impl Into<FuzzyCall>) -> Did<Colours> {
     let bytes = native_call(&call.into()).into();
-    table.hear(user, ColoursMessage::User(Event::Input(Input { bytes })))
+    table.burst(user, ColoursMessage::User(Event::Input(Input { bytes })))
 }
 
 fn replies(did: &Did<Colours>) -> Vec<(NodeId, FuzzyReply)> {
@@ -90,7 +90,7 @@ fn delivered(call: u64, clock: u64, colours: &[&'static str], position: u64) -> 
     let mut placed: Vec<Placed> = colours.iter().map(placed).collect();
     placed.sort_unstable_by_key(|it| it.colour);
     let outcome = Outcome::Delivered(Delivered { at: time(clock), placed });
-    CommandDone { call, partition: PARTITION, outcome }
+    CommandDone { call, partition: PARTITION, outcome, takes_many_in: None }
 }
 
 fn sync(id: u64, wait_ms: u32) -> SyncColour {

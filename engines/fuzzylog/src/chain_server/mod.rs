@@ -1,6 +1,6 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
-//! `row` is how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
+//! `admission` is what a head takes, `row` how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
 //! serves, `copy` how one that joins gets the row, `snapshot` what replaces the row's beginning, `stuck` how a head notices what is not
 //! going on.
 //!
@@ -8,6 +8,7 @@
 //! last; while it is sealed for an epoch that it does not serve its row stays as it is; in an epoch each server's row begins with the
 //! row of the one behind it.
 
+mod admission;
 mod copy;
 mod epochs;
 mod idle_clients;
@@ -20,6 +21,7 @@ mod stuck;
 
 pub use crate::messages::chain_server::*;
 pub use record::{Applied, ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart};
+pub(crate) use row::{APPENDS_MAX, append_bytes};
 
 use crate::FuzzyLog;
 use crate::parameters::FuzzyParameters;
@@ -55,6 +57,8 @@ struct Links {
     heard: bool,
     /// All servers have the row on their disks up to here, as was said in this epoch.
     stable: RowIndex,
+    /// All servers before it take several appends in one command.
+    takes_many: bool,
     /// What came of commands from here on is answered.
     answers_from: RowIndex,
     /// The one behind has the row up to here; none before it says so.

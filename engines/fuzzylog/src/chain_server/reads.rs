@@ -49,6 +49,7 @@ impl ChainServer {
         let is_raise = |command: &Command| match command {
             Command::Raise(raise) => raise.seen.clock >= seen.clock,
             Command::Append(_)
+            | Command::AppendMany(_)
             | Command::ProposeTime(_)
             | Command::Fix(_)
             | Command::TakeOver(_)

@@ -14,128 +14,46 @@
 //! Commands are forwarded before they are on any disk, so all disks of a chain write at the same time. What is lost on the way is
 //! sent again from where the one behind says that its row ends.
 
-use super::{ChainServer, DurableThrough, Forward, Ordered, Received, StableThrough, Submit};
-use crate::messages::client::{CommandDone, HeadBusy, ServerSealed};
-use crate::partition::command::{Answered, Command, Raise, RowEntry};
-use crate::terms::{AppendId, AppendTime, RowIndex};
+use super::{ChainServer, DurableThrough, Forward, Ordered, Received, StableThrough};
+use crate::messages::client::{CommandDone, CommandsDone, NamedOutcome};
+use crate::partition::command::{Answered, Append, Command, Raise, RowEntry};
+use crate::terms::{AppendTime, Colour, Content, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
+use std::collections::BTreeMap;
 
-/// So many times as many appends are pending where they are not admitted.
-const ELSEWHERE: usize = 8;
-/// So many times the window is there for what finishes appends.
-const FINISHING: usize = 4;
+/// Appends of one command.
+pub(crate) const APPENDS_MAX: usize = 256;
 /// What an entry costs beside its bodies, about.
 const ENTRY_HEAD_BYTES: usize = 96;
+
+fn content_bytes(content: &Content) -> usize {
+    content.bytes() + size_of::<Colour>() * content.colours.len()
+}
+
+/// What an append costs as a part of the row, about.
+pub(crate) fn append_bytes(append: &Append) -> usize {
+    ENTRY_HEAD_BYTES + content_bytes(&append.content)
+}
 
 pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
     let content = match &entry.command {
         Command::Append(command) => Some(&command.content),
         Command::ProposeTime(command) => Some(&command.content),
         Command::TakeOver(command) => Some(&command.content),
+        Command::AppendMany(command) => {
+            return ENTRY_HEAD_BYTES
+                + command.appends.iter().map(|it| append_bytes(&it.append)).sum::<usize>();
+        }
         Command::Fix(_)
         | Command::CleanUp(_)
         | Command::Trim(_)
         | Command::Raise(_)
         | Command::ForgetClients(_) => None,
     };
-    ENTRY_HEAD_BYTES + content.map_or(0, |it| it.bytes() + size_of::<u64>() * it.colours.len())
+    ENTRY_HEAD_BYTES + content.map_or(0, content_bytes)
 }
 
 impl ChainServer {
-    /// Turns a client of another epoch away; true if it was one.
-    pub(super) fn refuse(
-        &self,
-        client: NodeId,
-        call: u64,
-        epoch: crate::terms::ChainEpoch,
-        cx: &mut Cx<'_, Self>,
-    ) -> bool {
-        if self.serves() == Some(epoch) {
-            return false;
-        }
-        if epoch < self.sealed {
-            cx.send_durable(client, ServerSealed { call, partition: self.partition, epoch: self.sealed });
-        }
-        // A later epoch's client knows a projection that this server has not heard of.
-        true
-    }
-
-    pub(super) fn on_submit(&mut self, from: NodeId, message: Submit, cx: &mut Cx<'_, Self>) {
-        let Submit { call, epoch, command } = message;
-        if self.refuse(from, call, epoch, cx) {
-            return;
-        }
-        if !self.is_head(cx.node()) {
-            return cx.reject("command for a server that is not the head");
-        }
-        if !self.is_sound(&command) {
-            return cx.reject("command with an unsound content");
-        }
-        if self.is_busy(&command) || cx.is_disk_full() {
-            cx.mark("chain.head_was_busy");
-            return cx.send(from, HeadBusy { call, partition: self.partition, is_full: false });
-        }
-        if self.is_full(&command) {
-            cx.mark("chain.row_was_full");
-            return cx.send(from, HeadBusy { call, partition: self.partition, is_full: true });
-        }
-        self.order(RowEntry { origin: from, call, command }, cx);
-    }
-
-    /// Within the bounds, and named by what it is.
-    fn is_sound(&self, command: &Command) -> bool {
-        let (id, content): (&AppendId, _) = match command {
-            Command::Append(command) => (&command.id, &command.content),
-            Command::ProposeTime(command) => (&command.id, &command.content),
-            Command::TakeOver(command) => (&command.id, &command.content),
-            Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => return true,
-            // Heads order that by themselves.
-            Command::ForgetClients(_) => return false,
-        };
-        let FuzzyBounds { colours, bytes } = FuzzyBounds::of(self);
-        content.flaw(colours, bytes).is_none() && id.content == content.digest()
-    }
-
-    /// Whether the partition has as much as it may have. What is begun is finished all the same, and trims are taken.
-    fn is_full(&self, command: &Command) -> bool {
-        let id = match command {
-            Command::Append(command) => command.id,
-            Command::ProposeTime(command) => command.id,
-            Command::Fix(_)
-            | Command::TakeOver(_)
-            | Command::CleanUp(_)
-            | Command::Trim(_)
-            | Command::Raise(_)
-            | Command::ForgetClients(_) => return false,
-        };
-        // What is delivered is answered again.
-        self.state.live_bytes() + self.window >= self.parameters.live_bytes_max
-            && !self.state.is_delivered(id)
-    }
-
-    /// Whether there is no room. What finishes an append has more than what begins one.
-    fn is_busy(&self, command: &Command) -> bool {
-        let pending_max = self.parameters.pending_max;
-        let (client, several_max) = match command {
-            Command::Append(command) => (Some(command.id.client), usize::MAX),
-            Command::ProposeTime(command) => {
-                // An append's first partition admits it. Two that are full for each other's appends would wait for each other.
-                let first = command.content.colours.iter().map(|&it| self.placement.partition_of(it)).min();
-                let most = if first == Some(self.partition) { pending_max } else { ELSEWHERE * pending_max };
-                (Some(command.id.client), most)
-            }
-            Command::TakeOver(_) | Command::Fix(_) | Command::CleanUp(_) | Command::Raise(_) => {
-                return self.window >= FINISHING * self.parameters.window_bytes;
-            }
-            Command::Trim(_) | Command::ForgetClients(_) => (None, usize::MAX),
-        };
-        let full = self.state.clients() >= self.parameters.clients_max;
-        self.window >= self.parameters.window_bytes
-            || self.state.unfinished_count() >= several_max
-            || self.state.queued() >= 2 * ELSEWHERE * pending_max
-            || full && client.is_some_and(|client| !self.state.knows_client(client))
-    }
-
     pub(super) fn order(&mut self, entry: RowEntry, cx: &mut Cx<'_, Self>) {
         self.push(entry, cx);
         if planted!(head_answers_alone) {
@@ -160,7 +78,7 @@ impl ChainServer {
     }
 
     pub(super) fn on_forward(&mut self, from: NodeId, message: Forward, cx: &mut Cx<'_, Self>) {
-        let Forward { epoch, first, entries } = message;
+        let Forward { epoch, first, entries, takes_many } = message;
         let me = cx.node();
         let before = self.serving_projection().filter(|it| it.epoch == epoch).and_then(|it| it.before(me));
         if before != Some(from) {
@@ -168,6 +86,7 @@ impl ChainServer {
         }
         self.links.heard = true;
         self.links.owes_length = true;
+        self.links.takes_many = takes_many == Some(true);
         if first > self.length() {
             return cx.mark("chain.forward_left_a_gap");
         }
@@ -305,7 +224,8 @@ impl ChainServer {
                 entries.take_while(|entry| page.admits(entry_bytes(entry))).cloned().collect();
             unheard += entries.iter().map(entry_bytes).sum::<usize>();
             self.links.sent = first.plus(entries.len() as u64);
-            cx.send(behind, Forward { epoch, first, entries });
+            let takes_many = Some(self.takes_many(cx.node()));
+            cx.send(behind, Forward { epoch, first, entries, takes_many });
         }
     }
 
@@ -328,14 +248,48 @@ impl ChainServer {
             cx.mark(mark);
         }
         let is_tail = self.is_tail(cx.node()) || planted!(head_answers_alone) && self.is_head(cx.node());
-        for Answered { asker, outcome, by } in self.state.take_answers() {
+        let answers = self.state.take_answers();
+        if is_tail {
+            self.answer(answers, cx);
+        }
+    }
+
+    /// Everything that was appended here is durable when answers leave: this is the last disk's word.
+    fn answer(&self, answers: Vec<Answered>, cx: &mut Cx<'_, Self>) {
+        let partition = self.partition;
+        let takes_many_in = self.serves().filter(|_| self.takes_many(cx.node()));
+        let mut together: BTreeMap<NodeId, Vec<NamedOutcome>> = BTreeMap::new();
+        for Answered { asker, outcome, by } in answers {
             // Who asked for what is older asks again: the epoch has changed since.
-            if is_tail && by >= self.links.answers_from {
-                let partition = self.partition;
-                // The last disk's word: everything that was appended here is durable when this leaves.
-                cx.send_durable(asker.node, CommandDone { call: asker.call, partition, outcome });
+            if by < self.links.answers_from {
+                continue;
+            }
+            let call = asker.call;
+            if !self.sent_many(by, asker.node) {
+                cx.send_durable(asker.node, CommandDone { call, partition, outcome, takes_many_in });
+                continue;
+            }
+            let outcomes = together.entry(asker.node).or_default();
+            outcomes.push(NamedOutcome { call, outcome });
+            if outcomes.len() >= APPENDS_MAX {
+                let outcomes = std::mem::take(outcomes);
+                cx.send_durable(asker.node, CommandsDone { partition, outcomes });
             }
         }
+        for (client, outcomes) in together.into_iter().filter(|(_, outcomes)| !outcomes.is_empty()) {
+            cx.send_durable(client, CommandsDone { partition, outcomes });
+        }
+    }
+
+    /// True if a command of the row has several appends of this client.
+    fn sent_many(&self, index: RowIndex, client: NodeId) -> bool {
+        let entry = self.row.get(index).filter(|entry| entry.origin == client);
+        entry.is_some_and(|entry| matches!(entry.command, Command::AppendMany(_)))
+    }
+
+    /// True if all servers from the head to this one take several appends in one command.
+    fn takes_many(&self, me: NodeId) -> bool {
+        self.links.takes_many || self.is_head(me)
     }
 
     pub(super) fn look_after_row(&mut self, cx: &mut Cx<'_, Self>) {
@@ -354,17 +308,5 @@ impl ChainServer {
             self.links.sent = received;
             self.links.moved = now;
         }
-    }
-}
-
-/// What one append may have.
-struct FuzzyBounds {
-    colours: usize,
-    bytes: usize,
-}
-
-impl FuzzyBounds {
-    fn of(server: &ChainServer) -> Self {
-        Self { colours: server.parameters.colours_max, bytes: server.parameters.append_bytes_max }
     }
 }

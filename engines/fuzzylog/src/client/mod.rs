@@ -1,11 +1,12 @@
 //! The client role (the paper's library): appends, plays, takes snapshots, trims, and finishes what other clients have left unfinished.
 //!
-//! `requests` is what local applications ask, `calls` how that begins, `reads` are syncs and plays, `several` appends to several partitions and how they are taken
+//! `requests` is what local applications ask, `calls` how that begins, `batches` how appends of one burst go together, `reads` are syncs and plays, `several` appends to several partitions and how they are taken
 //! over.
 //!
 //! A user is named by a number of its own, the client, and numbers its appends and snapshots. It may ask again by any client role, under the same
 //! number, until it has the answer. It hands on the last time that it has seen: what it does later is ordered behind.
 
+mod batches;
 mod calls;
 mod reads;
 mod requests;
@@ -24,6 +25,7 @@ use crate::parameters::FuzzyParameters;
 use crate::partition::command::{Command, Outcome, Placed};
 use crate::projection::ChainProjection;
 use crate::terms::{AppendId, ChainEpoch, ColourPlacement, PartitionId};
+use batches::Batches;
 use kernel::{Cx, Instant, NodeId, Position, RequestId, Role};
 use reads::Reading;
 pub use several::SeveralInFlight;
@@ -91,6 +93,7 @@ pub struct FuzzyClient {
     projections: Vec<ChainProjection>,
     /// When each partition's projection was asked for last.
     asked_at: Vec<Instant>,
+    batches: Batches,
     next_call: u64,
     operations: BTreeMap<u64, Operation>,
     /// Bytes of what is appended by calls and take-overs in flight.
@@ -114,6 +117,7 @@ impl FuzzyClient {
             directors,
             projections: initial,
             asked_at,
+            batches: Batches::default(),
             next_call: 0,
             operations: BTreeMap::new(),
             bytes: 0,
@@ -172,6 +176,7 @@ impl FuzzyClient {
         let Some(operation) = self.operations.get_mut(&call) else { return };
         operation.sent_at = cx.now();
         match &operation.task {
+            Task::One { partition, command: Command::Append(_) } => self.batches.add(*partition, call),
             Task::One { partition, command } => {
                 let (partition, command) = (*partition, command.clone());
                 self.submit(call, partition, command, cx);
@@ -217,8 +222,7 @@ impl FuzzyClient {
         }
     }
 
-    fn on_done(&mut self, message: CommandDone, cx: &mut Cx<'_, Self>) {
-        let CommandDone { call, partition, outcome } = message;
+    fn on_done(&mut self, call: u64, partition: PartitionId, outcome: Outcome, cx: &mut Cx<'_, Self>) {
         let Some(operation) = self.operations.get(&call) else { return };
         match &operation.task {
             Task::One { partition: own, command } if *own == partition => {
@@ -339,7 +343,17 @@ impl Role for FuzzyClient {
 
     fn on_message(&mut self, from: NodeId, message: FuzzyClientIn, cx: &mut Cx<'_, Self>) {
         match message {
-            FuzzyClientIn::CommandDone(message) => self.on_done(message, cx),
+            FuzzyClientIn::CommandDone(CommandDone { call, partition, outcome, takes_many_in }) => {
+                if let Some(epoch) = takes_many_in {
+                    self.batches.note_takes_many(partition, epoch);
+                }
+                self.on_done(call, partition, outcome, cx);
+            }
+            FuzzyClientIn::CommandsDone(CommandsDone { partition, outcomes }) => {
+                for NamedOutcome { call, outcome } in outcomes {
+                    self.on_done(call, partition, outcome, cx);
+                }
+            }
             FuzzyClientIn::HeadBusy(message) => self.on_busy(&message, cx),
             FuzzyClientIn::ServerSealed(message) => {
                 if usize::from(message.partition.0) < self.projections.len() {
@@ -367,5 +381,9 @@ impl Role for FuzzyClient {
 
     fn on_request(&mut self, id: RequestId, request: FuzzyRequest, cx: &mut Cx<'_, Self>) {
         self.on_call(id, request, cx);
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        self.send_batches(cx);
     }
 }

@@ -66,6 +66,8 @@ kernel::messages! {
             first: RowIndex,
             /// The commands.
             entries: Vec<RowEntry>,
+            /// All servers from the head to the sender take several appends in one command. None from one of an earlier version.
+            takes_many: Option<bool>,
         },
         /// From the one before.
         /// Promise: all servers from the head to it have the row up to here on their disks.

@@ -18,6 +18,8 @@ kernel::messages! {
             partition: PartitionId,
             /// What came of it.
             outcome: Outcome,
+            /// In this epoch all servers of the chain take several appends in one command. None from one of an earlier version.
+            takes_many_in: Option<ChainEpoch>,
         },
         /// From a head: it is too busy to order that now.
         2 => HeadBusy {
@@ -93,5 +95,23 @@ kernel::messages! {
             /// What.
             projection: ChainProjection,
         },
+        /// From a tail: what came of appends that were sent together.
+        /// Promise: all servers of the chain have them on their disks.
+        10 => CommandsDone {
+            /// The partition.
+            partition: PartitionId,
+            /// What came of each.
+            outcomes: Vec<NamedOutcome>,
+        },
+    }
+}
+
+kernel::record! {
+    /// What came of one of several commands.
+    pub struct NamedOutcome {
+        /// The client's name for its call.
+        call: u64,
+        /// What.
+        outcome: Outcome,
     }
 }

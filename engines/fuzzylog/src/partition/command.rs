@@ -74,6 +74,39 @@ kernel::messages! {
             /// The index.
             used_below: RowIndex,
         },
+        /// Several appends of one client role, each as if it came alone, in this order.
+        9 => AppendMany {
+            /// Which.
+            appends: Vec<NamedAppend>,
+        },
+    }
+}
+
+kernel::record! {
+    /// One of several appends.
+    pub struct NamedAppend {
+        /// The client role's name for its call.
+        call: u64,
+        /// What.
+        append: Append,
+    }
+}
+
+impl Command {
+    /// How many commands it stands for.
+    #[expect(clippy::len_without_is_empty, reason = "it stands for one at the least")]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::AppendMany(many) => many.appends.len(),
+            Self::Append(_)
+            | Self::ProposeTime(_)
+            | Self::Fix(_)
+            | Self::TakeOver(_)
+            | Self::CleanUp(_)
+            | Self::Trim(_)
+            | Self::Raise(_)
+            | Self::ForgetClients(_) => 1,
+        }
     }
 }
 

@@ -25,8 +25,8 @@ pub use clients::DoneAppend;
 pub use colours::ColourNode;
 use colours::Colours;
 use command::{
-    Answered, Append, BeyondTail, Command, CommandOrigin, Conflict, Delivered, ForgetClients, Forgotten,
-    Outcome, Placed, Raise, RowEntry, Trim, TrimmedTo,
+    Answered, Append, AppendMany, BeyondTail, Command, CommandOrigin, Conflict, Delivered, ForgetClients,
+    Forgotten, NamedAppend, Outcome, Placed, Raise, RowEntry, Trim, TrimmedTo,
 };
 use kernel::planted;
 use several::Several;
@@ -252,6 +252,11 @@ impl PartitionState {
         let answered = self.answers.len();
         match &entry.command {
             Command::Append(command) => self.append(command, asker),
+            Command::AppendMany(AppendMany { appends }) => {
+                for NamedAppend { call, append } in appends {
+                    self.append(append, CommandOrigin { call: *call, ..asker });
+                }
+            }
             Command::ProposeTime(command) => self.propose(command, asker),
             Command::Fix(command) => self.fix(command, asker),
             Command::TakeOver(command) => self.take_over(command, asker),

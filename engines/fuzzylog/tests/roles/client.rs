@@ -1,9 +1,12 @@
 //! The client role, call by call.
 
-use fuzzylog::client::FuzzyClientTimer;
+use fuzzylog::chain_server::{ChainServerIn, FromClient};
+use fuzzylog::client::{CommandDone, FuzzyClientIn, FuzzyClientTimer};
+use fuzzylog::partition::command::{Command, Conflict, Outcome};
 use fuzzylog::{
-    AppendCall, AppendTime, ChainMember, ChainProjection, Colour, ColourPlacement, Content, FuzzyClient,
-    FuzzyLog, FuzzyMessage, FuzzyParameters, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PartitionId,
+    AppendCall, AppendTime, ChainEpoch, ChainMember, ChainProjection, Colour, ColourPlacement, Content,
+    FuzzyClient, FuzzyLog, FuzzyMessage, FuzzyParameters, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
+    PartitionId,
 };
 use kernel::{Bytes, Effect, HostId, HostSlot, NodeId, RequestId, Role as _};
 use std::time::Duration;
@@ -26,7 +29,11 @@ fn client(parameters: FuzzyParameters) -> Table<FuzzyClient> {
 fn append(table: &mut Table<FuzzyClient>, number: u64, bytes: usize) -> Did<FuzzyLog> {
     let content = Content { colours: vec![Colour(0)], bodies: vec![Bytes::from(vec![b'x'; bytes])] };
     let call = AppendCall { client: 1, number, below: 0, seen: AppendTime::ZERO, content };
-    table.call(|role, cx| role.on_request(RequestId(number), FuzzyRequest::Append(call), cx))
+    let request = FuzzyRequest::Append(call);
+    table.call(|role, cx| {
+        role.on_request(RequestId(number), request, cx);
+        role.on_burst_end(cx);
+    })
 }
 
 fn is_busy(did: &Did<FuzzyLog>) -> bool {
@@ -60,7 +67,60 @@ fn what_is_late_is_sent_again_less_and_less() {
     while passed < 100 * resend_after {
         table.pass(tick);
         passed += tick;
-        repeats += submits(&table.timer(FuzzyClientTimer::Tick));
+        table.timer(FuzzyClientTimer::Tick);
+        repeats += submits(&table.end());
     }
     assert!((7..=12).contains(&repeats), "sent again {repeats} times");
+}
+
+/// The commands that leave when the burst ends.
+fn commands(did: &Did<FuzzyLog>) -> Vec<Vec<u64>> {
+    let of = |(_, message, _)| match message {
+        FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Submit(submit))) => Some(submit.command),
+        _ => None,
+    };
+    let numbers = |command| match command {
+        Command::Append(append) => vec![append.id.number],
+        Command::AppendMany(many) => many.appends.iter().map(|it| it.append.id.number).collect(),
+        other => panic!("{other:?}"),
+    };
+    sent(did).into_iter().filter_map(of).map(numbers).collect()
+}
+
+fn appends(table: &mut Table<FuzzyClient>, numbers: std::ops::Range<u64>, bytes: usize) -> Vec<Vec<u64>> {
+    let content = Content { colours: vec![Colour(0)], bodies: vec![Bytes::from(vec![b'x'; bytes])] };
+    let did = table.call(|role, cx| {
+        for number in numbers {
+            let (seen, content) = (AppendTime::ZERO, content.clone());
+            let call = AppendCall { client: 1, number, below: 0, seen, content };
+            role.on_request(RequestId(number), FuzzyRequest::Append(call), cx);
+        }
+        role.on_burst_end(cx);
+    });
+    commands(&did)
+}
+
+/// The call's name on the wire does not matter: it tells in which epoch the chain takes several appends.
+fn hears_of(table: &mut Table<FuzzyClient>, epoch: Option<ChainEpoch>) {
+    let outcome = Outcome::Conflict(Conflict {});
+    let done = CommandDone { call: 0, partition: PARTITION, outcome, takes_many_in: epoch };
+    table.hear(node(1, 16), FuzzyClientIn::from(done));
+}
+
+// A chain with a server of an earlier version would stand still; one that takes several gets them one by one; or a command outgrows a page.
+#[test]
+fn appends_of_a_burst_go_together_where_the_chain_takes_that() {
+    let mut table = client(FuzzyParameters { page_bytes: 1_000, ..FuzzyParameters::default() });
+    let one_by_one = [vec![0], vec![1], vec![2]];
+    assert_eq!(appends(&mut table, 0..3, 10), one_by_one);
+    hears_of(&mut table, None);
+    hears_of(&mut table, Some(ChainEpoch(7)));
+    assert_eq!(appends(&mut table, 3..5, 10), [[3], [4]], "of another epoch");
+    hears_of(&mut table, Some(ChainEpoch(1)));
+    assert_eq!(appends(&mut table, 5..8, 10), [[5, 6, 7]]);
+    assert_eq!(appends(&mut table, 8..11, 300), [vec![8, 9], vec![10]], "two fill a page");
+    let mut table = client(FuzzyParameters::default());
+    hears_of(&mut table, Some(ChainEpoch(1)));
+    let sizes: Vec<usize> = appends(&mut table, 0..600, 10).iter().map(Vec::len).collect();
+    assert_eq!(sizes, [256, 256, 88]);
 }

@@ -6,7 +6,7 @@ use fuzzylog::chain_server::{
 };
 use fuzzylog::messages::client::FuzzyClientIn;
 use fuzzylog::messages::director::DirectorIn;
-use fuzzylog::partition::command::{Append, RowEntry};
+use fuzzylog::partition::command::{Append, AppendMany, NamedAppend, RowEntry};
 use fuzzylog::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer, Colour,
     ColourPlacement, Content, FuzzyLog, FuzzyMessage, FuzzyParameters, PartitionId, RowIndex,
@@ -90,7 +90,12 @@ fn a_head_orders_and_leaves_the_answer_to_the_tail() {
 #[test]
 fn a_tail_answers_when_all_disks_have_it() {
     let mut table = serving(false);
-    let forward = Forward { epoch: ChainEpoch(2), first: RowIndex(0), entries: vec![entry(0), entry(1)] };
+    let forward = Forward {
+        epoch: ChainEpoch(2),
+        first: RowIndex(0),
+        entries: vec![entry(0), entry(1)],
+        takes_many: Some(true),
+    };
     assert!(answers(&table.burst(node(2), forward)).is_empty());
     let did = table.burst(node(2), DurableThrough { epoch: ChainEpoch(2), through: RowIndex(1) });
     let answered = answers(&did);
@@ -109,11 +114,78 @@ fn a_tail_answers_when_all_disks_have_it() {
     assert_eq!(synced, Some((true, 2)));
 }
 
+fn many(numbers: std::ops::Range<u64>) -> AppendMany {
+    AppendMany {
+        appends: numbers.map(|number| NamedAppend { call: number, append: append(number) }).collect(),
+    }
+}
+
+// Of several appends in one command one is answered twice, or not, or before it is on all disks; or others are answered with them.
+#[test]
+fn appends_of_one_command_are_answered_together() {
+    let mut table = serving(false);
+    let together = RowEntry { origin: client_role(), call: 1, command: many(1..3).into() };
+    let entries = vec![entry(0), together];
+    let epoch = ChainEpoch(2);
+    table.burst(node(2), Forward { epoch, first: RowIndex(0), entries, takes_many: Some(true) });
+    let did = table.burst(node(2), DurableThrough { epoch, through: RowIndex(2) });
+    let answered: Vec<Vec<u64>> = answers(&did)
+        .into_iter()
+        .map(|(waits, message)| match message {
+            FuzzyClientIn::CommandDone(done) if waits && done.takes_many_in == Some(epoch) => vec![done.call],
+            FuzzyClientIn::CommandsDone(done) if waits => done.outcomes.iter().map(|it| it.call).collect(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(answered, [vec![0], vec![1, 2]]);
+    assert_eq!(table.role.state().tail(Colour(0)).0, 3, "each is a node of its own");
+}
+
+// A server of an earlier version cannot read several appends in one command: clients send them only where all can.
+#[test]
+fn a_chain_takes_several_appends_when_all_its_servers_do() {
+    for (before, known) in [(None, None), (Some(false), None), (Some(true), Some(ChainEpoch(2)))] {
+        let mut table = serving(false);
+        let (epoch, entries) = (ChainEpoch(2), vec![entry(0)]);
+        table.burst(node(2), Forward { epoch, first: RowIndex(0), entries, takes_many: before });
+        let did = table.burst(node(2), DurableThrough { epoch, through: RowIndex(1) });
+        let [(_, FuzzyClientIn::CommandDone(done))] = &answers(&did)[..] else { panic!("{did:?}") };
+        assert_eq!(done.takes_many_in, known);
+    }
+}
+
+// What there is no room for must not take with it what there is room for, and must not be ordered unsaid.
+#[test]
+fn of_several_appends_those_without_room_are_turned_away() {
+    let parameters = FuzzyParameters { clients_max: 1, ..FuzzyParameters::default() };
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    let mut table =
+        serving_as(ChainServer::new(PARTITION, ColourPlacement::over(1), parameters, beside), true);
+    let epoch = ChainEpoch(2);
+    table.burst(client_role(), submit(0, epoch));
+    table.burst(node(2), StableThrough { epoch, through: RowIndex(1) });
+    let mut appends = many(1..3).appends;
+    appends[0].append.id.client = 2;
+    let did = table.burst(client_role(), Submit { call: 1, epoch, command: AppendMany { appends }.into() });
+    let [(_, FuzzyClientIn::HeadBusy(busy))] = &answers(&did)[..] else { panic!("{did:?}") };
+    assert_eq!((busy.call, busy.is_full), (1, false));
+    assert_eq!(table.role.entry(RowIndex(1)).map(|it| it.command.clone()), Some(many(2..3).into()));
+    // None, too many, and one that is not what its name says.
+    let mut forged = many(2..4);
+    forged.appends[1].append.id.content += 1;
+    for unsound in [many(0..0), many(0..257), forged] {
+        let did = table.burst(client_role(), Submit { call: 1, epoch, command: unsound.into() });
+        assert!(did.iter().any(|effect| matches!(effect, Effect::Reject { .. })), "{did:?}");
+    }
+    assert_eq!(table.role.length(), RowIndex(2));
+}
+
 // Messages of a stranger, or of an epoch before, must change nothing.
 #[test]
 fn strangers_and_old_epochs_are_refused() {
     let mut table = serving(false);
-    let forward = |epoch| Forward { epoch, first: RowIndex(0), entries: vec![entry(0)] };
+    let forward =
+        |epoch| Forward { epoch, first: RowIndex(0), entries: vec![entry(0)], takes_many: Some(true) };
     table.burst(node(3), forward(ChainEpoch(2)));
     table.burst(node(2), forward(ChainEpoch(1)));
     table.burst(client_role(), submit(0, ChainEpoch(2)));
@@ -121,7 +193,8 @@ fn strangers_and_old_epochs_are_refused() {
     let did = table.burst(client_role(), submit(0, ChainEpoch(1)));
     assert!(matches!(&answers(&did)[..], [(true, FuzzyClientIn::ServerSealed(_))]));
     // A gap is not filled with what comes behind it.
-    let gap = Forward { epoch: ChainEpoch(2), first: RowIndex(3), entries: vec![entry(0)] };
+    let gap =
+        Forward { epoch: ChainEpoch(2), first: RowIndex(3), entries: vec![entry(0)], takes_many: Some(true) };
     table.burst(node(2), gap);
     assert_eq!(table.role.length(), RowIndex(0));
 }
@@ -138,7 +211,8 @@ fn a_sealed_server_changes_nothing() {
         _ => false,
     });
     assert!(acked, "{did:?}");
-    let forward = Forward { epoch: ChainEpoch(2), first: RowIndex(0), entries: vec![entry(0)] };
+    let forward =
+        Forward { epoch: ChainEpoch(2), first: RowIndex(0), entries: vec![entry(0)], takes_many: Some(true) };
     table.burst(node(2), forward);
     assert_eq!((table.role.length(), table.role.serves()), (RowIndex(0), None));
     // It does not serve an epoch again for which it is sealed no more.
@@ -172,7 +246,12 @@ fn a_restarted_server_waits_for_another_epoch() {
 #[test]
 fn a_server_that_was_left_out_drops_what_it_has_not_applied() {
     let mut table = serving(false);
-    let forward = Forward { epoch: ChainEpoch(2), first: RowIndex(0), entries: vec![entry(0), entry(1)] };
+    let forward = Forward {
+        epoch: ChainEpoch(2),
+        first: RowIndex(0),
+        entries: vec![entry(0), entry(1)],
+        takes_many: Some(true),
+    };
     table.burst(node(2), forward);
     table.burst(node(2), DurableThrough { epoch: ChainEpoch(2), through: RowIndex(1) });
     let other = ChainMember { node: node(2), journal: Some(OTHER_JOURNAL) };

@@ -1,0 +1,143 @@
+//! What a head takes, and what it turns away.
+
+use super::row::APPENDS_MAX;
+use super::{ChainServer, Submit};
+use crate::messages::client::{HeadBusy, ServerSealed};
+use crate::partition::command::{Append, AppendMany, Command, RowEntry};
+use crate::terms::{AppendId, ChainEpoch, Content};
+use kernel::{Cx, NodeId};
+
+/// So many times as many appends are pending where they are not admitted.
+const ELSEWHERE: usize = 8;
+/// So many times the window is there for what finishes appends.
+const FINISHING: usize = 4;
+
+/// Why a head does not order a command now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NoRoom {
+    /// It has too much to do.
+    Busy,
+    /// The partition has as much as it may have.
+    Full,
+}
+
+impl ChainServer {
+    /// Turns a client of another epoch away; true if it was one.
+    pub(super) fn refuse(&self, client: NodeId, call: u64, epoch: ChainEpoch, cx: &mut Cx<'_, Self>) -> bool {
+        if self.serves() == Some(epoch) {
+            return false;
+        }
+        if epoch < self.sealed {
+            cx.send_durable(client, ServerSealed { call, partition: self.partition, epoch: self.sealed });
+        }
+        // A later epoch's client knows a projection that this server has not heard of.
+        true
+    }
+
+    pub(super) fn on_submit(&mut self, from: NodeId, message: Submit, cx: &mut Cx<'_, Self>) {
+        let Submit { call, epoch, command } = message;
+        if self.refuse(from, call, epoch, cx) {
+            return;
+        }
+        if !self.is_head(cx.node()) {
+            return cx.reject("command for a server that is not the head");
+        }
+        if !self.is_sound(&command) {
+            return cx.reject("command with an unsound content");
+        }
+        let command = match command {
+            Command::AppendMany(many) => match self.admitted(from, many, cx) {
+                Some(many) => many.into(),
+                None => return,
+            },
+            command => match self.no_room_for(&command, cx) {
+                Some(why) => return self.turn_away(from, call, why, cx),
+                None => command,
+            },
+        };
+        self.order(RowEntry { origin: from, call, command }, cx);
+    }
+
+    /// Those of several appends for which there is room; the others are turned away one by one.
+    fn admitted(&self, from: NodeId, many: AppendMany, cx: &mut Cx<'_, Self>) -> Option<AppendMany> {
+        let mut appends = many.appends;
+        appends.retain(|named| match self.no_room_for_append(&named.append, cx) {
+            Some(why) => {
+                self.turn_away(from, named.call, why, cx);
+                false
+            }
+            None => true,
+        });
+        (!appends.is_empty()).then_some(AppendMany { appends })
+    }
+
+    fn turn_away(&self, client: NodeId, call: u64, why: NoRoom, cx: &mut Cx<'_, Self>) {
+        cx.mark(if why == NoRoom::Full { "chain.row_was_full" } else { "chain.head_was_busy" });
+        cx.send(client, HeadBusy { call, partition: self.partition, is_full: why == NoRoom::Full });
+    }
+
+    /// Within the bounds, and named by what it is.
+    fn is_sound(&self, command: &Command) -> bool {
+        match command {
+            Command::Append(command) => self.is_named(command.id, &command.content),
+            Command::ProposeTime(command) => self.is_named(command.id, &command.content),
+            Command::TakeOver(command) => self.is_named(command.id, &command.content),
+            Command::AppendMany(AppendMany { appends }) => {
+                (1..=APPENDS_MAX).contains(&appends.len())
+                    && appends.iter().all(|it| self.is_named(it.append.id, &it.append.content))
+            }
+            Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => true,
+            // Heads order that by themselves.
+            Command::ForgetClients(_) => false,
+        }
+    }
+
+    fn is_named(&self, id: AppendId, content: &Content) -> bool {
+        let (colours, bytes) = (self.parameters.colours_max, self.parameters.append_bytes_max);
+        content.flaw(colours, bytes).is_none() && id.content == content.digest()
+    }
+
+    fn no_room_for(&self, command: &Command, cx: &Cx<'_, Self>) -> Option<NoRoom> {
+        let pending_max = self.parameters.pending_max;
+        match command {
+            Command::Append(command) => self.no_room_for_append(command, cx),
+            Command::ProposeTime(command) => {
+                // An append's first partition admits it. Two that are full for each other's appends would wait for each other.
+                let first = command.content.colours.iter().map(|&it| self.placement.partition_of(it)).min();
+                let most = if first == Some(self.partition) { pending_max } else { ELSEWHERE * pending_max };
+                self.no_room_for_begun(command.id, most, cx)
+            }
+            // What finishes an append has more room than what begins one.
+            Command::TakeOver(_) | Command::Fix(_) | Command::CleanUp(_) | Command::Raise(_) => {
+                let is_busy = self.window >= FINISHING * self.parameters.window_bytes || cx.is_disk_full();
+                is_busy.then_some(NoRoom::Busy)
+            }
+            Command::AppendMany(_) | Command::Trim(_) | Command::ForgetClients(_) => {
+                self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy)
+            }
+        }
+    }
+
+    fn no_room_for_append(&self, append: &Append, cx: &Cx<'_, Self>) -> Option<NoRoom> {
+        self.no_room_for_begun(append.id, usize::MAX, cx)
+    }
+
+    /// What begins an append; so many to several partitions may be unfinished.
+    fn no_room_for_begun(&self, id: AppendId, several_max: usize, cx: &Cx<'_, Self>) -> Option<NoRoom> {
+        let is_known = || self.state.knows_client(id.client);
+        let clients_full = self.state.clients() >= self.parameters.clients_max && !is_known();
+        if self.is_busy(several_max, cx) || clients_full {
+            return Some(NoRoom::Busy);
+        }
+        // What is begun is finished all the same, what is delivered is answered again, and trims are taken.
+        let is_full = self.state.live_bytes() + self.window >= self.parameters.live_bytes_max;
+        (is_full && !self.state.is_delivered(id)).then_some(NoRoom::Full)
+    }
+
+    fn is_busy(&self, several_max: usize, cx: &Cx<'_, Self>) -> bool {
+        self.window >= self.parameters.window_bytes
+            || self.state.unfinished_count() >= several_max
+            || self.state.queued() >= 2 * ELSEWHERE * self.parameters.pending_max
+            || cx.is_disk_full()
+    }
+}
