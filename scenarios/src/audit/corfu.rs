@@ -239,8 +239,8 @@ impl CorfuAudit {
             let of_ballot = self.promised.range((epoch, ballot, NodeId::ZERO)..);
             let of_ballot =
                 of_ballot.take_while(|((of, promised, _), _)| (*of, *promised) == (epoch, ballot));
-            let has_vote = |(&(_, _, node), journal): &(&(Epoch, Ballot, NodeId), &Option<JournalId>)| {
-                journal.is_some_and(|journal| installed.means(node, journal))
+            let has_vote = |((_, _, node), journal): &(&(Epoch, Ballot, NodeId), &Option<JournalId>)| {
+                journal.is_some_and(|journal| installed.means(*node, journal))
             };
             let made = of_ballot.filter(has_vote).count();
             invariant!(
