@@ -261,7 +261,6 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::row_dropped_before_snapshot, &["DUR"]),
     fuzzylog(&::fuzzylog::planted::row_begins_behind_successor, &["NEST"]),
     paxos(&::paxos::planted::answer_to_another_question_counted, &["AGREE"]),
-    mason(&::mason::planted::seal_of_earlier_attempt_counted, &["UNIQ"]),
     corfu(&::corfu::planted::promise_of_lost_vote_counted, &["AGREE"]),
     coordination(&::coordination::planted::session_remembers_one_shard, &["EPH"]),
     coordination(&::coordination::planted::arriving_session_forgets_its_shards, &["EPH"]),

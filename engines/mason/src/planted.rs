@@ -83,6 +83,4 @@ kernel::planted_bugs! {
     second_claim_replaces_first = "M39",
     /// What is assigned above a low watermark is forgotten with the row that reaches across it.
     row_across_low_watermark_forgotten = "M43",
-    /// A standby counts a seal whose epoch belongs to an earlier attempt.
-    seal_of_earlier_attempt_counted = "M44",
 }

@@ -8,7 +8,7 @@ use crate::scenario::Scenario;
 use kernel::{Bytes, Node, NodeId};
 
 /// One burst in so many is followed by one.
-const EVERY_BURSTS: u64 = 512;
+const EVERY_BURSTS: u64 = 2_048;
 
 impl<S: Scenario> Run<S> {
     /// Now and then after a burst, as the seed draws it.
