@@ -18,6 +18,16 @@ pub trait Encode {
         self.encode(&mut out);
         out
     }
+
+    /// Appends the encoding with its length before it, as [`Encode::encoded`] and encoded again as bytes would.
+    fn encode_sized(&self, out: &mut Vec<u8>) {
+        let at = out.len();
+        length(0).encode(out);
+        let from = out.len();
+        self.encode(out);
+        let bytes = length(out.len() - from).to_le_bytes();
+        out[at..from].copy_from_slice(&bytes);
+    }
 }
 
 /// Can be read back. Never panics, whatever the input; allocates at most a constant factor of the input.

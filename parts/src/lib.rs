@@ -18,7 +18,7 @@ mod upstream;
 
 pub use ballot::Ballot;
 pub use barriers::{Asked, BarrierAnswer, Barriers, Passed};
-pub use deterministic::{FixedHasher, Map, Set, digest};
+pub use deterministic::{Digester, FixedHasher, Map, Set, digest};
 pub use incarnation::Incarnation;
 pub use lookup::Lookup;
 pub use outbox::{Outbox, Tagged};

@@ -46,6 +46,7 @@
 //!   and cleans up.
 //! - An append to one partition need not wait for a pending one of other users: see [`partition`].
 //! - A snapshot of several colours is ordered as an append is, and stores nothing.
+//! - Appends that come together at a client role are one command of the row, each with its own name and outcome.
 //!
 //! **Not built here**: regions and their shadow logs, colours that move, real-time order over colours. The README has the list.
 #![forbid(unsafe_code)]

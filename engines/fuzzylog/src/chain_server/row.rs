@@ -14,7 +14,7 @@
 //! Commands are forwarded before they are on any disk, so all disks of a chain write at the same time. What is lost on the way is
 //! sent again from where the one behind says that its row ends.
 
-use super::{ChainServer, DurableThrough, Forward, Ordered, Received, StableThrough};
+use super::{ChainRecord, ChainServer, DurableThrough, Forward, Ordered, Received, StableThrough};
 use crate::messages::client::{CommandDone, CommandsDone, NamedOutcome};
 use crate::partition::command::{Answered, Append, Command, Raise, RowEntry};
 use crate::terms::{AppendTime, Colour, Content, RowIndex};
@@ -66,9 +66,11 @@ impl ChainServer {
         let bytes = entry_bytes(&entry);
         self.window += bytes;
         self.saved.has_grown(bytes);
-        let record = Ordered { index, entry };
-        let position = cx.append(&record.clone().into());
-        self.row.push(position, record.entry);
+        let record = ChainRecord::from(Ordered { index, entry });
+        let position = cx.append(&record);
+        if let ChainRecord::Ordered(Ordered { entry, .. }) = record {
+            self.row.push(position, entry);
+        }
     }
 
     /// Brings the clock up to a time that a user has seen, so that what comes later is later.

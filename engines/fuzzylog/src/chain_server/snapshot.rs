@@ -19,8 +19,6 @@ use parts::{
 };
 use std::collections::VecDeque;
 
-/// A snapshot is due when the row has grown by this share of what is retained, if that is more than the least.
-const GROWN_SHARE: usize = 2;
 /// One is due as well when the journal has so many times what is retained, and the least: what was trimmed is to go.
 const GARBAGE_FACTOR: usize = 2;
 /// So many notes of what is applied in the bytes of commands that stay in memory.
@@ -113,7 +111,8 @@ impl ChainServer {
 
     fn is_due(&self) -> bool {
         let (every, live) = (self.parameters.snapshot_every_bytes, self.state.live_bytes());
-        let grown = self.saved.grown >= every.max(live / GROWN_SHARE);
+        // As much as is retained, or the least: so what is written for snapshots is a factor of what is appended.
+        let grown = self.saved.grown >= every.max(live);
         grown || self.saved.grown > 0 && self.journal_bytes() >= GARBAGE_FACTOR * live + every
     }
 

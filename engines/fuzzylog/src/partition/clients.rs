@@ -44,6 +44,18 @@ struct SavedClients {
     was: BTreeMap<u64, Option<ClientRow>>,
 }
 
+/// What is known of an append.
+pub(super) enum Past<'a> {
+    /// It was not delivered.
+    Unknown,
+    /// It was delivered.
+    Done(&'a DoneAppend),
+    /// Its client has the answer.
+    Forgotten,
+    /// Its client has appended something else under this number.
+    Other,
+}
+
 /// What a client costs in memory, about, and what each of its appends does beside its places.
 const CLIENT_BYTES: usize = 128;
 const DONE_BYTES: usize = 96;
@@ -112,9 +124,11 @@ impl Clients {
         row.used = row.used.max(at);
         if below > row.below {
             row.below = below;
-            let left = row.done.split_off(&(below, 0));
-            let gone = std::mem::replace(&mut row.done, left);
-            self.bytes -= gone.values().map(bytes_of).sum::<usize>();
+            let mut gone = 0;
+            while let Some(first) = row.done.first_entry().filter(|it| it.key().0 < below) {
+                gone += bytes_of(&first.remove());
+            }
+            self.bytes -= gone;
         }
     }
 
@@ -126,12 +140,17 @@ impl Clients {
         self.rows.get(&id.client)?.done.get(&key(id))
     }
 
-    /// True if the client has appended something else under this number.
-    pub(super) fn has_other(&self, id: AppendId) -> bool {
-        let row = self.rows.get(&id.client);
-        let mut of_number =
-            row.into_iter().flat_map(|row| row.done.range((id.number, 0)..=(id.number, u64::MAX)));
-        of_number.any(|(_, done)| done.id != id)
+    /// What came of an append to this partition alone, for which a number stands once.
+    pub(super) fn past(&self, id: AppendId) -> Past<'_> {
+        let Some(row) = self.rows.get(&id.client) else { return Past::Unknown };
+        let mut past = if id.number < row.below { Past::Forgotten } else { Past::Unknown };
+        for done in row.done.range((id.number, 0)..=(id.number, u64::MAX)).map(|(_, done)| done) {
+            if done.id != id {
+                return Past::Other;
+            }
+            past = Past::Done(done);
+        }
+        past
     }
 
     pub(super) fn finish(&mut self, id: AppendId, delivered: &Delivered) {

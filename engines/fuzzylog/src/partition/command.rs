@@ -93,6 +93,22 @@ kernel::record! {
 }
 
 impl Command {
+    /// The appends to this partition alone that it is.
+    pub fn appends(&self) -> impl Iterator<Item = &Append> {
+        let (one, many) = match self {
+            Self::Append(append) => (Some(append), &[][..]),
+            Self::AppendMany(many) => (None, &many.appends[..]),
+            Self::ProposeTime(_)
+            | Self::Fix(_)
+            | Self::TakeOver(_)
+            | Self::CleanUp(_)
+            | Self::Trim(_)
+            | Self::Raise(_)
+            | Self::ForgetClients(_) => (None, &[][..]),
+        };
+        one.into_iter().chain(many.iter().map(|named| &named.append))
+    }
+
     /// How many commands it stands for.
     #[expect(clippy::len_without_is_empty, reason = "it stands for one at the least")]
     pub fn len(&self) -> usize {

@@ -20,8 +20,8 @@ pub mod snapshot;
 use crate::terms::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RowIndex,
 };
-use clients::Clients;
 pub use clients::DoneAppend;
+use clients::{Clients, Past};
 pub use colours::ColourNode;
 use colours::Colours;
 use command::{
@@ -29,10 +29,12 @@ use command::{
     Forgotten, NamedAppend, Outcome, Placed, Raise, RowEntry, Trim, TrimmedTo,
 };
 use kernel::planted;
+use parts::FixedHasher;
 use several::Several;
 pub use several::SeveralStage;
 use snapshot::Saving;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher as _;
 
 /// An append to this partition alone that waits for its turn.
 #[derive(Clone, Debug)]
@@ -246,9 +248,7 @@ impl PartitionState {
 
     /// Applies the next command of the row.
     pub fn apply(&mut self, entry: &RowEntry) {
-        use kernel::Encode as _;
         let asker = CommandOrigin { node: entry.origin, call: entry.call };
-        let bytes = parts::digest(&entry.encoded());
         let answered = self.answers.len();
         match &entry.command {
             Command::Append(command) => self.append(command, asker),
@@ -273,12 +273,37 @@ impl PartitionState {
             "the clock is {}, {last:?} is delivered",
             self.clock
         );
-        let mut came_of_it = Vec::new();
-        self.answers[answered..].iter().for_each(|it| it.outcome.encode(&mut came_of_it));
+        self.digest = self.digest_after(entry, answered);
+    }
+
+    /// Of the digest before, a command, and what came of it. A content is in its append's name.
+    fn digest_after(&self, entry: &RowEntry, answered: usize) -> u64 {
+        use kernel::Encode as _;
+        let mut digester = FixedHasher::default();
+        let mut write = |word: u64| digester.write_u64(word);
+        let time = |at: AppendTime| [at.clock, u64::from(at.partition.0), at.ahead];
+        match &entry.command {
+            Command::Append(_) | Command::AppendMany(_) => {}
+            command => write(parts::digest(&command.encoded())),
+        }
+        for Append { id, below, seen, .. } in entry.command.appends() {
+            [id.client, id.number, id.content, *below].into_iter().chain(time(*seen)).for_each(&mut write);
+        }
+        for Answered { asker, outcome, .. } in &self.answers[answered..] {
+            write(asker.call);
+            match outcome {
+                Outcome::Delivered(Delivered { at, placed }) => {
+                    time(*at).into_iter().for_each(&mut write);
+                    placed.iter().flat_map(|it| [it.colour.0, it.position.0]).for_each(&mut write);
+                }
+                outcome => write(parts::digest(&outcome.encoded())),
+            }
+        }
         let sizes = [self.queue.len(), self.several.len(), self.clients.len(), self.colours.bytes()];
-        let numbers = [self.digest, bytes, self.clock, last.clock, last.ahead].into_iter();
-        numbers.chain(sizes.map(|it| it as u64)).for_each(|it| it.encode(&mut came_of_it));
-        self.digest = parts::digest(&came_of_it);
+        let last = time(self.last);
+        [self.digest, entry.call, self.clock].into_iter().chain(last).for_each(&mut write);
+        sizes.into_iter().for_each(|size| write(size as u64));
+        digester.finish()
     }
 
     fn forget_clients(&mut self, used_below: RowIndex) {
@@ -307,10 +332,14 @@ impl PartitionState {
         let Append { id, below, seen, ref content } = *command;
         self.clients.acknowledge(id.client, below, self.applied);
         let is_sound = content.colours.iter().all(|&colour| self.is_here(colour)) && names(id, content);
-        if !is_sound || self.clients.has_other(id) {
-            return self.answer(asker, Conflict {});
-        }
-        if let Some(outcome) = self.outcome_so_far(id) {
+        let past = if is_sound { self.clients.past(id) } else { Past::Other };
+        let outcome = match past {
+            Past::Unknown => None,
+            Past::Done(done) => Some(Delivered { at: done.at, placed: done.placed.clone() }.into()),
+            Past::Forgotten => Some(Forgotten {}.into()),
+            Past::Other => Some(Outcome::from(Conflict {})),
+        };
+        if let Some(outcome) = outcome {
             return self.answer(asker, outcome);
         }
         if let Some(at) = self.waiting.get(&id) {
@@ -371,13 +400,13 @@ impl PartitionState {
 
     fn deliver_single(&mut self, at: AppendTime, single: Single) {
         let Single { id, content, asker } = single;
-        let delivered = self.place(id, at, &content);
+        let delivered = self.place(id, at, content);
         self.clients.finish(id, &delivered);
         self.answer(asker, delivered);
     }
 
     /// Puts a node into its colours here; a snapshot finds how far they go.
-    fn place(&mut self, id: AppendId, at: AppendTime, content: &Content) -> Delivered {
+    fn place(&mut self, id: AppendId, at: AppendTime, content: Content) -> Delivered {
         kernel::invariant!(
             TS,
             at > self.last
@@ -390,6 +419,11 @@ impl PartitionState {
         );
         self.last = self.last.max(at);
         self.clock = if planted!(clock_not_raised) { self.clock } else { self.clock.max(at.clock) };
+        if let ([colour], [body]) = (&content.colours[..], &content.bodies[..]) {
+            let (colour, body) = (*colour, body.clone());
+            let position = self.colours.push(colour, ColourNode { id, at, colours: content.colours, body });
+            return Delivered { at, placed: vec![Placed { colour, position }] };
+        }
         let mut placed = Vec::new();
         for (index, &colour) in content.colours.iter().enumerate() {
             if !self.is_here(colour) {

@@ -167,7 +167,7 @@ impl PartitionState {
     pub(super) fn deliver_several(&mut self, id: AppendId, at: AppendTime) {
         let Some(several) = self.several.get(&id) else { return };
         let (content, asker) = (several.content.clone(), several.asker);
-        let delivered = self.place(id, at, &content);
+        let delivered = self.place(id, at, content);
         self.clients.finish(id, &delivered);
         if let Some(several) = self.several.get_mut(&id) {
             several.stage = Stage::Delivered(delivered.clone());

@@ -149,7 +149,7 @@ impl PartitionState {
                 return SnapshotStep::Done;
             };
             // Each item says how long it is, so that it can grow at its end.
-            item.encoded().encode(chunk);
+            item.encode_sized(chunk);
         }
         SnapshotStep::More
     }
