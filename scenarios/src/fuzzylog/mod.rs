@@ -244,47 +244,6 @@ impl FuzzyScenario {
         }
     }
 
-    /// In an epoch each server's row begins with the row of the one behind it.
-    fn check_nested(&self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for partition in self.partitions() {
-            let latest = self.latest(partition);
-            let nodes: Vec<NodeId> = latest.nodes().collect();
-            for pair in nodes.windows(2).filter(|pair| pair.iter().any(|node| node.host() == host)) {
-                let serving = |id: NodeId| {
-                    Self::server(id, cluster).filter(|server| server.serves() == Some(latest.epoch))
-                };
-                let (Some(upper), Some(lower)) = (serving(pair[0]), serving(pair[1])) else { continue };
-                invariant!(
-                    NEST,
-                    upper.begins_at() <= lower.length() && lower.length() <= upper.length(),
-                    "{} has commands from {} to {}, {} behind it up to {}",
-                    pair[0],
-                    upper.begins_at(),
-                    upper.length(),
-                    pair[1],
-                    lower.length()
-                );
-            }
-        }
-    }
-
-    /// What is acknowledged is on every server of the chain that has it all.
-    fn check_durable(&self, cluster: &Cluster<'_, Node>) {
-        for partition in self.partitions() {
-            let replayed = self.truth.replayed(partition);
-            for id in self.latest(partition).nodes() {
-                if let Some(server) = Self::server(id, cluster) {
-                    invariant!(
-                        DUR,
-                        server.length() >= replayed,
-                        "{id} has {} commands, and {replayed} were stable",
-                        server.length()
-                    );
-                }
-            }
-        }
-    }
-
     /// A client that is in the middle of an append, as far as is wanted.
     fn appending(&self, cluster: &Cluster<'_, Node>) -> Vec<(HostId, &'static str)> {
         let mut found = Vec::new();
