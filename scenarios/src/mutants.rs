@@ -161,7 +161,7 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&sim::planted::lost_journal_end_accepted, &["AGREE", "PREFIX", "LIN"]),
     paxos(&::paxos::planted::resumed_log_has_hole, &["AGREE", "PREFIX"]),
     paxos(&::paxos::planted::votes_of_other_ballots_counted, &["AGREE"]),
-    paxos(&::paxos::planted::restored_votes_hidden_from_reads, &["LIN"]),
+    paxos(&::paxos::planted::restored_votes_hidden_from_reads, &["LIN", "AGREE"]),
     paxos(&::paxos::planted::new_configuration_one_slot_early, &["AGREE"]),
     paxos(&::paxos::planted::last_vote_taken_for_highest, &["AGREE"]),
     mason(&::mason::planted::probe_does_not_fence, &["CONTIG", "DUR", "UNIQ", "PREFIX", "MSO", "RT"]),
@@ -260,6 +260,12 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::snapshot_without_trims, &["TRIM"]),
     fuzzylog(&::fuzzylog::planted::row_dropped_before_snapshot, &["DUR"]),
     fuzzylog(&::fuzzylog::planted::row_begins_behind_successor, &["NEST"]),
+    paxos(&::paxos::planted::answer_to_another_question_counted, &["AGREE"]),
+    corfu(&::corfu::planted::promise_of_lost_vote_counted, &["AGREE"]),
+    coordination(&::coordination::planted::session_remembers_one_shard, &["EPH"]),
+    coordination(&::coordination::planted::arriving_session_forgets_its_shards, &["EPH"]),
+    spanner(&::spanner::planted::last_commit_sinks, &["RISE"]),
+    fuzzylog(&::fuzzylog::planted::seal_of_chain_server_not_journaled, &["DUR"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 

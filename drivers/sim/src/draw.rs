@@ -92,6 +92,7 @@ pub(crate) enum Purpose {
     Archive,
     Clocks,
     Turns,
+    DryRestart,
 }
 
 /// The root of one purpose's draws in one seed.

@@ -73,6 +73,16 @@ pub trait Scenario: Sized {
     /// The nodes of a host's new incarnation, before their records are restored.
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Self::Node)>;
 
+    /// The nodes of which a host's next incarnation would be made, as [`Scenario::build`] makes them; of those that are left out no
+    /// record is read back. For [`Scenario::on_dry_restart`].
+    fn blank_nodes(&self, _host: HostId) -> Vec<(HostSlot, Self::Node)> {
+        Vec::new()
+    }
+
+    /// A node that runs, and what a restart would make of it if its process ended now and all that it has written were there. Called for
+    /// all nodes of a host after some of its bursts, and before it crashes; its last burst has ended.
+    fn on_dry_restart(&mut self, _node: NodeId, _running: &Self::Node, _restarted: &Self::Node) {}
+
     /// Called once, before anything is built: the classes of faults that the seed has switched on.
     fn drawn(&mut self, _classes: Classes) {}
 

@@ -144,6 +144,11 @@ impl Auxiliary {
         &self.state.installed
     }
 
+    /// What it must not forget.
+    pub fn record(&self) -> &AuxiliaryRecord {
+        &self.state
+    }
+
     /// Its journal's name; none before it has started.
     pub fn journal(&self) -> Option<JournalId> {
         self.state.journal

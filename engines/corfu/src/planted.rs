@@ -41,4 +41,6 @@ kernel::planted_bugs! {
     trim_leaves_first_out = "C36",
     /// A sealed server serves the next epoch before it has the projection.
     serves_before_opened = "C37",
+    /// An auxiliary counts the promise of another that has lost its disk, and its vote with it.
+    promise_of_lost_vote_counted = "C40",
 }

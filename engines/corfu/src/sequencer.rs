@@ -42,6 +42,11 @@ impl Sequencer {
         self.next.map(|next| (self.began, next))
     }
 
+    /// What it must not forget.
+    pub fn record(&self) -> Began {
+        Began { epoch: self.began, journal: self.journal }
+    }
+
     fn on_begin(&mut self, message: &Begin, cx: &mut Cx<'_, Self>) {
         let Begin { epoch, first, journal } = *message;
         if epoch > self.began && journal == self.journal {
@@ -51,7 +56,7 @@ impl Sequencer {
     }
 
     fn keep(&self, cx: &mut Cx<'_, Self>) {
-        let position = cx.append(&Began { epoch: self.began, journal: self.journal });
+        let position = cx.append(&self.record());
         cx.trim(position);
     }
 

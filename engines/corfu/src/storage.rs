@@ -104,6 +104,11 @@ impl StorageServer {
         self.opened == self.epoch
     }
 
+    /// The last epoch that it was asked to serve.
+    pub fn opened(&self) -> Epoch {
+        self.opened
+    }
+
     /// Its journal's name; none before it has started.
     pub fn journal(&self) -> Option<JournalId> {
         self.journal

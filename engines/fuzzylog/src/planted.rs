@@ -37,4 +37,6 @@ kernel::planted_bugs! {
     row_dropped_before_snapshot = "F23",
     /// A server is let in although nobody has the commands any more that it lacks.
     row_begins_behind_successor = "F24",
+    /// A chain server does not journal for which epoch it is sealed.
+    seal_of_chain_server_not_journaled = "F25",
 }

@@ -90,4 +90,6 @@ kernel::planted_bugs! {
     report_of_unknown_configuration_believed = "P54",
     /// An acceptor does not report to the leader role of its host that the leader has fallen silent.
     silence_not_reported = "P55",
+    /// A candidate counts an answer to an earlier question of its ballot, which asked about other slots.
+    answer_to_another_question_counted = "P56",
 }

@@ -79,4 +79,6 @@ kernel::planted_bugs! {
     prepares_without_its_reads = "T29",
     /// A reader skips what commits at the very timestamp that its session has seen.
     skips_what_was_seen_at_its_timestamp = "T30",
+    /// A shard takes the last commit for the one with the highest timestamp.
+    last_commit_sinks = "T31",
 }

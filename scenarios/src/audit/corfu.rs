@@ -2,6 +2,7 @@
 //!
 //! A storage server's disk is looked at as its next incarnation would: by a server that reads the records.
 
+use super::rising::Rising;
 use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
@@ -24,6 +25,9 @@ pub(crate) struct CorfuAudit {
     votes: BTreeMap<(Epoch, Ballot), (Projection, BTreeSet<NodeId>)>,
     /// The last position given away in each epoch.
     given: BTreeMap<Epoch, LogPosition>,
+    /// Who has promised what, in which incarnation.
+    promised: BTreeMap<(Epoch, Ballot, NodeId), Option<JournalId>>,
+    rising: Rising,
 }
 
 /// Which role a slot is of.
@@ -227,6 +231,38 @@ impl CorfuAudit {
         }
     }
 
+    /// Who asks for votes has the promises of a quorum of incarnations that have a vote, by the projection that it knows. There are so many
+    /// auxiliaries.
+    pub(crate) fn check_promises(&mut self, id: NodeId, auxiliary: &Auxiliary, auxiliaries: usize) {
+        let installed = auxiliary.installed();
+        if let Some((epoch, ballot)) = auxiliary.asks_for_votes().filter(|_| installed.is_bootstrapped()) {
+            let of_ballot = self.promised.range((epoch, ballot, NodeId::ZERO)..);
+            let of_ballot =
+                of_ballot.take_while(|((of, promised, _), _)| (*of, *promised) == (epoch, ballot));
+            let has_vote = |((_, _, node), journal): &(&(Epoch, Ballot, NodeId), &Option<JournalId>)| {
+                journal.is_some_and(|journal| installed.means(*node, journal))
+            };
+            let made = of_ballot.filter(has_vote).count();
+            invariant!(
+                AGREE,
+                2 * made > auxiliaries,
+                "{id} asks for votes in {ballot:?} of {epoch:?}, which {made} of {auxiliaries} have promised that have a vote"
+            );
+        }
+        self.rising.look(id, ["the epoch installed"], [installed.epoch.0]);
+    }
+
+    /// What of a storage server never sinks.
+    pub(crate) fn check_storage(&mut self, id: NodeId, server: &StorageServer) {
+        let numbers = [server.epoch().0, server.opened().0, server.first().0];
+        self.rising.look(id, ["its seal", "the epoch opened", "its first position"], numbers);
+    }
+
+    /// A host starts a new incarnation.
+    pub(crate) fn forget(&mut self, host: HostId) {
+        self.rising.forget(host);
+    }
+
     fn on_disk_lost(&mut self, host: HostId) {
         self.storage.retain(|node, _| node.host() != host);
         self.sequencers.retain(|node, _| node.host() != host);
@@ -314,6 +350,7 @@ impl CorfuAudit {
     fn on_auxiliary(&mut self, from: NodeId, message: &CorfuMessage) {
         let installed = match message {
             CorfuMessage::Auxiliary(AuxiliaryIn::Promise(it)) => {
+                self.promised.insert((it.epoch, it.ballot, from), it.journal);
                 return self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
             }
             CorfuMessage::Auxiliary(AuxiliaryIn::Accepted(it)) => {
@@ -398,5 +435,41 @@ fn position_of(message: &CorfuMessage) -> Option<LogPosition> {
         CorfuMessage::Client(ClientIn::Occupied(it)) => Some(it.position),
         CorfuMessage::Client(ClientIn::Found(it)) => Some(it.position),
         _ => None,
+    }
+}
+
+/// A node of the log, and what a restart would make of it: it knows all that it knew, and has what it had.
+pub(crate) fn on_dry_restart(id: NodeId, running: &corfu::Member, restarted: &corfu::Member) {
+    match (running, restarted) {
+        (corfu::Member::Storage(running), corfu::Member::Storage(restarted)) => {
+            let stands = |it: &StorageServer| (it.journal(), it.epoch(), it.opened(), it.first());
+            let (known, found) = (stands(running), stands(restarted));
+            invariant!(DUR, known == found, "{id} is {known:?}, and would be {found:?} after a restart");
+            let differs = running.entries().zip(restarted.entries()).find(|(known, found)| known != found);
+            let (known, found) = (running.len(), restarted.len());
+            invariant!(
+                DUR,
+                known == found && differs.is_none(),
+                "{id} has {known} entries, and would have {found} after a restart, one of them another: {differs:?}"
+            );
+        }
+        (corfu::Member::Sequencer(running), corfu::Member::Sequencer(restarted)) => {
+            let (known, found) = (running.record(), restarted.record());
+            invariant!(
+                UNIQ,
+                known == found,
+                "{id} knows {known:?}, and would know {found:?} after a restart"
+            );
+        }
+        (corfu::Member::Auxiliary(running), corfu::Member::Auxiliary(restarted)) => {
+            let (known, found) = (running.record(), restarted.record());
+            invariant!(
+                AGREE,
+                known == found,
+                "{id} knows {known:?}, and would know {found:?} after a restart"
+            );
+        }
+        // Clients journal nothing.
+        _ => {}
     }
 }

@@ -1,13 +1,16 @@
 //! One replicated log: votes that were reported are durable, what is executed was chosen by a quorum of them, and nothing is forgotten
 //! that too few have in durable snapshots.
 
+mod restarts;
+
 use super::acceptor::AcceptorDisk;
+use super::rising::Rising;
 use super::snapshots::{Snapshots, Written};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, StateMachine, invariant};
 use parts::{Ballot, Sequence, SessionId, Slot, SnapshotRecord, Tally};
 use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
 use paxos::multipaxos::batcher::BatcherIn;
-use paxos::multipaxos::leader::{LeaderIn, LeaderRecord};
+use paxos::multipaxos::leader::{Leader, LeaderIn, LeaderRecord};
 use paxos::multipaxos::proxy_leader::{ProxyLeader, ProxyLeaderIn};
 use paxos::multipaxos::replica::{Replica, ReplicaIn};
 use paxos::{Configuration, Member, Message, Value};
@@ -39,6 +42,9 @@ pub(crate) struct LogAudit {
     bootstrapped: BTreeSet<NodeId>,
     /// The furthest that a leader has had forgotten.
     truncation: Slot,
+    /// Who has sent the last page of an answer in a Phase 1, by ballot and inquiry.
+    answered: BTreeSet<(Ballot, u64, NodeId)>,
+    rising: Rising,
 }
 
 #[derive(Debug)]
@@ -148,6 +154,7 @@ impl LogAudit {
         self.executed.retain(|node, _| node.host() != host);
         self.believed.retain(|node, _| node.host() != host);
         self.truncated.retain(|node, _| node.host() != host);
+        self.rising.forget(host);
     }
 
     /// In one ballot there is one value for a slot.
@@ -214,6 +221,9 @@ impl LogAudit {
         match message {
             Message::Leader(LeaderIn::Phase1b(page)) => {
                 let votes = page.votes.iter().map(|vote| (vote.slot, vote.ballot)).collect();
+                if page.more.is_none() {
+                    self.answered.insert((page.ballot, page.inquiry, from));
+                }
                 let disk = self.acceptors.entry(from).or_default();
                 disk.on_promise(from, page.ballot);
                 disk.on_page(from, page.truncated_below, &votes, page.more);
@@ -290,7 +300,9 @@ impl LogAudit {
         };
         // A leader may know of a change that is not in force yet: it counts among the replicas of the latest.
         let count = latest.replicas.iter().filter(reach).count();
-        let needed = (latest.acceptors.faults() + 1).min(latest.replicas.len());
+        // Either of two may leave.
+        let spare = latest.acceptors.faults().max(usize::from(latest.replicas.len() == 2));
+        let needed = (spare + 1).min(latest.replicas.len());
         invariant!(
             DUR,
             count >= needed,
@@ -304,8 +316,22 @@ impl LogAudit {
             Member::Replica(replica) => self.check_replica(id, replica),
             Member::Acceptor(acceptor) => self.check_acceptor(id, acceptor),
             Member::ProxyLeader(proxy_leader) => self.check_counted(id, proxy_leader),
-            Member::Leader(_) | Member::Batcher(_) | Member::Unbatcher(_) | Member::Client(_) => {}
+            Member::Leader(leader) => self.check_leader(id, leader),
+            Member::Batcher(_) | Member::Unbatcher(_) | Member::Client(_) => {}
         }
+    }
+
+    /// What a candidate counts are whole answers to its present question.
+    fn check_leader(&mut self, id: NodeId, leader: &Leader) {
+        for counted in leader.counted() {
+            invariant!(
+                AGREE,
+                self.answered.contains(&counted),
+                "{id} counts an answer in Phase 1 that was not given: {counted:?}"
+            );
+        }
+        let numbers = [leader.highest_round(), leader.known_executed().0];
+        self.rising.look(id, ["the highest round", "what is executed"], numbers);
     }
 
     fn check_replica<S: StateMachine>(&mut self, id: NodeId, replica: &Replica<S>) {
@@ -318,6 +344,8 @@ impl LogAudit {
             return;
         }
         let all = replica.configurations().all();
+        let numbers = [executed.0, replica.snapshot_through().0, all[all.len() - 1].version];
+        self.rising.look(id, ["what is executed", "its snapshot", "its configuration"], numbers);
         if self.configurations.last_key_value().is_none_or(|(last, _)| *last < all[all.len() - 1].version) {
             for known in all {
                 self.configurations.entry(known.version).or_insert_with(|| known.clone());
@@ -394,6 +422,11 @@ impl LogAudit {
 
     fn check_acceptor(&mut self, id: NodeId, acceptor: &Acceptor) {
         let below = acceptor.truncated_below();
+        if let Some(summary) = acceptor.summary() {
+            let numbers = [summary.promised.round, summary.voted_through.0, below.0, summary.sealed];
+            let names = ["the round promised", "the end of its votes", "what is truncated", "its seal"];
+            self.rising.look(id, names, numbers);
+        }
         if self.truncated.insert(id, below) != Some(below)
             && let Some(disk) = self.acceptors.get(&id)
         {

@@ -1,15 +1,17 @@
 //! A whole deployment of Mason: its groups' logs, its shards, and the incarnations of its gateways.
 
 use super::log::{self, Journal, LogAudit};
+use super::rising::Rising;
 use super::shards::ShardAudit;
 use ::mason::proxy::entry::Claim;
 use ::mason::proxy::machine::ProxyMachine;
 use ::mason::proxy::{FromGateway, FromShard, ProxyIn};
+use ::mason::sequencer::{Sequencer, SequencerIn};
 use ::mason::{GatewayRole, Group, LogRole, MasonMember, MasonMessage, Part, Post, Shard, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
 use parts::Incarnation;
 use sim::{Cluster, Fact};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every promise of a deployment.
 #[derive(Debug, Default)]
@@ -20,7 +22,25 @@ pub(crate) struct MasonAudit {
     incarnations: BTreeMap<NodeId, u64>,
     /// Whose a group's log has called an epoch first.
     claims: BTreeMap<(Group, u64), Claim>,
+    /// Which groups have said that they have filled the holes of which epoch.
+    filled: BTreeSet<(Group, u64)>,
+    /// Which groups had holes to fill when each sequencer began its epoch.
+    holes: BTreeMap<NodeId, (u64, BTreeSet<Group>)>,
+    rising: Rising,
 }
+
+/// What never sinks: of a group's replica, and of a shard's server.
+const MACHINE: [&str; 8] = [
+    "its leaders' count",
+    "its sequencer",
+    "its global sequence number",
+    "its clock",
+    "its members",
+    "its settled members",
+    "its layout",
+    "its shard map",
+];
+const SERVER: [&str; 4] = ["its next number", "what it has executed", "what is durable", "what it covers"];
 
 /// True if a message makes a promise that it must honour.
 pub(crate) fn is_claim(message: &MasonMessage) -> bool {
@@ -33,10 +53,8 @@ pub(crate) fn is_claim(message: &MasonMessage) -> bool {
                     | ProxyIn::Gateway(FromGateway::SubmitOperations(_))
             )
         }
-        MasonMessage::Sequencer(_)
-        | MasonMessage::Shard(_)
-        | MasonMessage::Client(_)
-        | MasonMessage::Connection(_) => false,
+        MasonMessage::Sequencer(message) => matches!(message, SequencerIn::Filled(_)),
+        MasonMessage::Shard(_) | MasonMessage::Client(_) | MasonMessage::Connection(_) => false,
     }
 }
 
@@ -90,6 +108,9 @@ impl MasonAudit {
                     self.logs.entry(group).or_default().on_report(from, message);
                 }
             }
+            MasonMessage::Sequencer(SequencerIn::Filled(filled)) => {
+                self.filled.insert((filled.group, filled.epoch));
+            }
             MasonMessage::Proxy(ProxyIn::Shard(FromShard::ShardDurable(durable))) => {
                 self.shards.on_report(from, &durable.below)
             }
@@ -118,6 +139,31 @@ impl MasonAudit {
     pub(crate) fn forget(&mut self, host: HostId) {
         self.logs.values_mut().for_each(|log| log.forget(host));
         self.shards.forget(host);
+        self.rising.forget(host);
+        self.holes.retain(|node, _| node.host() != host);
+    }
+
+    /// A role, and what a restart would make of it.
+    pub(crate) fn on_dry_restart<T, S, G>(
+        &mut self,
+        node: NodeId,
+        running: &MasonMember<T, S, G>,
+        restarted: &MasonMember<T, S, G>,
+    ) where
+        T: Stub,
+        S: Shard,
+        G: GatewayRole,
+    {
+        match (running, restarted, Post::at(node.host_slot().0)) {
+            (MasonMember::Log(running), MasonMember::Log(restarted), Some(Post::Part(group, _))) => {
+                let log = self.logs.entry(group).or_default();
+                log.on_dry_restart(node, running.node(), restarted.node());
+            }
+            (MasonMember::Shard(running), MasonMember::Shard(restarted), _) => {
+                self.shards.on_dry_restart(node, running, restarted);
+            }
+            _ => {}
+        }
     }
 
     /// Looks at what runs on a host, after a burst.
@@ -142,6 +188,53 @@ impl MasonAudit {
         );
     }
 
+    /// A standby counts the seals of its own attempt, and a sequencer takes for filled what was said to be.
+    fn check_sequencer(&mut self, node: NodeId, sequencer: &Sequencer) {
+        if let (Some(epoch), Some((attempt, groups))) =
+            (sequencer.recovering_epoch(), sequencer.seals_counted())
+        {
+            for &group in groups {
+                let claim = self.claims.get(&(group, epoch));
+                let is_its = |claim: &Claim| (claim.sequencer, claim.attempt) == (node, attempt);
+                invariant!(
+                    UNIQ,
+                    claim.is_none_or(is_its),
+                    "{node} counts the seal of group {group} for epoch {epoch} in attempt {attempt}, and its log has {claim:?}"
+                );
+            }
+        }
+        let (Some(epoch), Some(filling)) = (sequencer.active_epoch(), sequencer.filling()) else { return };
+        self.check_claims(node, epoch);
+        let new = || (epoch, filling.keys().copied().collect());
+        let holes = self.holes.entry(node).or_insert_with(new);
+        if holes.0 != epoch {
+            *holes = new();
+        }
+        for group in holes.1.iter().filter(|group| !filling.contains_key(group)) {
+            invariant!(
+                CONTIG,
+                self.filled.contains(&(*group, epoch)),
+                "{node} takes the holes for filled that group {group} had at the beginning of epoch {epoch}"
+            );
+        }
+    }
+
+    /// Whose seals a sequencer has counted belong to one attempt, its own.
+    fn check_claims(&self, node: NodeId, epoch: u64) {
+        if self.holes.get(&node).is_some_and(|(known, _)| *known == epoch) {
+            return;
+        }
+        let groups = self.logs.keys();
+        let mut claims = groups.filter_map(|&group| Some((group, self.claims.get(&(group, epoch))?)));
+        let Some((_, first)) = claims.next() else { return };
+        let other = claims.find(|(_, claim)| *claim != first);
+        invariant!(
+            UNIQ,
+            other.is_none() && first.sequencer == node,
+            "{node} begins epoch {epoch}, which logs have sealed for {first:?} and {other:?}"
+        );
+    }
+
     /// The same of these, which are all of one host.
     pub(crate) fn check<'a, T, S, G, I>(&mut self, members: impl Fn() -> I)
     where
@@ -161,12 +254,20 @@ impl MasonAudit {
                 && !replica.is_joining()
             {
                 self.check_claim(node, replica.machine());
+                self.rising.look(node, MACHINE, replica.machine().rising());
                 self.shards.check_machine(node, replica.machine(), replica.executed());
             }
         }
         for (node, member) in members() {
-            if let MasonMember::Shard(server) = member {
-                self.shards.check_server(node, server);
+            match member {
+                MasonMember::Shard(server) => {
+                    self.shards.check_server(node, server);
+                    let numbers =
+                        [server.next().0, server.executed().0, server.durable_below().0, server.covered().0];
+                    self.rising.look(node, SERVER, numbers);
+                }
+                MasonMember::Sequencer(sequencer) => self.check_sequencer(node, sequencer),
+                MasonMember::Log(_) | MasonMember::Proxy(_) | MasonMember::Gateway(_) => {}
             }
         }
     }

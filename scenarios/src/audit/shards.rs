@@ -172,6 +172,25 @@ impl ShardAudit {
         }
     }
 
+    /// A server, and what a restart would make of it: what servers were below its next number, with all that it owes others.
+    pub(super) fn on_dry_restart<S: Shard>(
+        &mut self,
+        node: NodeId,
+        running: &ShardServer<S>,
+        restarted: &ShardServer<S>,
+    ) {
+        let (known, found) = (running.durable_below(), restarted.durable_below());
+        invariant!(
+            DUR,
+            known <= found,
+            "{node} takes all below {known} for durable, and would find a snapshot of all below {found} after a restart"
+        );
+        let looked = (self.stood_at.remove(&node), self.retained_inputs.remove(&node));
+        self.check_server(node, restarted);
+        self.stood_at.extend(looked.0.map(|at| (node, at)));
+        self.retained_inputs.extend(looked.1.map(|at| (node, at)));
+    }
+
     /// A shard's server, after its host's replicas were looked at.
     pub(super) fn check_server<S: Shard>(&mut self, node: NodeId, server: &ShardServer<S>) {
         let (space, next) = (server.space(), server.next());

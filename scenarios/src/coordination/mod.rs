@@ -10,6 +10,7 @@ mod judging;
 mod lasting;
 mod living;
 mod marks;
+mod memory;
 mod node;
 mod quiet;
 mod rest;
@@ -37,6 +38,7 @@ use living::Living;
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, Group, HostParts, MasonMember, MasonParameters, Stub as _};
+use memory::Memory;
 use parts::ReplyBounds;
 use quiet::Quiet;
 use rest::Servers;
@@ -80,6 +82,7 @@ pub struct CoordinationScenario {
     writes_much: bool,
     audit: MasonAudit,
     living: Living,
+    memory: Memory,
     core: Vec<HostId>,
     healed_at: Option<u64>,
     wishes: Wishes,
@@ -114,6 +117,21 @@ fn nanos(duration: Duration) -> u64 {
 }
 
 impl CoordinationScenario {
+    /// The roles of the service on a host, in its incarnation of this number.
+    fn members_on(&self, host: HostId, number: u64) -> Vec<(HostSlot, Seat)> {
+        let (sessions, placement) = (self.sessions.clone(), self.placement);
+        let counting = HomeSessions::new(Group(0), sessions.clone());
+        let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
+        let parts = HostParts {
+            stub: &|group| HomeSessions::new(group, sessions.clone()),
+            shard: &|space| Znodes::new(space, placement, number),
+            gateway: Gateway::new(self.settings(host)),
+        };
+        let deployment = self.changes.deployment_of(host);
+        let members: Vec<(HostSlot, MasonMember<_, _, _>)> = deployment.build(host, &spaces_of, parts);
+        members.into_iter().map(|(slot, member)| (slot, Seat::Member(Box::new(member)))).collect()
+    }
+
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
         let entries: Vec<paxos::HostEntry> = (0..3).map(membership::entry).collect();
@@ -162,6 +180,7 @@ impl CoordinationScenario {
             lost: BTreeSet::new(),
             audit: MasonAudit::default(),
             living: Living::default(),
+            memory: Memory::default(),
             core: Vec::new(),
             healed_at: None,
             looks_until: 0,
@@ -297,19 +316,19 @@ impl Scenario for CoordinationScenario {
         if incarnation.host == self.desk {
             return (0..users).map(|user| socket(DESKS + user)).collect();
         }
-        let (sessions, placement) = (self.sessions.clone(), self.placement);
-        let counting = HomeSessions::new(Group(0), sessions.clone());
-        let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
-        let parts = HostParts {
-            stub: &|group| HomeSessions::new(group, sessions.clone()),
-            shard: &|space| Znodes::new(space, placement, u64::from(incarnation.number)),
-            gateway: Gateway::new(self.settings(incarnation.host)),
-        };
-        let deployment = self.changes.deployment_of(incarnation.host);
-        let members: Vec<(HostSlot, MasonMember<_, _, _>)> =
-            deployment.build(incarnation.host, &spaces_of, parts);
-        let members = members.into_iter().map(|(slot, member)| (slot, Seat::Member(Box::new(member))));
+        let members = self.members_on(incarnation.host, u64::from(incarnation.number)).into_iter();
         members.chain((0..users * SOCKETS_PER_USER).map(|number| socket(SOCKETS + number))).collect()
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Seat)> {
+        if host == self.desk { Vec::new() } else { self.members_on(host, 0) }
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Seat, restarted: &Seat) {
+        if let (Seat::Member(running), Seat::Member(restarted)) = (running, restarted) {
+            self.audit.on_dry_restart(node, running, restarted);
+            self.servers.check_restarted(node, restarted);
+        }
     }
 
     fn on_begin(&mut self, control: &mut Control<'_, Seat>) {
@@ -421,6 +440,7 @@ impl Scenario for CoordinationScenario {
         self.audit.check(|| rest::members_of(host, cluster));
         rest::check_answers(host, &self.replies, cluster);
         self.living.check_host(host, cluster);
+        self.memory.look(host, cluster);
         if self.servers.check_host(host, cluster) {
             let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
             let now = cluster.now();

@@ -83,13 +83,28 @@ impl Servers {
     }
 }
 
+impl Servers {
+    /// What a server would be after a restart is what servers were below its next number.
+    pub(super) fn check_restarted(&self, id: NodeId, restarted: &Member) {
+        let MasonMember::Shard(server) = restarted else { return };
+        let at = (server.space(), server.next());
+        let known = self.digests.get(&at).copied();
+        invariant!(
+            PREFIX,
+            known.is_none_or(|known| known == server.service().digest()),
+            "{id} would differ from other servers of its shard at {at:?} after a restart"
+        );
+    }
+}
+
+/// A role of the service.
+pub(super) type Member = MasonMember<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>;
+
 /// The roles of the cluster on one host.
 pub(super) fn members_of<'a>(
     host: HostId,
     cluster: &Cluster<'a, Seat>,
-) -> impl Iterator<
-    Item = (NodeId, &'a MasonMember<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
-> {
+) -> impl Iterator<Item = (NodeId, &'a Member)> {
     cluster.called_nodes_of(host).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,
@@ -122,9 +137,7 @@ pub(super) fn check_answers(host: HostId, replies: &ReplyBounds, cluster: &Clust
 fn members<'a>(
     core: &'a [HostId],
     cluster: &'a Cluster<'_, Seat>,
-) -> impl Iterator<
-    Item = (NodeId, &'a MasonMember<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
-> {
+) -> impl Iterator<Item = (NodeId, &'a Member)> {
     cluster.nodes().filter(|(id, _)| core.contains(&id.host())).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,

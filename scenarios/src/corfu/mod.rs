@@ -179,6 +179,7 @@ impl CorfuScenario {
             match node {
                 Node::Auxiliary(auxiliary) => {
                     self.audit.check_counted(id, auxiliary);
+                    self.audit.check_promises(id, auxiliary, self.auxiliaries.len());
                     let installed = auxiliary.installed();
                     if installed.epoch > self.latest().epoch {
                         let before: Vec<NodeId> = self.latest().servers().collect();
@@ -193,7 +194,8 @@ impl CorfuScenario {
                         self.history.given_away(next);
                     }
                 }
-                Node::Storage(_) | Node::Client(_) => {}
+                Node::Storage(server) => self.audit.check_storage(id, server),
+                Node::Client(_) => {}
             }
         }
     }
@@ -311,25 +313,34 @@ impl Scenario for CorfuScenario {
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
+        self.audit.forget(incarnation.host);
+        self.blank_nodes(incarnation.host)
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
         let (initial, parameters) = (self.initial.clone(), self.parameters.clone());
-        if self.clients.contains(&incarnation.host) {
+        if self.clients.contains(&host) {
             let client = Client::new(self.auxiliaries.clone(), initial, parameters);
             return vec![(CLIENT, Node::Client(client))];
         }
         let mut nodes = Vec::new();
-        if self.auxiliaries.iter().any(|auxiliary| auxiliary.host() == incarnation.host) {
+        if self.auxiliaries.iter().any(|auxiliary| auxiliary.host() == host) {
             let (peers, sequencers) = (self.auxiliaries.clone(), self.sequencers.clone());
             let auxiliary = Auxiliary::new(peers, sequencers, initial, parameters).with_spares(&self.spares);
             nodes.push((AUXILIARY, Node::Auxiliary(auxiliary)));
         }
-        if self.sequencers.iter().any(|sequencer| sequencer.host() == incarnation.host) {
+        if self.sequencers.iter().any(|sequencer| sequencer.host() == host) {
             nodes.push((SEQUENCER, Node::Sequencer(Sequencer::new())));
         }
-        let here = self.candidates().filter(|server| server.host() == incarnation.host);
+        let here = self.candidates().filter(|server| server.host() == host);
         nodes.extend(here.map(|server| {
             (server.host_slot(), Node::Storage(StorageServer::new(self.retain_bytes).with_page(self.page)))
         }));
         nodes
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        crate::audit::corfu::on_dry_restart(node, running, restarted);
     }
 
     fn operate(

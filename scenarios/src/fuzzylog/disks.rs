@@ -174,3 +174,15 @@ impl Disks {
         }
     }
 }
+
+/// A server, and what a restart would make of it: it serves no epoch that it would not serve, and its row is as long.
+pub(super) fn on_dry_restart(id: NodeId, running: &ChainServer, restarted: &ChainServer) {
+    let stands = |it: &ChainServer| (it.journal(), it.sealed(), it.opened(), it.length());
+    let (known, found) = (stands(running), stands(restarted));
+    invariant!(DUR, known == found, "{id} is {known:?}, and would be {found:?} after a restart");
+    let first = running.begins_at().max(restarted.begins_at());
+    let differs = (first.0..running.length().0)
+        .map(RowIndex)
+        .find(|&index| running.entry(index) != restarted.entry(index));
+    invariant!(DUR, differs.is_none(), "{id} would have another command at {differs:?} after a restart");
+}

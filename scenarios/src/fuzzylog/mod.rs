@@ -6,6 +6,7 @@ mod history;
 mod truth;
 mod users;
 
+use crate::audit::rising::Rising;
 use crate::limits;
 use ::fuzzylog::{
     AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage,
@@ -35,6 +36,7 @@ pub struct FuzzyScenario {
     history: History,
     truth: Truth,
     disks: Disks,
+    rising: Rising,
     parameters: FuzzyParameters,
     /// Every projection that any director knows to be decided.
     projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
@@ -157,6 +159,7 @@ impl FuzzyScenario {
             history: History::default(),
             truth: Truth::new(deployment.placement()),
             disks: Disks::default(),
+            rising: Rising::default(),
             parameters,
             deployment,
             projections: BTreeMap::new(),
@@ -241,47 +244,6 @@ impl FuzzyScenario {
         }
     }
 
-    /// In an epoch each server's row begins with the row of the one behind it.
-    fn check_nested(&self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for partition in self.partitions() {
-            let latest = self.latest(partition);
-            let nodes: Vec<NodeId> = latest.nodes().collect();
-            for pair in nodes.windows(2).filter(|pair| pair.iter().any(|node| node.host() == host)) {
-                let serving = |id: NodeId| {
-                    Self::server(id, cluster).filter(|server| server.serves() == Some(latest.epoch))
-                };
-                let (Some(upper), Some(lower)) = (serving(pair[0]), serving(pair[1])) else { continue };
-                invariant!(
-                    NEST,
-                    upper.begins_at() <= lower.length() && lower.length() <= upper.length(),
-                    "{} has commands from {} to {}, {} behind it up to {}",
-                    pair[0],
-                    upper.begins_at(),
-                    upper.length(),
-                    pair[1],
-                    lower.length()
-                );
-            }
-        }
-    }
-
-    /// What is acknowledged is on every server of the chain that has it all.
-    fn check_durable(&self, cluster: &Cluster<'_, Node>) {
-        for partition in self.partitions() {
-            let replayed = self.truth.replayed(partition);
-            for id in self.latest(partition).nodes() {
-                if let Some(server) = Self::server(id, cluster) {
-                    invariant!(
-                        DUR,
-                        server.length() >= replayed,
-                        "{id} has {} commands, and {replayed} were stable",
-                        server.length()
-                    );
-                }
-            }
-        }
-    }
-
     /// A client that is in the middle of an append, as far as is wanted.
     fn appending(&self, cluster: &Cluster<'_, Node>) -> Vec<(HostId, &'static str)> {
         let mut found = Vec::new();
@@ -363,10 +325,21 @@ impl Scenario for FuzzyScenario {
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
+        self.rising.forget(incarnation.host);
         if self.clients.contains(&incarnation.host) {
             return vec![self.deployment.build_client(incarnation.host)];
         }
-        self.deployment.build(incarnation.host)
+        self.blank_nodes(incarnation.host)
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
+        if self.clients.contains(&host) { Vec::new() } else { self.deployment.build(host) }
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        if let (Node::ChainServer(running), Node::ChainServer(restarted)) = (running, restarted) {
+            disks::on_dry_restart(node, running, restarted);
+        }
     }
 
     fn operate(
@@ -434,6 +407,7 @@ impl Scenario for FuzzyScenario {
         self.look(host, cluster);
         self.check_nested(host, cluster);
         self.check_bounded(host, cluster);
+        self.check_state(host, cluster);
     }
 
     fn watches(&self) -> bool {

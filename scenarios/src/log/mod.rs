@@ -292,10 +292,13 @@ impl Scenario for LogScenario {
         self.invariants.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.history.forget(incarnation.host);
+        self.blank_nodes(incarnation.host)
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
         let stub = Names { spaces: self.spaces };
         let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
-        let (proxies, shards) =
-            (self.deployment.proxies_of(incarnation.host), self.deployment.servers_of(incarnation.host));
+        let (proxies, shards) = (self.deployment.proxies_of(host), self.deployment.servers_of(host));
         let parts = HostParts {
             stub: &|_: Group| stub,
             shard: &|space: Space| {
@@ -312,7 +315,12 @@ impl Scenario for LogScenario {
                 disk_bytes: self.disk_bytes,
             }),
         };
-        self.deployment.build(incarnation.host, &spaces_of, parts)
+        self.deployment.build(host, &spaces_of, parts)
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        self.audit.on_dry_restart(node, running, restarted);
+        self.invariants.check_restarted(node, restarted);
     }
 
     fn operate(

@@ -51,6 +51,23 @@ impl Invariants {
         }
     }
 
+    /// What a server would be after a restart is what servers were below its next number.
+    pub(crate) fn check_restarted<T, S, G>(&self, id: NodeId, restarted: &MasonMember<T, S, G>)
+    where
+        T: Stub,
+        S: Shard,
+        G: GatewayRole,
+    {
+        let MasonMember::Shard(server) = restarted else { return };
+        let at = (server.space(), server.next());
+        let known = self.digests.get(&at).copied();
+        invariant!(
+            PREFIX,
+            known.is_none_or(|known| known == server.service().digest()),
+            "{id} would differ from other servers of its shard at {at:?} after a restart"
+        );
+    }
+
     /// What is to be executed next stands in the order of its global sequence numbers.
     fn check_order<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, MasonMember<T, S, G>>)
     where

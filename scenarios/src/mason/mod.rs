@@ -302,18 +302,24 @@ impl Scenario for MasonScenario {
         self.invariants.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.history.forget(Deployment::gateway(incarnation.host));
+        self.blank_nodes(incarnation.host)
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
         let stub = Spaces { count: self.shards };
         let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
         let parts = HostParts {
             stub: &|_: Group| stub,
             shard: &|_: Space| Labels::default(),
-            gateway: Gateway::new(
-                self.deployment.proxies_of(incarnation.host),
-                self.deployment.servers_of(incarnation.host),
-            )
-            .with_layout(self.deployment.topology().layout.clone()),
+            gateway: Gateway::new(self.deployment.proxies_of(host), self.deployment.servers_of(host))
+                .with_layout(self.deployment.topology().layout.clone()),
         };
-        self.changes.deployment_of(incarnation.host).build(incarnation.host, &spaces_of, parts)
+        self.changes.deployment_of(host).build(host, &spaces_of, parts)
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        self.audit.on_dry_restart(node, running, restarted);
+        self.invariants.check_restarted(node, restarted);
     }
 
     fn on_begin(&mut self, control: &mut Control<'_, Node>) {

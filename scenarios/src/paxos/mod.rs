@@ -294,8 +294,19 @@ impl Scenario for PaxosScenario {
                 Member::Client(CommandClient::new(batchers, patience).starting_at(index)),
             )];
         }
-        let file = self.files.get(&incarnation.host).unwrap_or(self.layout.first());
-        self.layout.build(incarnation.host, &self.parameters, file)
+        self.blank_nodes(incarnation.host)
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
+        if self.layout.client_on(host).is_some() {
+            return Vec::new();
+        }
+        let file = self.files.get(&host).unwrap_or(self.layout.first());
+        self.layout.build(host, &self.parameters, file)
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        self.audit.on_dry_restart(node, running, restarted);
     }
 
     fn operate(

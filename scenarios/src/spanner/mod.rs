@@ -357,7 +357,15 @@ impl Scenario for SpannerScenario {
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         self.truth.forget(incarnation.host);
         self.audit.forget(incarnation.host);
-        self.changes.deployment_of(incarnation.host).build(incarnation.host)
+        self.blank_nodes(incarnation.host)
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
+        self.changes.deployment_of(host).build(host)
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        self.audit.on_dry_restart(node, running, restarted);
     }
 
     fn operate(

@@ -63,4 +63,8 @@ kernel::planted_bugs! {
     deadline_not_queued_again = "K43",
     /// A group's clock stands still though sessions may expire by it.
     clock_not_awaited = "K44",
+    /// A group remembers one of the shards where a session has made ephemeral nodes.
+    session_remembers_one_shard = "K45",
+    /// A group that a session moves to does not know where it has made ephemeral nodes.
+    arriving_session_forgets_its_shards = "K46",
 }

@@ -195,6 +195,7 @@ impl<S: Scenario> Run<S> {
         output_lost: bool,
         scenario: &mut S,
     ) -> bool {
+        self.restart_dry(index, draw, scenario);
         let host = &mut self.hosts[usize::from(index)];
         if host.status != Status::Up {
             return false;

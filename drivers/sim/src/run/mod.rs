@@ -1,6 +1,7 @@
 //! One run: a seed or a plan, from the first start to the last check.
 
 mod clocks;
+mod dry_restart;
 mod faults;
 mod workload;
 
@@ -290,6 +291,7 @@ impl<S: Scenario> Run<S> {
         scenario
             .after_burst(id, &Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now });
         self.hosts[usize::from(host)].was_looked_at();
+        self.restart_dry_at_times(host, scenario);
         if self.phase == Phase::Safety && scenario.watches() {
             self.notify(scenario, |scenario, control| scenario.watch(control));
         }

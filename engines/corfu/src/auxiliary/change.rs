@@ -248,7 +248,7 @@ impl Auxiliary {
     }
 
     pub(super) fn on_promise(&mut self, from: NodeId, message: Promise, cx: &mut Cx<'_, Self>) {
-        if !self.has_vote(from, message.journal) {
+        if !self.has_vote(from, message.journal) && !planted!(promise_of_lost_vote_counted) {
             return;
         }
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == message.epoch) else {

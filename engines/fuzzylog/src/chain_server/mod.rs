@@ -165,6 +165,11 @@ impl ChainServer {
         (self.serving && self.opened == self.sealed).then_some(self.opened)
     }
 
+    /// The last epoch that it has begun to serve, in any run.
+    pub fn opened(&self) -> ChainEpoch {
+        self.opened
+    }
+
     /// It serves no epoch below.
     pub fn sealed(&self) -> ChainEpoch {
         self.sealed

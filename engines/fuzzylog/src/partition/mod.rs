@@ -176,6 +176,11 @@ impl PartitionState {
         })
     }
 
+    /// Appends to this partition alone that wait behind others, for invariants.
+    pub fn waiting_appends(&self) -> impl Iterator<Item = AppendId> {
+        self.waiting.keys().copied()
+    }
+
     /// Users' clients that are remembered.
     pub fn clients(&self) -> usize {
         self.clients.len()

@@ -10,7 +10,7 @@ pub use crate::messages::sequencer::*;
 use crate::order::{ConsistentCut, Group, Gsn, Number, Order, Placed, Range, Space};
 use crate::topology::{Layout, MasonParameters, ShardMap, Topology};
 use kernel::{Cx, NodeId, Position, Role, planted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -82,6 +82,22 @@ impl Sequencer {
     /// The epoch for which it seals the groups, if it does.
     pub fn recovering_epoch(&self) -> Option<u64> {
         matches!(self.state, State::Recovering(_)).then_some(self.epoch)
+    }
+
+    /// Of which groups it counts the seals of its attempt, which is named by its number; for invariants.
+    pub fn seals_counted(&self) -> Option<(u64, &BTreeSet<Group>)> {
+        match &self.state {
+            State::Recovering(recovery) => Some(recovery.counted()),
+            State::Standby | State::Active(_) => None,
+        }
+    }
+
+    /// Which groups have yet to fill which holes; for invariants.
+    pub fn filling(&self) -> Option<&BTreeMap<Group, Vec<Range>>> {
+        match &self.state {
+            State::Active(counters) => Some(&counters.filling),
+            State::Standby | State::Recovering(_) => None,
+        }
     }
 
     /// It waits for the log to have a resharding.

@@ -44,6 +44,10 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
+    pub(super) fn counted(&self) -> (u64, &BTreeSet<Group>) {
+        (self.attempt, &self.sealed)
+    }
+
     fn unsealed(&self) -> impl Iterator<Item = Group> + use<'_> {
         self.layout.groups().filter(|group| !self.sealed.contains(group))
     }

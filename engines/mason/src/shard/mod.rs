@@ -203,6 +203,11 @@ impl<S: Shard> ShardServer<S> {
         self.executed
     }
 
+    /// Everything with a global sequence number below this is executed, as far as it concerns this shard.
+    pub fn covered(&self) -> Gsn {
+        self.covered
+    }
+
     /// What it keeps of what it has said to other participants of operations, for invariants: by number, with the operation's numbers
     /// in their spaces and a digest of what was said.
     pub fn inputs_retained(&self) -> impl Iterator<Item = (Number, &[Placed], u64)> {

@@ -374,7 +374,8 @@ impl ShardMachine {
         if let Some(call) = call {
             self.state.calls.commit(call, at);
         }
-        self.state.last_commit = self.state.last_commit.max(at);
+        self.state.last_commit =
+            if planted!(last_commit_sinks) { at } else { self.state.last_commit.max(at) };
         self.state.horizon = self.state.horizon.max(at);
     }
 

@@ -10,6 +10,7 @@ mod pages;
 mod steps;
 
 use super::log::{self, Journal, LogAudit};
+use super::rising::Rising;
 use ::spanner::messages::gateway::{Ended, GatewayIn};
 use ::spanner::messages::shard::ShardIn;
 use ::spanner::shard::SpannerShard;
@@ -50,6 +51,7 @@ pub(crate) struct SpannerAudit {
     steps: StepNames,
     /// Up to which step of which leader what a role knows was looked at.
     looked: BTreeMap<NodeId, (u64, u64)>,
+    rising: Rising,
 }
 
 /// What was said of a transaction before it ended.
@@ -124,6 +126,7 @@ impl SpannerAudit {
             pages: SnapshotPages::default(),
             steps: StepNames::default(),
             looked: BTreeMap::new(),
+            rising: Rising::default(),
         }
     }
 
@@ -140,6 +143,23 @@ impl SpannerAudit {
                 self.logs.values_mut().for_each(|log| log.on_disk_lost(host));
                 self.incarnations.retain(|node, _| node.host() != host);
             }
+        }
+    }
+
+    /// A role, and what a restart would make of it.
+    pub(crate) fn on_dry_restart(
+        &mut self,
+        node: NodeId,
+        running: &SpannerMember,
+        restarted: &SpannerMember,
+    ) {
+        if let (
+            Some(SpannerSlot::Log(shard, _)),
+            SpannerMember::Log(running),
+            SpannerMember::Log(restarted),
+        ) = (SpannerSlot::at(node.host_slot().0), running, restarted)
+        {
+            self.logs.entry(shard).or_default().on_dry_restart(node, running.node(), restarted.node());
         }
     }
 
@@ -349,6 +369,7 @@ impl SpannerAudit {
     /// A host starts a new incarnation.
     pub(crate) fn forget(&mut self, host: HostId) {
         self.logs.values_mut().for_each(|log| log.forget(host));
+        self.rising.forget(host);
     }
 
     /// Looks at what runs on a host, after a burst.
@@ -356,10 +377,11 @@ impl SpannerAudit {
         let mut called = BTreeSet::new();
         for (node, member) in cluster.called_nodes_of(host) {
             match (member, SpannerSlot::at(node.host_slot().0)) {
-                (SpannerMember::Log(embedded), Some(SpannerSlot::Log(shard, role))) => {
+                (SpannerMember::Log(embedded), Some(SpannerSlot::Log(shard, _))) => {
                     self.logs.entry(shard).or_default().check(node, embedded.node());
-                    if role == LogRole::Replica {
+                    if let Some((_, machine)) = machine_of(member) {
                         called.insert(shard);
+                        self.rising.look(node, MACHINE, rising(machine));
                     }
                 }
                 (SpannerMember::Shard(role), _) => {
@@ -425,4 +447,15 @@ fn check_concluded(from: NodeId, txns: &[TxnId], machine: &ShardMachine) {
         let holds = !machine.is_prepared(txn) && machine.ended(txn) != Ok(None);
         invariant!(DUR, holds, "{from} says that {txn:?} is concluded, and its log does not");
     }
+}
+
+/// What of a shard's replica never sinks.
+const MACHINE: [&str; 5] =
+    ["its leaders' count", "its horizon", "what is closed", "its last commit", "what is collected"];
+
+fn rising(machine: &ShardMachine) -> [u64; 5] {
+    let (epoch, _) = machine.position();
+    let times = [machine.horizon(), machine.closed(), machine.last_commit(), machine.collected()];
+    let [horizon, closed, last_commit, collected] = times.map(|at| at.0);
+    [epoch, horizon, closed, last_commit, collected]
 }

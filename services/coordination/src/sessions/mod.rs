@@ -17,7 +17,7 @@ use crate::wire::{
 };
 use kernel::{Bytes, DecodeError, NodeId, planted};
 use mason::{Group, GroupTime, Layout, Order, ShardMap, Space, StubOut, Verdict};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What all home groups of a cluster agree on.
 #[derive(Clone, Debug)]
@@ -125,6 +125,11 @@ impl HomeSessions {
                 closing: session.closing,
             },
         )
+    }
+
+    /// In which shards each session has made ephemeral nodes, for invariants.
+    pub fn spaces_of_sessions(&self) -> impl Iterator<Item = (ZkSessionId, &BTreeSet<Space>)> {
+        self.sessions.iter().map(|(&id, session)| (id, &session.spaces))
     }
 
     /// True if there is none.
@@ -277,7 +282,9 @@ impl HomeSessions {
         if head.ephemeral
             && let Some(session) = self.sessions.get_mut(&head.session)
         {
-            session.spaces.extend(order.numbers.iter().map(|placed| placed.space));
+            let known = if planted!(session_remembers_one_shard) { session.spaces.len() } else { 0 };
+            let spaces = order.numbers.iter().map(|placed| placed.space);
+            session.spaces.extend(spaces.skip(known));
         }
         Ok(())
     }
@@ -440,7 +447,10 @@ impl mason::Stub for HomeSessions {
     fn arrive(&mut self, page: &Bytes, now: GroupTime) -> Result<(), DecodeError> {
         let sessions =
             state::read(&mut JuteInput(page)).map_err(|_| DecodeError::Invalid("page of sessions"))?;
-        for (id, session) in sessions {
+        for (id, mut session) in sessions {
+            if planted!(arriving_session_forgets_its_shards) {
+                session.spaces.clear();
+            }
             self.sessions.insert(id, session);
             if planted!(moved_sessions_have_no_deadline) {
                 continue;

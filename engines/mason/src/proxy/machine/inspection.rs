@@ -11,6 +11,16 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.epoch
     }
 
+    /// What never sinks, for invariants: leaders that have begun, the sequencer in force, the last global sequence number, the clock, and
+    /// the versions of the members, of those that the group has settled on, of the layout, and of the shard map that was handed over.
+    pub fn rising(&self) -> [u64; 8] {
+        let state = &self.state;
+        let handed = self.handed().map_or(0, |shard_map| shard_map.version);
+        let versions = [self.members_version(), state.settled.unwrap_or(0), self.layout().version, handed];
+        let [members, settled, layout, handed] = versions;
+        [state.epoch, state.sequencer, state.gsn.0, state.now.0, members, settled, layout, handed]
+    }
+
     /// Where the group's roles are, and the shards' servers, as far as the log says.
     pub fn topology(&self) -> &Topology {
         &self.topology

@@ -134,6 +134,11 @@ impl Acceptor {
         )
     }
 
+    /// What it must not forget apart from its votes; none before it has started. For invariants.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
+    }
+
     /// Its votes, for invariants.
     pub fn votes(&self) -> impl Iterator<Item = (Slot, Ballot, &Value)> {
         self.votes.iter().map(|(slot, vote)| (slot, vote.ballot, &vote.value))

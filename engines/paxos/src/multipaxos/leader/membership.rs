@@ -33,6 +33,11 @@ impl Activation {
         cx.multicast(self.previous.acceptors.nodes(), seal);
     }
 
+    /// Phase 1 with the acceptors of the next configuration, while it lasts.
+    pub(super) fn phase1(&self) -> Option<&Phase1> {
+        self.phase1.as_ref()
+    }
+
     /// True if acceptors of the next configuration have forgotten slots that it governs: another leader has had them chosen, and what is
     /// not voted for there any more must not be taken for open.
     pub(super) fn is_overtaken(&self, message: &Phase1b, known: Slot) -> bool {

@@ -133,9 +133,24 @@ impl Leader {
         }
     }
 
+    /// The highest round in which it has stood, in any incarnation.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
     /// The highest round that it knows of. It does not sink while the node runs.
     pub fn highest_round(&self) -> u64 {
         self.highest.round.max(self.round)
+    }
+
+    /// Which acceptors' whole answers it counts in a Phase 1, by ballot and inquiry; for invariants.
+    pub fn counted(&self) -> impl Iterator<Item = (Ballot, u64, NodeId)> {
+        let phase1 = match &self.state {
+            State::Recovering(phase1) => Some(phase1),
+            State::Leading(pipeline) => pipeline.activating.as_ref().and_then(|it| it.phase1()),
+            State::Following | State::PreVoting(_) => None,
+        };
+        phase1.into_iter().flat_map(|phase1| phase1.counted())
     }
 
     /// The configurations it knows.

@@ -64,6 +64,11 @@ impl Phase1 {
         (inquiry == self.inquiry).then_some(self.from)
     }
 
+    /// Whose answers it counts.
+    pub(super) fn counted(&self) -> impl Iterator<Item = (Ballot, u64, NodeId)> {
+        self.done.iter().map(|&acceptor| (self.ballot, self.inquiry, acceptor))
+    }
+
     /// The latest configuration whose acceptors it asks.
     pub(super) fn latest_version(&self) -> u64 {
         self.configurations.last().map_or(0, |configuration| configuration.version)
@@ -87,7 +92,7 @@ impl Phase1 {
 
     /// Takes one page; true if that completes the read quorums.
     pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Leader>) -> bool {
-        if message.inquiry != self.inquiry {
+        if message.inquiry != self.inquiry && !planted!(answer_to_another_question_counted) {
             return false;
         }
         self.truncated_below = self.truncated_below.max(message.truncated_below);
