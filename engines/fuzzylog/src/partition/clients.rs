@@ -73,6 +73,18 @@ impl ClientRow {
         CLIENT_BYTES + self.done.values().map(bytes_of).sum::<usize>()
     }
 
+    /// What came of an append of its to this partition alone, for which a number stands once.
+    pub(super) fn past(&self, id: AppendId) -> Past<'_> {
+        let mut past = if id.number < self.below { Past::Forgotten } else { Past::Unknown };
+        for done in self.done.range((id.number, 0)..=(id.number, u64::MAX)).map(|(_, done)| done) {
+            if done.id != id {
+                return Past::Other;
+            }
+            past = Past::Done(done);
+        }
+        past
+    }
+
     /// Its appends.
     pub(super) fn done(&self) -> impl Iterator<Item = &DoneAppend> {
         self.done.values()
@@ -111,25 +123,33 @@ impl Clients {
     /// The client's row, which may be changed.
     fn row(&mut self, client: u64) -> &mut ClientRow {
         self.save(client);
-        let bytes = &mut self.bytes;
-        self.rows.entry(client).or_insert_with(|| {
+        Self::entry(&mut self.rows, &mut self.bytes, client)
+    }
+
+    fn entry<'a>(
+        rows: &'a mut BTreeMap<u64, ClientRow>,
+        bytes: &mut usize,
+        client: u64,
+    ) -> &'a mut ClientRow {
+        rows.entry(client).or_insert_with(|| {
             *bytes += CLIENT_BYTES;
             ClientRow::default()
         })
     }
 
     /// By its command at this index, the client has the answers to everything below.
-    pub(super) fn acknowledge(&mut self, client: u64, below: u64, at: RowIndex) {
-        let row = self.row(client);
+    pub(super) fn acknowledge(&mut self, client: u64, below: u64, at: RowIndex) -> &ClientRow {
+        self.save(client);
+        let bytes = &mut self.bytes;
+        let row = Self::entry(&mut self.rows, bytes, client);
         row.used = row.used.max(at);
         if below > row.below {
             row.below = below;
-            let mut gone = 0;
             while let Some(first) = row.done.first_entry().filter(|it| it.key().0 < below) {
-                gone += bytes_of(&first.remove());
+                *bytes -= bytes_of(&first.remove());
             }
-            self.bytes -= gone;
         }
+        row
     }
 
     pub(super) fn has_forgotten(&self, id: AppendId) -> bool {
@@ -138,19 +158,6 @@ impl Clients {
 
     pub(super) fn done(&self, id: AppendId) -> Option<&DoneAppend> {
         self.rows.get(&id.client)?.done.get(&key(id))
-    }
-
-    /// What came of an append to this partition alone, for which a number stands once.
-    pub(super) fn past(&self, id: AppendId) -> Past<'_> {
-        let Some(row) = self.rows.get(&id.client) else { return Past::Unknown };
-        let mut past = if id.number < row.below { Past::Forgotten } else { Past::Unknown };
-        for done in row.done.range((id.number, 0)..=(id.number, u64::MAX)).map(|(_, done)| done) {
-            if done.id != id {
-                return Past::Other;
-            }
-            past = Past::Done(done);
-        }
-        past
     }
 
     pub(super) fn finish(&mut self, id: AppendId, delivered: &Delivered) {

@@ -330,9 +330,9 @@ impl PartitionState {
 
     fn append(&mut self, command: &Append, asker: CommandOrigin) {
         let Append { id, below, seen, ref content } = *command;
-        self.clients.acknowledge(id.client, below, self.applied);
         let is_sound = content.colours.iter().all(|&colour| self.is_here(colour)) && names(id, content);
-        let past = if is_sound { self.clients.past(id) } else { Past::Other };
+        let row = self.clients.acknowledge(id.client, below, self.applied);
+        let past = if is_sound { row.past(id) } else { Past::Other };
         let outcome = match past {
             Past::Unknown => None,
             Past::Done(done) => Some(Delivered { at: done.at, placed: done.placed.clone() }.into()),
