@@ -252,12 +252,6 @@ impl CorfuAudit {
         self.rising.look(id, ["the epoch installed"], [installed.epoch.0]);
     }
 
-    /// What of a storage server never sinks.
-    pub(crate) fn check_storage(&mut self, id: NodeId, server: &StorageServer) {
-        let numbers = [server.epoch().0, server.opened().0, server.first().0];
-        self.rising.look(id, ["its seal", "the epoch opened", "its first position"], numbers);
-    }
-
     /// A host starts a new incarnation.
     pub(crate) fn forget(&mut self, host: HostId) {
         self.rising.forget(host);
