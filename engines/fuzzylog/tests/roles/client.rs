@@ -100,7 +100,7 @@ fn appends(table: &mut Table<FuzzyClient>, numbers: std::ops::Range<u64>, bytes:
     commands(&did)
 }
 
-/// The call's name on the wire does not matter: it tells in which epoch the chain takes several appends.
+/// It hears in which epoch the chain takes several appends, of a call that it does not know.
 fn hears_of(table: &mut Table<FuzzyClient>, epoch: Option<ChainEpoch>) {
     let outcome = Outcome::Conflict(Conflict {});
     let done = CommandDone { call: 0, partition: PARTITION, outcome, takes_many_in: epoch };
