@@ -76,6 +76,11 @@ pub trait StateMachine: Sized + 'static {
         VecDeque::new()
     }
 
+    /// About how many bytes a snapshot of the present state would come to; 0 where that is not known.
+    fn snapshot_bytes(&self) -> u64 {
+        0
+    }
+
     /// Back to the empty state, before the chunks of a snapshot are installed.
     fn reset(&mut self);
 

@@ -26,7 +26,7 @@ pub use quorum::{AcceptorGroup, Acceptors, Shape, Tally};
 pub use replies::{Account, Pool, ReplyBounds};
 pub use sessions::{Admission, Sequence, SessionId, Sessions, StoredAnswer};
 pub use slots::{Slot, SlotRing};
-pub use snapshot::{Restored, Served, SnapshotRecord, Snapshots, WrittenSnapshot, chunk_of};
+pub use snapshot::{ReadBack, Restored, Served, SnapshotRecord, Snapshots, WrittenSnapshot, chunk_of};
 pub use transfer::{Look, Offer, Offered, Page, Pull, TakenPage, Transfers, WantedPage};
 pub use turn::{Turn, TurnBounds};
 pub use upstream::{InUse, Ordering, Patience, Upstream};

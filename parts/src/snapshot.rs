@@ -44,6 +44,10 @@ pub struct Snapshots<V, W> {
     bytes: u64,
     job: Option<Job<V, W>>,
     restoring: Option<Restored<V>>,
+    /// The one whose chunks are handed out as they are read back, and what they come to.
+    streamed: Option<(V, u64)>,
+    /// A record was read back.
+    restored_any: bool,
     transfers: Transfers<V>,
 }
 
@@ -75,6 +79,17 @@ pub struct Restored<V> {
     pub chunks: Vec<Bytes>,
 }
 
+/// What a record that is read back comes to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ReadBack<V> {
+    /// Nothing by itself.
+    Nothing,
+    /// The next chunk of a snapshot that is whole: it may be installed at once.
+    Chunk(Bytes),
+    /// A snapshot is complete; with the chunks that were not handed out before.
+    Whole(Restored<V>),
+}
+
 /// What a peer's question for a chunk comes to.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Served<V> {
@@ -102,8 +117,9 @@ pub fn chunk_of(budget: usize, step: impl FnOnce(usize, &mut Vec<u8>) -> Snapsho
 
 impl<V: Default, W> Default for Snapshots<V, W> {
     fn default() -> Self {
-        let (job, restoring, transfers) = (None, None, Transfers::default());
-        Self { durable_below: V::default(), bytes: 0, job, restoring, transfers }
+        let (job, restoring, streamed, transfers) = (None, None, None, Transfers::default());
+        let (durable_below, restored_any) = (V::default(), false);
+        Self { durable_below, bytes: 0, job, restoring, streamed, restored_any, transfers }
     }
 }
 
@@ -191,8 +207,38 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
         None
     }
 
+    /// The same for a node that can install a snapshot by its chunks: it never has more than one of them in memory.
+    ///
+    /// What begins where the node's journal was trimmed is whole, because nothing is trimmed before the end of what replaces it is
+    /// durable. Any other may end in the middle, and is collected.
+    pub fn restore_by_chunks(&mut self, position: Position, record: SnapshotRecord<V>) -> ReadBack<V> {
+        let is_first = !std::mem::replace(&mut self.restored_any, true);
+        match (record, &mut self.streamed) {
+            (SnapshotRecord::Begin { below }, None) if is_first && position > Position(0) => {
+                self.streamed = Some((below, 0));
+                ReadBack::Nothing
+            }
+            (SnapshotRecord::Begin { below: next }, Some((below, _))) => {
+                invariant!(DUR, false, "a snapshot below {next} follows the middle of one below {below}");
+                ReadBack::Nothing
+            }
+            (SnapshotRecord::Chunk { bytes }, Some((_, sum))) => {
+                *sum += bytes.len() as u64;
+                ReadBack::Chunk(bytes)
+            }
+            (SnapshotRecord::End, &mut Some((below, bytes))) => {
+                (self.streamed, self.bytes) = (None, bytes);
+                ReadBack::Whole(Restored { below, chunks: Vec::new() })
+            }
+            (record, None) => self.restore(record).map_or(ReadBack::Nothing, ReadBack::Whole),
+        }
+    }
+
     /// All records were read back. A snapshot that the last run did not complete is of no use, and may be as large as the state.
     pub fn drop_unfinished(&mut self) {
+        if let Some((below, _)) = &self.streamed {
+            invariant!(DUR, false, "the snapshot below {below} has no end, though what it replaces is gone");
+        }
         self.restoring = None;
     }
 }
@@ -331,6 +377,30 @@ mod tests {
         let chunks = vec![Bytes::from_static(&[1]), Bytes::from_static(&[2])];
         assert_eq!(snapshots.restore(SnapshotRecord::End), Some(Restored { below: 7, chunks }));
         assert_eq!(snapshots.restore(SnapshotRecord::End), None);
+    }
+
+    // A snapshot that is handed out by its chunks before it is known to be whole is half of a state; one that is collected takes as much
+    // memory again as the state.
+    #[test]
+    fn only_the_snapshot_that_a_journal_was_trimmed_to_is_handed_out_by_its_chunks() {
+        let read_back = |first: u64, records: &[SnapshotRecord<u64>]| -> Vec<ReadBack<u64>> {
+            let mut snapshots = Snapshots::<u64, Counter>::default();
+            let records = (first..).map(Position).zip(records.iter().cloned());
+            records.map(|(position, record)| snapshots.restore_by_chunks(position, record)).collect()
+        };
+        let (begin, end) = (SnapshotRecord::Begin { below: 7 }, SnapshotRecord::End);
+        let records = [begin.clone(), chunk(1), end.clone(), begin, chunk(2), end];
+        let bytes = |byte: u8| Bytes::copy_from_slice(&[byte]);
+        let collected = |byte: u8| ReadBack::Whole(Restored { below: 7, chunks: vec![bytes(byte)] });
+        let handed_out = ReadBack::Whole(Restored { below: 7, chunks: Vec::new() });
+        let nothing = || ReadBack::Nothing;
+        let later = [nothing(), nothing(), collected(2)];
+        let first = [nothing(), ReadBack::Chunk(bytes(1)), handed_out];
+        assert_eq!(read_back(4, &records), [&first[..], &later].concat());
+        let first = [nothing(), nothing(), collected(1)];
+        assert_eq!(read_back(0, &records), [&first[..], &later].concat());
+        let after_the_rest = [&[chunk(9)][..], &records[..3]].concat();
+        assert_eq!(read_back(4, &after_the_rest), [&[nothing()][..], &first].concat());
     }
 
     // A second peer that is served from the first one's chunks has a snapshot with a hole.

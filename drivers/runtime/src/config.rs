@@ -55,7 +55,7 @@ pub struct HostConfig {
     /// What all hosts must have alike; peers that differ are refused, and so is a data directory that was made with other values
     /// of what is for run.
     pub agreement: Agreement,
-    /// Nodes that no longer live here, whose records may be forgotten.
+    /// Nodes that no longer live here, and never will again, whose records may be forgotten.
     pub forget: Vec<HostSlot>,
     /// The wall clock.
     pub clock: ClockConfig,

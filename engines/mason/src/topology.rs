@@ -235,6 +235,9 @@ pub struct MasonParameters {
     /// And no more often than so many times in as many bytes of operations as its last snapshot held. More often means that fewer
     /// operations wait for a snapshot, in memory and after a restart, and that more is written.
     pub snapshots_per_size: u64,
+    /// How long operations are retained for the last of a shard's servers, when enough others have them in durable snapshots. In bytes,
+    /// there is a bound to it, too.
+    pub wait_for_last: Duration,
     /// The size of a snapshot's chunks.
     pub snapshot_chunk_bytes: usize,
     /// Bytes of one answer to a server that lacks operations.
@@ -261,6 +264,7 @@ impl MasonParameters {
         ask_after: Duration::from_millis(40),
         snapshot_every_bytes: 16 << 20,
         snapshots_per_size: 1,
+        wait_for_last: Duration::from_secs(10),
         snapshot_chunk_bytes: 256 << 10,
         page_bytes: 256 << 10,
         archive_turn: Duration::from_secs(2),

@@ -169,6 +169,7 @@ impl MasonScenario {
             snapshot_every_bytes: 500 << rng.below(6),
             snapshot_chunk_bytes: 256 << rng.below(4),
             page_bytes: 128 << rng.below(6),
+            wait_for_last: ms(100),
             ..MasonParameters::default()
         };
         let log = paxos::Parameters {

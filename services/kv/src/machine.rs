@@ -17,6 +17,9 @@ pub struct Store {
     repeated_max: usize,
 }
 
+/// What a key and its value come with in a snapshot: tags, two lengths, a version.
+const ENTRY_HEAD_BYTES: u64 = 18;
+
 /// What a key held before a batch touched it.
 struct Undo<'a> {
     key: &'a [u8],
@@ -249,6 +252,10 @@ impl StateMachine for Store {
             self.snapshot = Some(snapshot);
         }
         step
+    }
+
+    fn snapshot_bytes(&self) -> u64 {
+        self.table.bytes() + self.len() as u64 * ENTRY_HEAD_BYTES
     }
 
     fn reset(&mut self) {

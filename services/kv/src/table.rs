@@ -47,11 +47,13 @@ pub(crate) struct Table {
     /// Differs from process to process, so that nobody can prepare keys that collide. Nothing observable depends on it.
     hash_seed: u64,
     digest: u64,
+    /// Of all keys and values.
+    bytes: u64,
 }
 
 impl Table {
     pub(crate) fn new(hash_seed: u64) -> Self {
-        Self { entries: HashTable::new(), order: BTreeSet::new(), hash_seed, digest: 0 }
+        Self { entries: HashTable::new(), order: BTreeSet::new(), hash_seed, digest: 0, bytes: 0 }
     }
 
     pub(crate) fn clear(&mut self) {
@@ -65,6 +67,11 @@ impl Table {
     /// A digest of all keys, values and versions, updated write by write.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
+    }
+
+    /// The length of all keys and values.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     fn hash(&self, key: &[u8]) -> u64 {
@@ -88,6 +95,7 @@ impl Table {
         if let Some(entry) = self.entries.find_mut(hash, |entry| entry.key() == key) {
             let previous = entry.version;
             self.digest ^= entry.digest();
+            self.bytes -= entry.bytes.len() as u64;
             if entry.bytes.len() == key.len() + value.len() {
                 entry.bytes[key.len()..].copy_from_slice(value);
                 entry.version = version;
@@ -95,10 +103,12 @@ impl Table {
                 *entry = Entry::new(key, value, version);
             }
             self.digest ^= entry.digest();
+            self.bytes += entry.bytes.len() as u64;
             return previous;
         }
         let entry = Entry::new(key, value, version);
         self.digest ^= entry.digest();
+        self.bytes += entry.bytes.len() as u64;
         let seed = self.hash_seed;
         self.entries.insert_unique(hash, entry, |entry| xxh3_64_with_seed(entry.key(), seed));
         self.order.insert(key.into());
@@ -110,6 +120,7 @@ impl Table {
         let Ok(found) = self.entries.find_entry(self.hash(key), |entry| entry.key() == key) else { return 0 };
         let (entry, _) = found.remove();
         self.digest ^= entry.digest();
+        self.bytes -= entry.bytes.len() as u64;
         self.order.remove(key);
         entry.version
     }

@@ -104,6 +104,8 @@ pub struct ShardServer<S> {
     /// When it last asked for another page of operations.
     page_asked_at: Instant,
     snapshots: Snapshots<Number, snapshot::Writer>,
+    /// The one that is read back.
+    restoring: snapshot::Installation,
     due: snapshot::Due,
     blobs: blobs::Blobs,
     archiving: archive::Archiving,
@@ -165,6 +167,7 @@ impl<S: Shard> ShardServer<S> {
             asked_from: Number(0),
             page_asked_at: Instant(0),
             snapshots: Snapshots::default(),
+            restoring: snapshot::Installation::default(),
             due: snapshot::Due::default(),
             blobs: blobs::Blobs::default(),
             archiving: archive::Archiving::default(),
@@ -318,8 +321,8 @@ impl<S: Shard> Role for ShardServer<S> {
     type Timer = ShardTimer;
     type Record = SnapshotRecord<Number>;
 
-    fn restore(&mut self, _position: Position, record: SnapshotRecord<Number>) {
-        self.restore_snapshot(record);
+    fn restore(&mut self, position: Position, record: SnapshotRecord<Number>) {
+        self.restore_snapshot(position, record);
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {

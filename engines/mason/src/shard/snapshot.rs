@@ -12,8 +12,10 @@ use crate::messages::proxy;
 use crate::order::{Gsn, Number, Placed, Space};
 use crate::service::Shard;
 use crate::topology::ShardMap;
-use kernel::{BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, invariant};
-use parts::{Look, Page, Restored, Served, SnapshotRecord, TakenPage, WantedPage, chunk_of};
+use kernel::{
+    BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, Position, invariant,
+};
+use parts::{Look, Page, ReadBack, Restored, Served, SnapshotRecord, TakenPage, WantedPage, chunk_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -71,6 +73,17 @@ kernel::record! {
         /// How many parts there are for this number.
         parts: Option<u32>,
     }
+}
+
+/// A snapshot that is being installed, chunk by chunk: what is not the service's waits for the last one.
+#[derive(Debug, Default)]
+pub(super) struct Installation {
+    head: Option<Head>,
+    sent: Vec<SentAt>,
+    /// The service's chunks follow.
+    has_all_sent: bool,
+    /// Why it cannot be installed.
+    fault: Option<DecodeError>,
 }
 
 /// A page of inputs: `bytes`, or one part, of those of numbers from `from` on and below `below`; and where the next page begins.
@@ -213,34 +226,39 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    pub(super) fn restore_snapshot(&mut self, record: SnapshotRecord<Number>) {
-        let Some(Restored { below, chunks }) = self.snapshots.restore(record) else { return };
-        let installed = self.install(chunks);
-        invariant!(DUR, installed == Ok(below), "own snapshot below {below} reads back as {installed:?}");
-        self.snapshots.set_durable(below);
+    pub(super) fn restore_snapshot(&mut self, position: Position, record: SnapshotRecord<Number>) {
+        match self.snapshots.restore_by_chunks(position, record) {
+            ReadBack::Nothing => {}
+            ReadBack::Chunk(chunk) => {
+                let mut installation = std::mem::take(&mut self.restoring);
+                self.install_chunk(&mut installation, &chunk);
+                self.restoring = installation;
+            }
+            ReadBack::Whole(Restored { below, chunks }) => {
+                let begun = std::mem::take(&mut self.restoring);
+                let installed = self.install(begun, chunks);
+                invariant!(
+                    DUR,
+                    installed == Ok(below),
+                    "own snapshot below {below} reads back as {installed:?}"
+                );
+                self.snapshots.set_durable(below);
+            }
+        }
     }
 
-    /// Each chunk is freed when it is installed, or the state would be in memory twice.
-    fn install(&mut self, chunks: Vec<Bytes>) -> Result<Number, DecodeError> {
-        let mut chunks = chunks.into_iter();
-        let head = chunks.next().ok_or(DecodeError::Truncated)?;
-        let Head { below, executed, covered, shard_map } = Head::decoded(&head)?;
-        let mut sent = Vec::new();
-        loop {
-            let page = chunks.next().ok_or(DecodeError::Truncated)?;
-            let page = Vec::<SentAt>::decoded(&page)?;
-            if page.is_empty() {
-                break;
-            }
-            sent.extend(page);
-        }
-        self.service.reset();
-        if let Some(shard_map) = shard_map {
-            self.restore_shard_map(shard_map);
-        }
+    /// Replaces the state by a snapshot, of which some chunks may have been installed already. Each is freed when it is installed, or the
+    /// state would be in memory twice.
+    fn install(&mut self, mut installation: Installation, chunks: Vec<Bytes>) -> Result<Number, DecodeError> {
         for chunk in chunks {
-            self.service.install(&chunk)?;
+            self.install_chunk(&mut installation, &chunk);
         }
+        let Installation { head, sent, has_all_sent, fault } = installation;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let Head { below, executed, covered, .. } =
+            head.filter(|_| has_all_sent).ok_or(DecodeError::Truncated)?;
         let sent = if kernel::planted!(inputs_not_in_snapshot) { Vec::new() } else { sent };
         self.inputs.begin_at(below, sent_of(sent));
         self.next = below;
@@ -249,6 +267,33 @@ impl<S: Shard> ShardServer<S> {
         self.waiting = self.waiting.split_off(&below);
         self.due.half = false;
         Ok(below)
+    }
+
+    /// Takes the next chunk, unless one before it was not what it must be.
+    fn install_chunk(&mut self, installation: &mut Installation, chunk: &Bytes) {
+        if installation.fault.is_none() {
+            installation.fault = self.take_chunk(installation, chunk).err();
+        }
+    }
+
+    fn take_chunk(&mut self, installation: &mut Installation, chunk: &Bytes) -> Result<(), DecodeError> {
+        if installation.head.is_none() {
+            installation.head = Some(Head::decoded(chunk)?);
+            return Ok(());
+        }
+        if installation.has_all_sent {
+            return self.service.install(chunk);
+        }
+        let page = Vec::<SentAt>::decoded(chunk)?;
+        if page.is_empty() {
+            installation.has_all_sent = true;
+            self.service.reset();
+            if let Some(shard_map) = installation.head.as_mut().and_then(|head| head.shard_map.take()) {
+                self.restore_shard_map(shard_map);
+            }
+        }
+        installation.sent.extend(page);
+        Ok(())
     }
 }
 
@@ -325,7 +370,7 @@ impl<S: Shard> ShardServer<S> {
         self.snapshots.drop_job();
         self.due.half = true;
         let shard_map = self.shard_map().clone();
-        match self.install(chunks) {
+        match self.install(Installation::default(), chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
                 self.due.skips += 1;

@@ -3,6 +3,7 @@
 mod archive;
 mod arranging;
 mod blobs;
+mod durable;
 mod machine;
 mod resharding;
 mod sequencer;

@@ -8,7 +8,7 @@ use paxos::{
     Batch, BatchId, CommandGroup, GroupKind, Message, REPEATED_BYTES_MAX, RETAINED_ANSWERS_BYTES_MAX, Rules,
 };
 
-/// Answers how many commands it has executed.
+/// Answers how many commands it has executed. Its snapshot would be as many MiB, it says.
 #[derive(Debug, Default)]
 pub(super) struct Counter(u64);
 
@@ -27,6 +27,10 @@ impl StateMachine for Counter {
     fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
         chunk.extend_from_slice(&self.0.to_le_bytes());
         SnapshotStep::Done
+    }
+
+    fn snapshot_bytes(&self) -> u64 {
+        self.0 << 20
     }
 
     fn reset(&mut self) {
@@ -303,4 +307,41 @@ fn a_leader_that_asks_a_replica_is_answered_what_is_durable() {
         panic!("{did:?}")
     };
     assert_eq!((*to, *durable), (node(1, LEADER), true));
+}
+
+// A snapshot that is in memory as a whole while it is installed takes twice its size; one that is installed before it is known to be whole
+// leaves half of a state.
+#[test]
+fn a_snapshot_that_must_be_whole_is_installed_chunk_by_chunk() {
+    let parameters = Parameters { snapshot_every_bytes: 1, ..Parameters::default() };
+    let role = || Replica::new(parameters.clone(), configurations(1), Counter::default());
+    let mut bench = Table::new(role(), node(1, REPLICA));
+    bench.hear(node(1, ACCEPTOR), replica::Resumed { from: Slot(0), values: Vec::new() });
+    for slot in 0..3 {
+        let entry = Value::entry(&b"x"[..]).expect("it is small");
+        bench.hear(node(1, PROXY), chosen(slot, 1, Some(entry)));
+    }
+    for _ in 0..9 {
+        bench.pass(Duration::from_millis(2));
+        bench.end();
+    }
+    let journal = bench.journal();
+    let last = journal.len() - 1;
+    let restore = |role: &mut Replica<Counter>, first: u64, records: &[kernel::Bytes]| {
+        for (position, record) in (first..).zip(records) {
+            role.restore(Position(position), kernel::Decode::decoded(record).expect("just written"));
+        }
+    };
+    for (first, early) in [(0, 0), (7, 3)] {
+        let mut role = role();
+        restore(&mut role, first, &journal[..last]);
+        assert_eq!(role.machine().0, early, "from position {first}");
+        assert_eq!(role.executed(), Slot(0));
+        restore(&mut role, first + last as u64, &journal[last..]);
+        assert_eq!((role.machine().0, role.executed(), role.snapshot_through()), (3, Slot(3), Slot(3)));
+        // Another one had been begun when the host died.
+        restore(&mut role, first + last as u64 + 1, &journal[..last]);
+        let bench = Table::new(role, node(1, REPLICA));
+        assert_eq!((bench.role.machine().0, bench.role.executed()), (3, Slot(3)));
+    }
 }

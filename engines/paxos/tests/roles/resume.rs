@@ -182,6 +182,59 @@ fn votes_are_held_for_this_hosts_replica_within_bounds() {
     acceptor.hear(node(1, REPLICA), hold(6, 2 * VOTE_BYTES as u64));
     assert_eq!(truncate(&mut acceptor, 7), Slot(6));
     assert_eq!(truncate(&mut acceptor, 9), Slot(9), "three votes come to more than it is worth");
+    acceptor.hear(node(1, REPLICA), hold(6, 1 << 20));
+    drop(acceptor.hear(node(1, PROXY), noop(9, 1)));
+    assert_eq!(truncate(&mut acceptor, 10), Slot(10), "without the first of them the others have no use");
+}
+
+fn holds(sent: Vec<(NodeId, Message)>) -> Vec<u64> {
+    let held = sent.into_iter().filter_map(|(to, message)| match message {
+        Message::Acceptor(AcceptorIn::Hold(hold)) if to == node(1, ACCEPTOR) => Some(hold.bytes_max),
+        _ => None,
+    });
+    held.collect()
+}
+
+// At its start a replica has an old snapshot's state: as many votes as that is large are fewer than it is about to execute.
+#[test]
+fn all_votes_are_held_until_a_replica_has_resumed() {
+    let role = Replica::new(Parameters::default(), configurations(1), Counter::default());
+    let mut bench = Table::unstarted(role, node(1, REPLICA));
+    assert_eq!(holds(sends(&bench.start())), [u64::MAX]);
+    let did = bench.hear(node(1, ACCEPTOR), replica::Resumed { from: Slot(0), values: Vec::new() });
+    assert_eq!(holds(sends(&did)), [64 << 20]);
+}
+
+// A state that grows faster than snapshots of it are written takes a peer's snapshot at the next start, if as many votes are held as the
+// last snapshot is worth.
+#[test]
+fn a_state_that_has_grown_is_worth_more_votes() {
+    let mut bench = replica();
+    let mut execute = |slots: std::ops::Range<u64>| {
+        for slot in slots {
+            let entry = Value::entry(&b"x"[..]).expect("it is small");
+            bench.hear(node(2, PROXY), chosen(slot, 1, Some(entry)));
+        }
+        holds(tick(&mut bench))
+    };
+    assert_eq!(execute(0..60), [], "64 MiB are held anyway");
+    assert_eq!(execute(60..200), [200 << 20]);
+    assert_eq!(execute(200..250), []);
+    assert_eq!(execute(250..251), [251 << 20]);
+}
+
+// A snapshot of what is only being read back makes the start longer, and is out of date when it is written.
+#[test]
+fn no_snapshot_is_begun_before_a_replica_has_resumed() {
+    let parameters = Parameters { snapshot_every_bytes: 1, ..Parameters::default() };
+    let role = Replica::new(parameters, configurations(1), Counter::default());
+    let mut bench = Table::new(role, node(1, REPLICA));
+    let entry = || Value::entry(&b"x"[..]).expect("it is small");
+    let page = |from, values| replica::Resumed { from: Slot(from), values };
+    bench.burst(node(1, ACCEPTOR), page(0, vec![entry(), entry()]));
+    assert_eq!((bench.role.executed(), bench.journal().len()), (Slot(2), 0));
+    bench.burst(node(1, ACCEPTOR), page(2, Vec::new()));
+    assert_ne!(bench.journal().len(), 0);
 }
 
 // A leader that gets a report of a replica which has only begun to resume has everything voted for again.

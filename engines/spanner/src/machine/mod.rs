@@ -545,6 +545,10 @@ impl StateMachine for ShardMachine {
         step
     }
 
+    fn snapshot_bytes(&self) -> u64 {
+        self.bytes() as u64
+    }
+
     fn reset(&mut self) {
         let (shard, role) = (self.shard, self.role);
         *self = Self::new(shard, role);

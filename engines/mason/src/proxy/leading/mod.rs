@@ -111,6 +111,9 @@ pub(crate) struct Lead {
     retiring: bool,
     durable: BTreeMap<(Space, NodeId), Number>,
     durable_logged: BTreeMap<Space, Number>,
+    waits_for_last: BTreeMap<Space, durable::Wait>,
+    /// Bytes of batches that were put into the log.
+    proposed_bytes: u64,
     collecting: Collecting,
 }
 
@@ -188,6 +191,8 @@ impl Lead {
             retiring: false,
             durable: BTreeMap::new(),
             durable_logged: BTreeMap::new(),
+            waits_for_last: BTreeMap::new(),
+            proposed_bytes: 0,
             collecting: Collecting {
                 round,
                 begun_at: now,
@@ -415,7 +420,7 @@ impl Lead {
                     pending.stage = Stage::Proposed { index: self.index, numbers: numbers.clone() };
                 }
             }
-            propose_batch(pending, self.epoch, self.sequencing.epoch, frame, cx);
+            self.proposed_bytes += propose_batch(pending, self.epoch, self.sequencing.epoch, frame, cx);
         }
     }
 
@@ -493,7 +498,7 @@ impl Lead {
             if late && matches!(pending.stage, Stage::Proposed { .. }) {
                 pending.since = now;
                 cx.mark("proxy.proposed_again");
-                propose_batch(pending, epoch, sequencer, frame, cx);
+                self.proposed_bytes += propose_batch(pending, epoch, sequencer, frame, cx);
             }
         }
     }

@@ -17,14 +17,15 @@ impl Lead {
     }
 }
 
+/// Returns how many bytes it comes to.
 pub(super) fn propose_batch(
     pending: &mut Pending,
     epoch: u64,
     sequencer: u64,
     frame: &Frame<'_>,
     cx: &mut Cx<'_, Proxy>,
-) {
-    let Stage::Proposed { index, numbers } = &pending.stage else { return };
+) -> u64 {
+    let Stage::Proposed { index, numbers } = &pending.stage else { return 0 };
     let Numbers { request, rows, gsn, cut, time } = numbers.clone();
     let index = *index;
     if planted!(operations_delivered_before_logged) || planted!(operations_not_in_log) {
@@ -45,7 +46,9 @@ pub(super) fn propose_batch(
             pending.items = batch.items;
         }
     }
+    let bytes = value.len() as u64;
     propose_encoded(value, frame.log.leader, cx);
+    bytes
 }
 
 pub(super) fn propose(entry: &Entry, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {

@@ -67,9 +67,11 @@ impl Default for Held {
 }
 
 impl Held {
-    fn begin(&mut self, message: &Hold) {
+    /// Without the first of them, which are forgotten below `retained_from`, the others are of no use.
+    fn begin(&mut self, message: &Hold, retained_from: Slot) {
         let Hold { from, bytes_max } = *message;
-        *self = Self { from, bytes_max, counted: from, bytes: 0 };
+        let asked = Self { from, bytes_max, counted: from, bytes: 0 };
+        *self = if from < retained_from { Self::default() } else { asked };
     }
 
     /// Votes below this slot may be forgotten when the leader says so of those below `below`.
@@ -131,7 +133,7 @@ impl Acceptor {
     }
 
     pub(super) fn on_hold(&mut self, message: &Hold) {
-        self.held.begin(message);
+        self.held.begin(message, self.votes.start());
     }
 
     /// A page of `page_bytes`, or one value; an empty one ends it.

@@ -114,6 +114,8 @@ pub struct Replica<S> {
     catch_up: catch_up::CatchUp,
     resume: resume::Resume,
     snapshots: Snapshots<Slot, snapshot::Writer>,
+    /// The one that is read back.
+    restoring: snapshot::Installation,
     due: snapshot::Due,
     checkpoints: divergence::Checkpoints,
     scratch: Vec<u8>,
@@ -151,6 +153,7 @@ impl<S: StateMachine> Replica<S> {
             catch_up: catch_up::CatchUp::default(),
             resume: resume::Resume::default(),
             snapshots: Snapshots::default(),
+            restoring: snapshot::Installation::default(),
             due: snapshot::Due::default(),
             checkpoints: divergence::Checkpoints::default(),
             scratch: Vec::new(),
@@ -239,8 +242,8 @@ impl<S: StateMachine> Role for Replica<S> {
     type Timer = ReplicaTimer;
     type Record = SnapshotRecord<Slot>;
 
-    fn restore(&mut self, _position: Position, record: SnapshotRecord<Slot>) {
-        self.restore_snapshot(record);
+    fn restore(&mut self, position: Position, record: SnapshotRecord<Slot>) {
+        self.restore_snapshot(position, record);
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {

@@ -10,6 +10,8 @@ use parts::{Shape, Slot};
 
 /// It is reported to the acceptor when so many slots were executed since the last report.
 const REPORT_AFTER_SLOTS: u64 = 16;
+/// The acceptor is asked to hold more votes when the state has grown by this share.
+const HELD_AGAIN_SHARE: u64 = 4;
 /// After this many looks of the timer without progress the rest is left to a leader.
 const LOOKS_MAX: u32 = 10;
 
@@ -23,6 +25,8 @@ pub(super) struct Resume {
     waits_for: Option<NodeId>,
     stood_at: Slot,
     looks: u32,
+    /// How many bytes of votes the acceptor was last asked to hold.
+    held_bytes_max: u64,
 }
 
 impl Resume {
@@ -76,12 +80,29 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// What follows the snapshot on this disk is worth as many votes as a peer's snapshot is large.
-    pub(super) fn have_votes_held(&self, cx: &mut Cx<'_, Self>) {
+    /// What follows the snapshot on this disk is worth as many votes as a peer's snapshot is large, which is of the state as it is now.
+    pub(super) fn have_votes_held(&mut self, cx: &mut Cx<'_, Self>) {
         if let Some(acceptor) = self.acceptor_here(cx) {
-            let from = self.snapshots.durable_below();
-            let bytes_max = self.snapshots.bytes().max(self.parameters.snapshot_every_bytes);
+            let (from, bytes_max) = (self.snapshots.durable_below(), self.votes_worth_holding());
+            self.resume.held_bytes_max = bytes_max;
             cx.send_durable(acceptor, acceptor::Hold { from, bytes_max });
+        }
+    }
+
+    fn votes_worth_holding(&self) -> u64 {
+        if self.is_resuming() {
+            // They were worth it when this host died, and the state is still to become what it was.
+            return u64::MAX;
+        }
+        let state_bytes = self.machine.snapshot_bytes().max(self.snapshots.bytes());
+        state_bytes.max(self.parameters.snapshot_every_bytes)
+    }
+
+    /// A state that grows faster than snapshots of it are written is worth more votes than the last snapshot was.
+    fn have_more_votes_held(&mut self, cx: &mut Cx<'_, Self>) {
+        let before = self.resume.held_bytes_max;
+        if self.votes_worth_holding() > before.saturating_add(before / HELD_AGAIN_SHARE) {
+            self.have_votes_held(cx);
         }
     }
 
@@ -108,6 +129,7 @@ impl<S: StateMachine> Replica<S> {
 
     fn end_resuming(&mut self, cx: &mut Cx<'_, Self>) {
         self.resume.waits_for = None;
+        self.have_votes_held(cx);
         self.report(cx);
         self.report_to_all(cx);
     }
@@ -124,6 +146,9 @@ impl<S: StateMachine> Replica<S> {
                 self.end_resuming(cx);
             }
             return;
+        }
+        if !self.joining {
+            self.have_more_votes_held(cx);
         }
         let (from, reported) = (self.resume.own_from, self.resume.reported);
         let news = executed.0.saturating_sub(from.max(reported).0);

@@ -9,10 +9,11 @@
 use super::divergence::Digest;
 use super::{PullSnapshot, Replica, ReplicaTimer, Replicated, SnapshotChunk};
 use crate::configuration::Configurations;
-use kernel::{Bytes, Capture, Cx, Decode, DecodeError, Encode, NodeId, Reader, StateMachine};
+use kernel::{Bytes, Capture, Cx, Decode, DecodeError, Encode, NodeId, Position, Reader, StateMachine};
 use kernel::{invariant, planted};
 use parts::{
-    Look, Page, Restored, Served, Slot, SnapshotRecord, TakenPage, WantedPage, WrittenSnapshot, chunk_of,
+    Look, Page, ReadBack, Restored, Served, Slot, SnapshotRecord, TakenPage, WantedPage, WrittenSnapshot,
+    chunk_of,
 };
 use std::collections::VecDeque;
 
@@ -50,6 +51,15 @@ kernel::record! {
         /// How many of the next chunks hold the replicated state.
         pieces: u32,
     }
+}
+
+/// A snapshot that is being installed, chunk by chunk: what is not the machine's waits for the last one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Installation {
+    preamble: Option<Preamble>,
+    replicated: Vec<Bytes>,
+    /// Why it cannot be installed.
+    fault: Option<DecodeError>,
 }
 
 impl Writer {
@@ -98,6 +108,7 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
         if self.snapshots.is_idle()
             && !self.joining
+            && !self.is_resuming()
             && let Some(writer) = self.due_snapshot(cx)
         {
             let through = writer.through;
@@ -160,39 +171,47 @@ impl<S: StateMachine> Replica<S> {
         latest.version > 0 && self.snapshots.durable_below() <= first && first < self.state.executed
     }
 
-    pub(super) fn restore_snapshot(&mut self, record: SnapshotRecord<Slot>) {
-        let Some(Restored { below, chunks }) = self.snapshots.restore(record) else { return };
-        let installed = self.install(chunks);
-        invariant!(DUR, installed == Ok(below), "own snapshot through {below} reads back as {installed:?}");
-        self.snapshots.set_durable(below);
+    pub(super) fn restore_snapshot(&mut self, position: Position, record: SnapshotRecord<Slot>) {
+        match self.snapshots.restore_by_chunks(position, record) {
+            ReadBack::Nothing => {}
+            ReadBack::Chunk(chunk) => {
+                let mut installation = std::mem::take(&mut self.restoring);
+                self.install_chunk(&mut installation, chunk);
+                self.restoring = installation;
+            }
+            ReadBack::Whole(Restored { below, chunks }) => {
+                let begun = std::mem::take(&mut self.restoring);
+                let installed = self.install(begun, chunks);
+                invariant!(
+                    DUR,
+                    installed == Ok(below),
+                    "own snapshot through {below} reads back as {installed:?}"
+                );
+                self.snapshots.set_durable(below);
+            }
+        }
     }
 
-    /// Replaces the whole state by a snapshot. Each chunk is freed when it is installed, or the state would be in memory twice.
-    fn install(&mut self, chunks: Vec<Bytes>) -> Result<Slot, DecodeError> {
-        let mut chunks = chunks.into_iter();
-        let preamble = chunks.next().ok_or(DecodeError::Truncated)?;
-        let Preamble { through, pieces } = Preamble::decoded(&preamble)?;
-        let pieces = pieces as usize;
-        if chunks.len() < pieces {
+    /// Replaces the whole state by a snapshot, of which some chunks may have been installed already. Each is freed when it is installed,
+    /// or the state would be in memory twice.
+    fn install(&mut self, mut installation: Installation, chunks: Vec<Bytes>) -> Result<Slot, DecodeError> {
+        for chunk in chunks {
+            self.install_chunk(&mut installation, chunk);
+        }
+        let Installation { preamble, replicated, fault } = installation;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        let Preamble { through, pieces } = preamble.ok_or(DecodeError::Truncated)?;
+        if replicated.len() < pieces as usize {
             return Err(DecodeError::Truncated);
         }
-        let executed = self.state.executed;
-        invariant!(
-            PREFIX,
-            through >= executed || self.joining,
-            "a snapshot through {through} undoes what is executed up to {executed}"
-        );
-        let replicated: Vec<Bytes> = chunks.by_ref().take(pieces).collect();
         let mut state = Reader::new(replicated.concat().into());
         let configurations = Configurations::decode(&mut state)?;
         self.checkpoints.forget();
         self.due.captures.clear();
         self.state.sessions.install(&mut state)?;
         self.state.digest = Digest::of(u64::decode(&mut state)?);
-        self.machine.reset();
-        for chunk in chunks {
-            self.machine.install(&chunk)?;
-        }
         self.state.configurations = configurations;
         self.state.executed = through;
         self.joining = false;
@@ -202,6 +221,30 @@ impl<S: StateMachine> Replica<S> {
             self.forget_all_retained();
         }
         Ok(through)
+    }
+
+    /// Takes the next chunk, unless one before it was not what it must be.
+    fn install_chunk(&mut self, installation: &mut Installation, chunk: Bytes) {
+        let Installation { preamble, replicated, fault } = installation;
+        let taken = match preamble {
+            _ if fault.is_some() => Ok(()),
+            None => Preamble::decoded(&chunk).map(|first| {
+                let (through, executed) = (first.through, self.state.executed);
+                invariant!(
+                    PREFIX,
+                    through >= executed || self.joining,
+                    "a snapshot through {through} undoes what is executed up to {executed}"
+                );
+                *preamble = Some(first);
+                self.machine.reset();
+            }),
+            Some(Preamble { pieces, .. }) if replicated.len() < *pieces as usize => {
+                replicated.push(chunk);
+                Ok(())
+            }
+            Some(_) => self.machine.install(&chunk),
+        };
+        *fault = fault.take().or(taken.err());
     }
 }
 
@@ -269,7 +312,7 @@ impl<S: StateMachine> Replica<S> {
         if !through.is_ok_and(|through| through > self.state.executed || self.joining) {
             return;
         }
-        match self.install(chunks) {
+        match self.install(Installation::default(), chunks) {
             Ok(_) => {
                 cx.mark("replica.took_a_snapshot_from_a_peer");
                 self.snapshots.drop_job();
