@@ -10,7 +10,7 @@ pub use crate::messages::sequencer::*;
 use crate::order::{ConsistentCut, Group, Gsn, Number, Order, Placed, Range, Space};
 use crate::topology::{Layout, MasonParameters, ShardMap, Topology};
 use kernel::{Cx, NodeId, Position, Role, planted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 
@@ -63,6 +63,8 @@ pub struct Sequencer {
     /// The highest epoch this node was asked to be in this incarnation.
     epoch: u64,
     state: State,
+    /// In which epoch beacons say that it allocates, and to whom.
+    seen_by: (u64, BTreeSet<NodeId>),
 }
 
 /// Requests of one group that may be remembered: more are refused until the group's log catches up.
@@ -71,7 +73,7 @@ const REMEMBERED_MAX: usize = 1_024;
 impl Sequencer {
     /// A standby.
     pub fn new(topology: Arc<Topology>, parameters: MasonParameters) -> Self {
-        Self { topology, parameters, epoch: 0, state: State::Standby }
+        Self { topology, parameters, epoch: 0, state: State::Standby, seen_by: (0, BTreeSet::new()) }
     }
 
     /// The epoch in which it allocates, if it does.
@@ -129,6 +131,12 @@ impl Role for Sequencer {
     fn on_timer(&mut self, timer: SequencerTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             SequencerTimer::Retry => self.retry(cx),
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.seen_by.0 != self.epoch || !self.is_ready() {
+            cx.stop_beacon(std::mem::take(&mut self.seen_by.1));
         }
     }
 }
@@ -242,7 +250,15 @@ impl Sequencer {
 
     fn on_ping(&mut self, from: NodeId, message: Ping, cx: &mut Cx<'_, Self>) {
         if self.counters(from, message.epoch, cx).is_some() {
-            cx.repeat([from], proxy::Pong { epoch: message.epoch });
+            let pong = proxy::Pong { epoch: message.epoch };
+            if self.seen_by.0 != self.epoch {
+                cx.stop_beacon(std::mem::take(&mut self.seen_by.1));
+                self.seen_by.0 = self.epoch;
+            }
+            self.seen_by.1.insert(from);
+            cx.repeat([from], pong.clone());
+            // Who is answered need not ask again.
+            cx.set_beacon([from], pong);
         }
     }
 }
