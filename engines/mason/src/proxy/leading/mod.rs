@@ -485,15 +485,19 @@ impl Lead {
         }
     }
 
-    /// When it looks again: while nothing is on its way, when its host wakes anyhow.
-    pub(super) fn tick_after(&self, parameters: &MasonParameters, now: Instant) -> Duration {
-        let is_at_rest = self.begun
+    /// Nothing is on its way.
+    fn is_at_rest(&self) -> bool {
+        self.begun
             && self.queue.is_empty()
             && self.pending.is_empty()
             && !self.sequencing.probing
-            && !self.sequencing.is_sealing();
+            && !self.sequencing.is_sealing()
+    }
+
+    /// When it looks again: at rest, when its host wakes anyhow.
+    pub(super) fn tick_after(&self, parameters: &MasonParameters, now: Instant) -> Duration {
         // A sequencer is asked often enough to be suspected by what is lost of that.
-        if is_at_rest && parameters.suspect_after >= PINGS_PER_SUSPICION * REPEAT_WITHIN {
+        if self.is_at_rest() && parameters.suspect_after >= PINGS_PER_SUSPICION * REPEAT_WITHIN {
             return parameters.tick.max(kernel::until_moment(now));
         }
         parameters.tick

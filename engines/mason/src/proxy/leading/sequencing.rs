@@ -89,7 +89,8 @@ impl Lead {
 
     pub(super) fn watch_the_sequencer(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let (now, parameters) = (cx.now(), frame.parameters);
-        let seen_at = self.sequencing.seen_at(cx);
+        // A beacon says nothing of whether it hears what it is asked.
+        let seen_at = self.sequencing.seen_at(cx).filter(|_| self.is_at_rest());
         if let Some(at) = seen_at.filter(|&at| at > self.sequencing.heard_at) {
             self.sequencing.is_well(at);
         }
