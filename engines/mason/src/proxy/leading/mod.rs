@@ -69,6 +69,8 @@ struct Sequencing {
     heard_at: Instant,
     /// The epoch in which it has answered: from then on a beacon says that it is alive.
     answered: Option<u64>,
+    /// Its beacon was all that was wanted of it.
+    rested: bool,
     asked_at: Instant,
     /// How long the next silence may last; grows while no sequencer comes up.
     patience: Duration,
@@ -183,6 +185,7 @@ impl Lead {
                 probing: false,
                 heard_at: now,
                 answered: None,
+                rested: false,
                 asked_at: now,
                 patience: Duration::ZERO,
                 called_at: now,

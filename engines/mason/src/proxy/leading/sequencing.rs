@@ -90,7 +90,13 @@ impl Lead {
     pub(super) fn watch_the_sequencer(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let (now, parameters) = (cx.now(), frame.parameters);
         // A beacon says nothing of whether it hears what it is asked.
-        let seen_at = self.sequencing.seen_at(cx).filter(|_| self.is_at_rest());
+        let rests = self.is_at_rest();
+        let seen_at = self.sequencing.seen_at(cx).filter(|_| rests);
+        if !rests && std::mem::take(&mut self.sequencing.rested) {
+            // What is asked now has all of the patience.
+            self.sequencing.heard_at = now;
+        }
+        self.sequencing.rested |= seen_at.is_some();
         if let Some(at) = seen_at.filter(|&at| at > self.sequencing.heard_at) {
             self.sequencing.is_well(at);
         }
