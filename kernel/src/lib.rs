@@ -5,6 +5,7 @@
 //! [`Effects`]. The same role code runs under every driver.
 #![forbid(unsafe_code)]
 
+mod beacon;
 mod blob;
 pub mod bounds;
 pub mod client;
@@ -22,6 +23,7 @@ mod rng;
 mod role;
 mod time;
 
+pub use beacon::Beacons;
 pub use blob::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange};
 pub use bounds::{Bounds, Misfit, PageBudget, TooLarge};
 pub use bytes::Bytes;
@@ -36,7 +38,7 @@ pub use planted::PlantedBug;
 pub use rng::Rng;
 pub use role::{
     Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position, REPEAT_WITHIN,
-    Role, Situation, TimerIndex, TimerKey, until_moment,
+    Role, Situation, TimerIndex, TimerKey, until_moment, until_rare_moment,
 };
 pub use time::{Instant, Wall};
 

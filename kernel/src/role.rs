@@ -3,7 +3,9 @@
 mod effects;
 mod inner;
 
-pub use effects::{Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, until_moment};
+pub use effects::{
+    Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, until_moment, until_rare_moment,
+};
 pub use inner::{InnerAnswers, InnerRole};
 
 use crate::blob::BlobNotice;

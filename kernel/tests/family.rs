@@ -2,7 +2,8 @@
 #![allow(missing_docs)]
 
 use kernel::{
-    Cx, Decode, Effect, Effects, Encode, Family, HostId, HostSlot, Instant, Node, NodeId, Position, RequestId,
+    Beacons, Cx, Decode, Effect, Effects, Encode, Family, HostId, HostSlot, Instant, Node, NodeId, Position,
+    RequestId,
 };
 use kernel::{Role, Situation, Wall};
 use std::convert::Infallible;
@@ -102,7 +103,8 @@ impl Role for Asker {
 fn with<T>(call: impl FnOnce(Situation<'_>) -> T) -> T {
     let mut rng = kernel::Rng::seeded(1);
     let node = NodeId::new(HostId(1), HostSlot(1));
-    call(Situation { node, now: Instant(0), wall: Wall::between(0, 1), rng: &mut rng, disk_full: false })
+    let (now, wall, beacons) = (Instant(0), Wall::between(0, 1), Beacons::default());
+    call(Situation { node, now, wall, rng: &mut rng, disk_full: false, beacons: &beacons })
 }
 
 // If effects came out of order, or a record's slot were wrong, acknowledgements would leave before their journal.

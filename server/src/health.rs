@@ -2,7 +2,8 @@
 //! page and log say the same.
 //!
 //! What is cheap is looked at twice a second: whom this host hears, and what its roles say. A linearizable read of each service follows
-//! where that has changed, where the host does not serve, while anybody asks, and else every few seconds.
+//! where that has changed, where the host does not serve, while anybody asks, and else every few seconds. A read that has something logged
+//! is not made while the leaders of the service's logs are heard, and the same as before.
 
 use crate::cluster::ClusterFile;
 use crate::cluster::description::{ReadyProbe, Service};
@@ -12,7 +13,7 @@ use crate::readiness::{Health, Unready};
 use crate::services::status::ServiceStatus;
 use crate::status::HostStatus;
 use runtime::{Answer, HostHandle, NoAnswer};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +25,7 @@ const READ_WITHIN: Duration = Duration::from_secs(1);
 /// What was seen longer ago is not shown while a newer look can be had.
 const FRESH_FOR: Duration = Duration::from_millis(2_500);
 /// Reads go on for so long after the last who asked.
-const ASKED_FOR: Duration = Duration::from_secs(10);
+const ASKED_FOR: Duration = Duration::from_secs(3);
 /// Reads where nobody asks and nothing changes.
 const QUIET_READS_EVERY: Duration = Duration::from_secs(5);
 
@@ -79,6 +80,7 @@ impl HealthWatch {
             handle,
             file,
             host,
+            heard: BTreeMap::new(),
             cheap: None,
         };
         std::thread::Builder::new()
@@ -195,6 +197,8 @@ struct Cheap {
 }
 
 struct Watcher {
+    /// Who led the logs of a service when it was read last.
+    heard: BTreeMap<&'static str, String>,
     shared: Arc<Shared>,
     reads: Vec<Read>,
     reporter: Option<Reporter>,
@@ -247,6 +251,7 @@ impl Watcher {
             reporter.warn(status.services.iter().flat_map(ServiceStatus::warnings).collect());
         }
         let host = status.not_ready();
+        let heard: BTreeMap<_, _> = status.services.iter().filter_map(ServiceStatus::leaders_heard).collect();
         let HostStatus { leader, round, unheard, .. } = status;
         let cheap = Some(Cheap { leader, round, unheard: unheard.clone(), host: host.clone() });
         let changed = cheap != self.cheap;
@@ -258,15 +263,20 @@ impl Watcher {
             let health = Arc::new(Health { host, services, unheard });
             return Look { began, health, with_reads: before.with_reads };
         }
-        let wanted = changed || !before.health.is_ready() || self.is_asked(began);
+        let wanted = changed || !before.health.is_ready();
         let looks = self.reads.iter().map(|read| async {
-            let known = before.health.services.get(read.service).filter(|_| read.probe.is_logged && !wanted);
+            // While the same leaders are heard, and hear quorums, what a logged read would show is known.
+            let is_same =
+                heard.contains_key(read.service) && heard.get(read.service) == self.heard.get(read.service);
+            let stands = read.probe.is_logged && !wanted && is_same;
+            let known = before.health.services.get(read.service).filter(|_| stands);
             match known {
                 Some(known) => (read.service, known.clone()),
                 None => (read.service, read.look(&self.handle).await),
             }
         });
         let services = futures_util::future::join_all(looks).await.into_iter().collect();
+        self.heard = heard;
         let health = Arc::new(Health { host, services, unheard });
         Look { began, health, with_reads: Some(began) }
     }

@@ -3,7 +3,8 @@
 use crate::connection::{Connection, DialError, Reading, Writing};
 use crate::credentials::Credentials;
 use kernel::{
-    Cx, Effect, Effects, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role, Situation, Wall,
+    Beacons, Cx, Effect, Effects, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role,
+    Situation, Wall,
 };
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -128,7 +129,8 @@ impl Driver {
     ) {
         let now = Instant(self.started.elapsed().as_nanos() as u64);
         let wall = Wall { earliest: 0, latest: u64::MAX, usable: false };
-        let situation = Situation { node: NodeId::ZERO, now, wall, rng: &mut self.rng, disk_full: false };
+        let (node, beacons) = (NodeId::ZERO, &Beacons::default());
+        let situation = Situation { node, now, wall, rng: &mut self.rng, disk_full: false, beacons };
         call(&mut self.client, &mut Cx::new(situation, &mut self.effects));
     }
 
@@ -230,10 +232,13 @@ impl Driver {
             match effect {
                 Effect::Send { to, message }
                 | Effect::SendDurable { to, message, .. }
+                | Effect::SetBeacon { to, message }
                 | Effect::Repeat { to, message, .. } => {
                     self.send(to.host().0 as usize - 1, message);
                 }
                 Effect::SetTimer { after, .. } => self.resend_at = Some(tokio::time::Instant::now() + after),
+                // A client sets none.
+                Effect::StopBeacon { .. } => {}
                 Effect::StopTimer { .. } => self.resend_at = None,
                 Effect::Respond { id, response } => {
                     if let Some(answer) = self.waiting.remove(&id) {

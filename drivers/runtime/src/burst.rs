@@ -129,6 +129,17 @@ impl<N: Node + 'static> Reactor<N> {
                     self.held.push_back((after, Held::Repeat { from, to, message }));
                 }
                 Effect::Repeat { to, message, .. } => self.router.repeat(from, to, message, now),
+                Effect::SetBeacon { to, message } => {
+                    if self.router.set_beacon(from, to, message, now) {
+                        self.nodes.beacons.light(from, to);
+                    }
+                }
+                Effect::StopBeacon { to } => {
+                    self.router.stop_beacon(from, to, now);
+                    if to.host() == self.me {
+                        self.nodes.beacons.put_out(from, to);
+                    }
+                }
                 Effect::Trim { before } => {
                     self.held.push_back((after, Held::Trim { host_slot: from.host_slot(), before }));
                 }

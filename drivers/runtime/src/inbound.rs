@@ -6,7 +6,7 @@ use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
 use crate::marks::{MARKS, Mark, Marks};
 use crate::metrics::Metrics;
-use crate::repeats::{Heard, REPEATS, Repeat};
+use crate::repeats::{Heard, Lit, Out, REPEATS, Repeat};
 use crate::shortage::Shortage;
 use crate::socket::{After, Readiness, Socket, listening};
 use crate::tls::PeerTls;
@@ -39,6 +39,8 @@ const STRANGERS_MAX: usize = 64;
 const FIRST_SEEN_MAX: usize = 4_096;
 
 struct Inbound {
+    /// No other connection of this run has it.
+    number: u64,
     address: SocketAddr,
     socket: Socket,
     input: BytesMut,
@@ -65,6 +67,7 @@ pub(crate) struct Inbounds {
     joining_max: usize,
     first_seen: BTreeMap<HostId, Incarnation>,
     table: Vec<Option<Inbound>>,
+    connections: u64,
     readable: VecDeque<usize>,
     token_base: usize,
     frames: FrameReader,
@@ -107,6 +110,7 @@ impl Inbounds {
             joining_max,
             first_seen: BTreeMap::new(),
             table: Vec::new(),
+            connections: 0,
             readable: VecDeque::new(),
             token_base,
             frames: FrameReader { body_max: frame_body_max },
@@ -153,7 +157,9 @@ impl Inbounds {
             if socket.tune(Some(SILENCE_MAX)).is_err() {
                 continue; // Gone before it was greeted.
             }
+            self.connections += 1;
             let inbound = Inbound {
+                number: self.connections,
                 address,
                 socket,
                 input: BytesMut::new(),
@@ -212,6 +218,11 @@ impl Inbounds {
     /// What a connection has said again and again; the caller gives it back.
     pub(crate) fn heard_of(&mut self, index: usize) -> Option<&mut Heard> {
         self.table.get_mut(index)?.as_mut().map(|inbound| &mut inbound.heard)
+    }
+
+    /// Which connection it is.
+    pub(crate) fn number_of(&self, index: usize) -> Option<u64> {
+        Some(self.table.get(index)?.as_ref()?.number)
     }
 
     pub(crate) fn ready_count(&self) -> usize {
@@ -393,8 +404,12 @@ pub(crate) enum Item<M> {
     Mark(Mark),
     /// A message; `again`: it is the same as before.
     Message { from: NodeId, to: NodeId, message: Result<M, kernel::DecodeError>, again: bool },
-    /// Some messages are the same as before: they follow.
+    /// Some messages are the same as before: they follow. Or all beacons are.
     Repeats,
+    /// A beacon is lit.
+    Lit { from: NodeId, to: NodeId, message: Result<M, kernel::DecodeError> },
+    /// It is stopped.
+    Out { from: NodeId, to: NodeId },
 }
 
 /// Calls `visit` with all that a frame's body holds; `Err` if the frame is not what a sound host sends.
@@ -449,6 +464,18 @@ fn each_repeat<M: Decode>(
                 let message = M::decode(&mut Reader::new(numbered.message.clone()));
                 visit(Item::Message { from, to, message, again: true });
             }
+        }
+        Repeat::Lit(Lit { from, to, message }) => {
+            heard.beacons.light(from, to)?;
+            visit(Item::Lit { from, to, message: M::decode(&mut Reader::new(message)) });
+        }
+        Repeat::Out(Out { from, to }) => {
+            heard.beacons.put_out(from, to);
+            visit(Item::Out { from, to });
+        }
+        Repeat::Steady(steady) => {
+            heard.beacons.are(&steady)?;
+            visit(Item::Repeats);
         }
     }
     Ok(())

@@ -106,6 +106,7 @@
 mod agreement;
 mod alarm;
 mod answer;
+mod beacons;
 pub mod blobs;
 mod burst;
 mod clients;

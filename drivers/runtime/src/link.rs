@@ -1,6 +1,7 @@
 //! The way out to one other host: dialling, greeting, a bounded queue. What does not fit, or is queued when the
 //! connection breaks, is dropped and counted: links are lossy by contract.
 
+use crate::beacons::{BEACONS_SINCE, Shown, ends};
 use crate::data::Incarnation;
 use crate::handshake::{GREETING_BYTES_MAX, Hello, Reply, framed, take_greeting};
 use crate::marks::{MARKS, Mark, RunStart};
@@ -111,6 +112,15 @@ pub(crate) struct LinkSettings {
     pub(crate) frame_body_max: usize,
 }
 
+/// A message in the family's encoding.
+struct Encoded<'a>(&'a [u8]);
+
+impl Encode for Encoded<'_> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.0);
+    }
+}
+
 pub(crate) struct Link {
     pub(crate) host: HostId,
     pub(crate) config: PeerConfig,
@@ -131,6 +141,7 @@ pub(crate) struct Link {
     marked: Mark,
     /// What was said over this connection, and is said again.
     repeats: Repeats,
+    beacons: Shown,
 }
 
 impl Link {
@@ -149,7 +160,14 @@ impl Link {
             behind: None,
             marked: NOTHING_MARKED,
             repeats: Repeats::default(),
+            beacons: Shown::default(),
         }
+    }
+
+    /// The host has another address: what its nodes were to see goes on.
+    pub(crate) fn inherit(&mut self, before: &mut Self) {
+        self.beacons = std::mem::take(&mut before.beacons);
+        self.beacons.pause();
     }
 
     /// Who is at the other end, while the link is up.
@@ -247,9 +265,40 @@ impl Link {
         }
     }
 
+    /// Sets a beacon: the other end learns of it when something is to be said again, which is now.
+    pub(crate) fn set_beacon(&mut self, from: NodeId, to: NodeId, message: &impl Encode, now: Instant) {
+        self.beacons.set(from, to, message.encoded(), now);
+    }
+
+    /// Stops one.
+    pub(crate) fn stop_beacon(&mut self, from: NodeId, to: NodeId, now: Instant) {
+        self.beacons.stop(from, to, now);
+    }
+
     /// When something is to be said again.
     pub(crate) fn repeats_due(&self) -> Option<Instant> {
-        self.repeats.due()
+        self.repeats.due().into_iter().chain(self.beacons.due()).min()
+    }
+
+    /// Says what the other end does not know of beacons; true if that was something.
+    fn report_beacons(
+        &mut self,
+        me: HostId,
+        settings: &LinkSettings,
+        (now, metrics): (Instant, &mut Metrics),
+    ) -> bool {
+        let mut beacons = std::mem::take(&mut self.beacons);
+        let mut any = false;
+        if self.partner().is_some_and(|partner| partner.message_version >= BEACONS_SINCE) {
+            let (me, other) = ends(me, self.host);
+            any = beacons.report(|repeat| self.queue(me, other, repeat, settings, metrics));
+        }
+        for (from, to, bytes) in beacons.unknown() {
+            self.repeat(from, to, &Encoded(&bytes), settings, (now, metrics));
+        }
+        beacons.wait(now);
+        self.beacons = beacons;
+        any
     }
 
     /// Says again what has not changed.
@@ -260,11 +309,21 @@ impl Link {
         outside: (Instant, &mut Metrics),
     ) {
         let (now, metrics) = outside;
+        if !self.is_up() {
+            self.beacons.pause();
+        }
+        let is_due = self.beacons.due().is_some_and(|due| due <= now);
+        let has_reported = is_due && self.report_beacons(me, settings, (now, metrics));
         let numbers = self.repeats.take_again(now);
+        let (me, other) = ends(me, self.host);
         if !numbers.is_empty() {
-            let (me, other) = (NodeId::new(me, REPEATS), NodeId::new(self.host, REPEATS));
             metrics.repeats_out += numbers.len() as u64;
             self.queue(me, other, &Repeat::Later(Again { numbers }), settings, metrics);
+        } else if is_due
+            && !has_reported
+            && let Some(steady) = self.beacons.steady()
+        {
+            self.queue(me, other, &steady, settings, metrics);
         }
     }
 
@@ -273,6 +332,7 @@ impl Link {
         for _ in self.repeats.take_again(now) {
             metrics.drop_message("link severed on purpose");
         }
+        self.beacons.wait(now);
     }
 
     /// False if it is dropped.
@@ -468,6 +528,7 @@ impl Link {
             Some(Reply::Welcome { incarnation, message_version, run_start }) => {
                 self.partner = Some(Partner { incarnation, message_version, run_start });
                 (self.marked, self.repeats) = (NOTHING_MARKED, Repeats::default());
+                self.beacons.begin(outside.now);
                 let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });
                 if let State::Greeting { socket, .. } = before {
                     self.state = State::Up { socket };
@@ -502,6 +563,7 @@ impl Link {
             self.writer.bytes().clear();
             self.sent = 0;
             self.repeats = Repeats::default();
+            self.beacons.pause();
         }
         let new = self.complaint.as_ref() != Some(&reason);
         self.complaint = Some(reason.clone());

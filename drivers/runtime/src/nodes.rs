@@ -3,7 +3,8 @@
 use crate::journal::CommitNumber;
 use crate::timers::{NodeIndex, Timers};
 use kernel::{
-    BlobNotice, Effects, Family, HostSlot, Instant, Node, NodeId, RequestId, Rng, Situation, TimerIndex, Wall,
+    Beacons, BlobNotice, Effects, Family, HostSlot, Instant, Node, NodeId, RequestId, Rng, Situation,
+    TimerIndex, Wall,
 };
 
 /// One node.
@@ -30,6 +31,8 @@ pub(crate) struct Nodes<N: Node> {
     pub(crate) wall: Wall,
     /// What roles learn of disks.
     pub(crate) disk_full: bool,
+    /// And of other nodes.
+    pub(crate) beacons: Beacons,
 }
 
 type Message<N> = <<N as Node>::Family as Family>::Message;
@@ -38,7 +41,8 @@ type Request<N> = <<N as Node>::Family as Family>::Request;
 impl<N: Node> Nodes<N> {
     pub(crate) fn new(now: Instant, wall: Wall) -> Self {
         let (slots, dirty, touched) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots, timers: Timers::default(), dirty, touched, now, wall, disk_full: false }
+        let (timers, beacons) = (Timers::default(), Beacons::default());
+        Self { slots, timers, dirty, touched, now, wall, disk_full: false, beacons }
     }
 
     pub(crate) fn push(&mut self, id: NodeId, node: N, effects: Effects<N::Family>, rng: Rng) {
@@ -53,8 +57,8 @@ impl<N: Node> Nodes<N> {
 
     fn call(&mut self, index: NodeIndex, call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>)) {
         let slot = &mut self.slots[index.0];
-        let (now, wall, disk_full) = (self.now, self.wall, self.disk_full);
-        let situation = Situation { node: slot.id, now, wall, rng: &mut slot.rng, disk_full };
+        let (now, wall, disk_full, beacons) = (self.now, self.wall, self.disk_full, &self.beacons);
+        let situation = Situation { node: slot.id, now, wall, rng: &mut slot.rng, disk_full, beacons };
         call(&mut slot.node, situation, &mut slot.effects);
         if !slot.dirty {
             slot.dirty = true;

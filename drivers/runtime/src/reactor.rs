@@ -96,6 +96,8 @@ pub(crate) struct Reactor<N: Node> {
     /// Another host knows that this one has lost what it acknowledged.
     pub(crate) refused: Option<HostError>,
     commands: Vec<Command<N>>,
+    /// Beacons that reached this host while a fault severed the link, by their connection; none: it was stopped.
+    muted: BTreeMap<(u64, NodeId, NodeId), Option<Message<N>>>,
     paused: bool,
     /// Readiness that arrived during a pause.
     stashed: BTreeMap<usize, Readiness>,
@@ -165,6 +167,7 @@ impl<N: Node + 'static> Reactor<N> {
             run_start,
             refused: None,
             commands: Vec::new(),
+            muted: BTreeMap::new(),
             paused: false,
             stashed: BTreeMap::new(),
             shortage: None,

@@ -13,7 +13,9 @@ pub(crate) const REPEATS_SINCE: u32 = 4;
 /// Numbers of one connection; what is beyond is sent as any other message.
 const NUMBERS_MAX: u32 = 4_096;
 /// The largest message that is remembered: with all numbers in use both ends of a connection hold 16 MiB.
-const MESSAGE_BYTES_MAX: usize = 4 << 10;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// Beacons of one connection; what is beyond is said again and again.
+pub(crate) const BEACONS_MAX: usize = 4_096;
 /// Messages between the same two nodes that are remembered: more than those have to say in turn.
 const IN_TURN_MAX: usize = 4;
 
@@ -39,6 +41,36 @@ kernel::record! {
     }
 }
 
+kernel::record! {
+    /// A beacon that is new to the other end, or says something else from now on.
+    pub(crate) struct Lit {
+        /// The sender.
+        from: NodeId,
+        /// The receiver.
+        to: NodeId,
+        /// In the family's encoding.
+        message: kernel::Bytes,
+    }
+}
+
+kernel::record! {
+    /// A beacon that is stopped.
+    pub(crate) struct Out {
+        /// The sender.
+        from: NodeId,
+        /// The receiver.
+        to: NodeId,
+    }
+}
+
+kernel::record! {
+    /// All others are as they were.
+    pub(crate) struct Steady {
+        /// How many there are.
+        lit: u32,
+    }
+}
+
 kernel::sum! {
     /// What is sent to [`REPEATS`].
     pub(crate) enum Repeat {
@@ -46,6 +78,12 @@ kernel::sum! {
         1 => First(Numbered),
         /// Not for the first time.
         2 => Later(Again),
+        /// A beacon is lit.
+        3 => Lit(Lit),
+        /// A beacon is stopped.
+        4 => Out(Out),
+        /// Beacons are as they were.
+        5 => Steady(Steady),
     }
 }
 
@@ -145,17 +183,48 @@ fn next_moment(now: Instant, left_at: Instant) -> Instant {
     Instant(if left_at.0 < this && now.0 - this < MOMENT_LASTS { this } else { this + every })
 }
 
+/// The beacons that the other end of a connection has lit.
+#[derive(Debug, Default)]
+pub(crate) struct Seen(BTreeSet<(NodeId, NodeId)>);
+
+impl Seen {
+    /// `Err` if no sound host lights so many.
+    pub(crate) fn light(&mut self, from: NodeId, to: NodeId) -> Result<(), String> {
+        self.0.insert((from, to));
+        if self.0.len() > BEACONS_MAX {
+            return Err(format!("more than {BEACONS_MAX} beacons"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn put_out(&mut self, from: NodeId, to: NodeId) {
+        self.0.remove(&(from, to));
+    }
+
+    /// `Err` if the other end has lit others.
+    pub(crate) fn are(&self, steady: &Steady) -> Result<(), String> {
+        if self.0.len() != steady.lit as usize {
+            return Err(format!("{} beacons are lit, and {} are known", steady.lit, self.0.len()));
+        }
+        Ok(())
+    }
+}
+
 /// What the other end of a connection has said.
 #[derive(Debug, Default)]
-pub(crate) struct Heard(Vec<Numbered>);
+pub(crate) struct Heard {
+    numbered: Vec<Numbered>,
+    /// Its beacons.
+    pub(crate) beacons: Seen,
+}
 
 impl Heard {
     /// Remembers a message; `Err` if no sound host numbers so.
     pub(crate) fn note(&mut self, numbered: Numbered) -> Result<(), String> {
-        let (at, known) = (numbered.number as usize, self.0.len());
+        let (at, known) = (numbered.number as usize, self.numbered.len());
         // A slice of the frame would hold all of that.
         let numbered = Numbered { message: Bytes::copy_from_slice(&numbered.message), ..numbered };
-        match self.0.get_mut(at) {
+        match self.numbered.get_mut(at) {
             _ if numbered.message.len() > MESSAGE_BYTES_MAX || numbered.number >= NUMBERS_MAX => {
                 Err("a message to be repeated is larger, or numbered higher, than any may be".to_owned())
             }
@@ -164,7 +233,7 @@ impl Heard {
                 Ok(())
             }
             None if at == known => {
-                self.0.push(numbered);
+                self.numbered.push(numbered);
                 Ok(())
             }
             None => Err(format!("message {at} to be repeated, and {known} are known")),
@@ -173,8 +242,8 @@ impl Heard {
 
     /// What has a number.
     pub(crate) fn numbered(&self, number: u32) -> Result<&Numbered, String> {
-        let known = self.0.get(number as usize);
-        known.ok_or_else(|| format!("message {number} said again, and {} are known", self.0.len()))
+        let known = self.numbered.get(number as usize);
+        known.ok_or_else(|| format!("message {number} said again, and {} are known", self.numbered.len()))
     }
 }
 
@@ -270,5 +339,21 @@ mod tests {
         assert_eq!(heard.numbered(0), Ok(&second));
         let large = Numbered { message: Bytes::from(vec![0; MESSAGE_BYTES_MAX + 1]), ..numbered(1) };
         assert!(heard.note(large).is_err());
+    }
+
+    // A host that is not sound must not take memory without bound.
+    #[test]
+    fn beacons_of_a_connection_are_bounded_and_counted() {
+        let mut seen = Seen::default();
+        for slot in 0..BEACONS_MAX as u32 {
+            assert_eq!(seen.light(node(slot), node(1)), Ok(()));
+        }
+        assert!(seen.are(&Steady { lit: BEACONS_MAX as u32 }).is_ok());
+        assert!(seen.light(node(BEACONS_MAX as u32), node(1)).is_err());
+        seen.put_out(node(0), node(1));
+        seen.put_out(node(0), node(1));
+        assert!(
+            seen.are(&Steady { lit: BEACONS_MAX as u32 }).is_ok() && seen.are(&Steady { lit: 7 }).is_err()
+        );
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Router<M> {
     pub(crate) severed_to: BTreeSet<HostId>,
     severed_from: BTreeSet<HostId>,
     delayed: BTreeMap<HostId, Delayed<M>>,
+    /// Beacons to nodes of this host, by sender and receiver.
+    beacons: BTreeMap<(NodeId, NodeId), Vec<u8>>,
     pub(crate) metrics: Metrics,
     pub(crate) observer: ObservedBy<M>,
 }
@@ -41,6 +43,7 @@ impl<M: Encode> Router<M> {
             severed_to: BTreeSet::new(),
             severed_from: BTreeSet::new(),
             delayed: BTreeMap::new(),
+            beacons: BTreeMap::new(),
             metrics: Metrics::default(),
             observer: None,
         }
@@ -71,6 +74,32 @@ impl<M: Encode> Router<M> {
                 self.links[index].repeat(from, to, &message, &self.settings, outside);
             }
             Err(_) => self.metrics.drop_message("no such host"),
+        }
+    }
+
+    /// Sets a beacon; true if it is to a node of this host, and lit now. Links that are delayed on purpose do not delay it.
+    pub(crate) fn set_beacon(&mut self, from: NodeId, to: NodeId, message: M, now: Instant) -> bool {
+        if to.host() == self.me {
+            let bytes = message.encoded();
+            if self.beacons.get(&(from, to)) != Some(&bytes) {
+                self.beacons.insert((from, to), bytes);
+                self.route(from, to, message, now);
+            }
+            return true;
+        }
+        match self.links.binary_search_by_key(&to.host(), |link| link.host) {
+            Ok(index) => self.links[index].set_beacon(from, to, &message, now),
+            Err(_) => self.metrics.drop_message("no such host"),
+        }
+        false
+    }
+
+    /// Stops a beacon.
+    pub(crate) fn stop_beacon(&mut self, from: NodeId, to: NodeId, now: Instant) {
+        if to.host() == self.me {
+            self.beacons.remove(&(from, to));
+        } else if let Ok(index) = self.links.binary_search_by_key(&to.host(), |link| link.host) {
+            self.links[index].stop_beacon(from, to, now);
         }
     }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use kernel::FrameWriter;
+use kernel::{FrameWriter, NodeId};
 use runtime::{Admission, Direction, Host, HostConfig, HostEvent, LinkFault, PeerConfig};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -87,6 +87,101 @@ fn what_is_said_again_is_heard_again() {
             b = Host::start(config, both, vec![]).expect("b starts again");
         }
     }
+}
+
+fn asking(payload: &'static [u8], count: u64) -> Question {
+    Question {
+        window: 1,
+        payload: kernel::Bytes::from_static(payload),
+        durable: false,
+        ..question("b", count)
+    }
+}
+
+/// How old the beacon of b's oracle is at a, in milliseconds.
+fn age(a: &Host<Member>) -> u64 {
+    a.handle().request(ASKER, asking(AGE, 1)).wait(LIMIT).expect("a runs")
+}
+
+/// A look at the right moment is younger than a beacon's period; machines that run tests are slow.
+fn is_lit(a: &Host<Member>) -> bool {
+    age(a) <= 50
+}
+
+// A beacon that is heard though its host is gone hides the failure; one that is lost with a connection, or by a fault that is over, looks like
+// one; one that its receiver is called for again and again spares nothing.
+#[test]
+fn a_beacon_is_heard_while_its_host_is() {
+    let (mut a, mut b) = pair();
+    (a.message_version, b.message_version) = (5, 5);
+    let b_listen = b.listen.as_ref().expect("b listens").try_clone().expect("a listener can be cloned");
+    let (peers, b_host) = (b.peers.clone(), kernel::HostId::named("b"));
+    let a_address = peers[0].address.clone();
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(age(&a), NEVER);
+    assert_eq!(a.handle().request(ASKER, asking(WATCH, 1)).wait(LIMIT), Ok(1));
+    eventually("it is lit", || is_lit(&a));
+    let heard = || a.handle().metrics().wait(LIMIT).expect("a runs");
+    let before = heard();
+    std::thread::sleep(Duration::from_millis(300));
+    eventually("it stays lit", || is_lit(&a));
+    let after = heard();
+    let messages = after.messages_in + after.repeats_in - before.messages_in - before.repeats_in;
+    assert!(messages >= 2, "{messages} messages say that it is lit");
+    assert_eq!(after.repeats_in, 0, "nobody is called again: {after:?}");
+    for direction in [Direction::From, Direction::To] {
+        let (host, other) = match direction {
+            Direction::From => (&a, b_host),
+            Direction::To => (&b, kernel::HostId::named("a")),
+        };
+        host.handle().fault(other, LinkFault::Sever(direction));
+        eventually("it is not heard", || age(&a) >= 200);
+        host.handle().fault(other, LinkFault::Heal(direction));
+        eventually("it is heard again", || is_lit(&a));
+    }
+    a.handle().fault(b_host, LinkFault::Sever(Direction::From));
+    eventually("it is not heard", || age(&a) >= 200);
+    b.handle().inject(NodeId::new(kernel::HostId::named("a"), ASKER), oracle_of("b"), Dark {});
+    assert!(b.handle().metrics().wait(LIMIT).is_ok(), "it is stopped by now");
+    a.handle().fault(b_host, LinkFault::Heal(Direction::From));
+    eventually("it is out", || age(&a) == NEVER);
+
+    assert_eq!(a.handle().request(ASKER, asking(WATCH, 1)).wait(LIMIT), Ok(1));
+    b.kill().expect("killed in peace");
+    eventually("the host is gone", || age(&a) >= 200);
+    let config =
+        HostConfig { listen: Some(b_listen), peers, message_version: 5, ..HostConfig::new("test", "b") };
+    let b = Host::start(config, both, vec![]).expect("b starts again");
+    assert_eq!(a.handle().request(ASKER, asking(GREETING, 1)).wait(LIMIT), Ok(1), "it is heard");
+    assert!(age(&a) >= 200, "but it has lit nothing");
+    assert_eq!(a.handle().request(ASKER, asking(WATCH, 1)).wait(LIMIT), Ok(1));
+    eventually("it is lit by the new run", || is_lit(&a));
+    let address = a_address.replace("127.0.0.1", "localhost");
+    b.handle().set_peers(vec![PeerConfig { name: "a".to_owned(), address }]);
+    std::thread::sleep(Duration::from_millis(300));
+    eventually("it is seen at another address", || is_lit(&a));
+    assert_eq!(a.handle().request(ASKER, asking(DARK, 1)).wait(LIMIT), Ok(0));
+    eventually("it is out", || age(&a) == NEVER);
+    b.stop().expect("stopped in peace");
+}
+
+// A host of the version before understands no beacons: it must be sent each again, or it hears a leader once and no more.
+#[test]
+fn a_host_without_beacons_is_sent_them_again_and_again() {
+    let (mut a, mut b) = pair();
+    (a.message_version, b.message_version) = (4, 5);
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let _b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, asking(WATCH, 5)).wait(LIMIT), Ok(5));
+    assert_eq!(age(&a), NEVER);
+    assert_eq!(a.handle().request(ASKER, asking(DARK, 1)).wait(LIMIT), Ok(0));
+    let reports = || a.handle().metrics().wait(LIMIT).expect("a runs").repeats_in;
+    eventually("it is out", || {
+        let before = reports();
+        std::thread::sleep(Duration::from_millis(300));
+        reports() == before
+    });
 }
 
 // A restarted peer must be found again without anybody's help, and so must one that has moved to another port.

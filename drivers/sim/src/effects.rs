@@ -28,6 +28,10 @@ pub(crate) trait Sink<F: Family> {
 
     fn send(&mut self, to: NodeId, message: F::Message);
 
+    fn set_beacon(&mut self, to: NodeId, message: F::Message);
+
+    fn stop_beacon(&mut self, to: NodeId);
+
     fn trim(&mut self, before: Position);
 
     fn blob(&mut self, effect: BlobEffect);
@@ -71,6 +75,8 @@ pub(crate) trait Sink<F: Family> {
                 Effect::Send { to, message } | Effect::Repeat { to, message, after: None } => {
                     self.send(to, message);
                 }
+                Effect::SetBeacon { to, message } => self.set_beacon(to, message),
+                Effect::StopBeacon { to } => self.stop_beacon(to),
                 Effect::SetTimer { timer, after } => self.set_timer(timer, after),
                 Effect::StopTimer { timer } => self.stop_timer(timer),
                 Effect::Respond { id, response } => self.respond(id, response),

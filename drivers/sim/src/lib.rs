@@ -157,6 +157,7 @@
 #![forbid(unsafe_code)]
 
 mod archive;
+mod beacons;
 mod class;
 mod clock;
 pub mod cost;

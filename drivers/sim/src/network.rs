@@ -1,5 +1,6 @@
 //! Links between hosts: when a packet arrives, if it does.
 
+use crate::beacons::BeaconList;
 use crate::class::{Class, Injections};
 use crate::draw::{Purpose, log_uniform, mix, root};
 use crate::latency::Latency;
@@ -16,6 +17,8 @@ pub(crate) struct Packet {
     pub(crate) to_host: HostIndex,
     pub(crate) from_incarnation: u32,
     pub(crate) bytes: Bytes,
+    /// It is a list of beacons and no message.
+    pub(crate) beacons: Option<BeaconList>,
 }
 
 #[derive(Clone, Debug, Default)]

@@ -1,17 +1,18 @@
 //! Everything around the hosts of one run: the queue, the links, the trace, the counts.
 
 use crate::archive::SimulatedArchive;
+use crate::beacons::BeaconList;
 use crate::class::Injections;
 use crate::draw::mix_bytes;
 use crate::fact::Fact;
-use crate::network::{Network, Packet};
+use crate::network::{Arrivals, Network, Packet};
 use crate::plan::HostIndex;
 use crate::queue::{Event, Queue};
 use crate::spec::HostSpec;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use kernel::bounds::ENVELOPE_BYTES;
-use kernel::{Bounds, Bytes, Decode, Encode, Family, HostId, NodeId, Position, RequestId};
+use kernel::{Bounds, Bytes, Decode, Encode, Family, HostId, HostSlot, NodeId, Position, RequestId};
 use std::collections::BTreeMap;
 
 /// Kinds of entries of the trace's hash.
@@ -151,9 +152,34 @@ impl<F: Family> Outside<F> {
         let (bytes, max) = (self.scratch.len() + ENVELOPE_BYTES, self.bounds.frame_bytes_max);
         assert!(bytes <= max, "BOUND: {from} sends {to} a message of {bytes} bytes; a frame takes {max}");
         let bytes = Bytes::copy_from_slice(&self.scratch);
+        let from_incarnation = incarnation;
+        self.depart(
+            Packet { from, to, from_host, to_host, from_incarnation, bytes, beacons: None },
+            arrivals,
+        );
+    }
+
+    /// Sends a list of beacons to another host. Those to a node that is hindered are left out.
+    pub(crate) fn send_beacons(&mut self, from_host: HostIndex, to: HostId, mut list: BeaconList) {
+        let Some(to_host) = self.host_index(to) else {
+            *self.rejects.entry("message to a host outside the cluster").or_default() += 1;
+            return;
+        };
+        let arrivals = self.network.carry(from_host, to_host, self.now, &mut self.injections);
+        if arrivals == [None, None] {
+            return;
+        }
+        let (now, network) = (self.now, &mut self.network);
+        list.retain(|to| network.let_through(to, now, arrivals) == arrivals);
+        let (from_incarnation, at) = (list.incarnation, HostSlot(0));
+        let (from, to) = (NodeId::new(list.from_host, at), NodeId::new(to, at));
+        let (bytes, beacons) = (Bytes::new(), Some(list));
+        self.depart(Packet { from, to, from_host, to_host, from_incarnation, bytes, beacons }, arrivals);
+    }
+
+    fn depart(&mut self, packet: Packet, arrivals: Arrivals) {
         for at in arrivals.into_iter().flatten() {
-            let packet =
-                Packet { from, to, from_host, to_host, from_incarnation: incarnation, bytes: bytes.clone() };
+            let packet = packet.clone();
             let packet = match self.free.pop() {
                 Some(slot) => {
                     self.packets[slot as usize] = Some(packet);
@@ -176,31 +202,28 @@ impl<F: Family> Outside<F> {
 
     /// Reads a message as its receiver does, and checks that it would write the same bytes. What is sent again and again, and to
     /// everybody, is read once.
-    pub(crate) fn decode(&mut self, packet: &Packet) -> F::Message {
-        let slot = self.read_before.slot_of(&packet.bytes);
-        if let Some((bytes, message)) = slot
-            && *bytes == packet.bytes
+    pub(crate) fn decode(&mut self, from: NodeId, to: NodeId, bytes: &Bytes) -> F::Message {
+        let slot = self.read_before.slot_of(bytes);
+        if let Some((known, message)) = slot
+            && known == bytes
         {
             return message.clone();
         }
-        let message = self.decode_anew(packet);
-        *self.read_before.slot_of(&packet.bytes) = Some((packet.bytes.clone(), message.clone()));
+        let message = self.decode_anew(from, to, bytes);
+        *self.read_before.slot_of(bytes) = Some((bytes.clone(), message.clone()));
         message
     }
 
-    fn decode_anew(&mut self, packet: &Packet) -> F::Message {
-        let message = match F::Message::decoded(&packet.bytes) {
+    fn decode_anew(&mut self, from: NodeId, to: NodeId, bytes: &Bytes) -> F::Message {
+        let message = match F::Message::decoded(bytes) {
             Ok(message) => message,
             Err(error) => {
-                panic!("CODEC: what {} sent to {} does not decode: {error}", packet.from, packet.to)
+                panic!("CODEC: what {from} sent to {to} does not decode: {error}")
             }
         };
         self.scratch.clear();
         message.encode(&mut self.scratch);
-        assert!(
-            self.scratch[..] == packet.bytes[..],
-            "CODEC: {message:?} encodes otherwise than it was sent"
-        );
+        assert!(self.scratch[..] == bytes[..], "CODEC: {message:?} encodes otherwise than it was sent");
         message
     }
 

@@ -26,6 +26,8 @@ pub(crate) enum Event {
     Clocks,
     /// A client may start its next operation.
     Operate { client: u16 },
+    /// A host sends lists of its beacons.
+    Beacons { host: u8, incarnation: u32 },
     /// An alarm of the scenario.
     Alarm { token: u64 },
     /// The safety phase is over.

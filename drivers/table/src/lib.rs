@@ -4,8 +4,8 @@
 pub mod formats;
 
 use kernel::{
-    BlobNotice, Bytes, Cx, Decode as _, Effect, Effects, Family, Instant, NodeId, Position, Rng, Role,
-    Situation, Wall,
+    Beacons, BlobNotice, Bytes, Cx, Decode as _, Effect, Effects, Family, Instant, NodeId, Position, Rng,
+    Role, Situation, Wall,
 };
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ pub struct Table<R: Role> {
     pub role: R,
     /// Whether it is notified that nothing can be made durable.
     pub disk_full: bool,
+    /// Which beacons it hears.
+    pub beacons: Beacons,
     /// What its wall clock shows; at first that time has not begun.
     pub wall: Wall,
     me: NodeId,
@@ -38,7 +40,8 @@ impl<R: Role> Table<R> {
     /// The role as `me`, before its start.
     pub fn unstarted(role: R, me: NodeId) -> Self {
         let (now, effects) = (Instant(1 << 40), Effects::new(Position(0), false));
-        Self { role, disk_full: false, wall: Wall::between(0, 0), me, now, rng: Rng::seeded(1), effects }
+        let (beacons, wall, rng) = (Beacons::default(), Wall::between(0, 0), Rng::seeded(1));
+        Self { role, disk_full: false, beacons, wall, me, now, rng, effects }
     }
 
     /// The start.
@@ -64,6 +67,7 @@ impl<R: Role> Table<R> {
             wall: self.wall,
             rng: &mut self.rng,
             disk_full: self.disk_full,
+            beacons: &self.beacons,
         };
         call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
         self.effects.drain().collect()
@@ -114,7 +118,7 @@ pub fn restored<R: Role>(mut role: R, journal: &[Bytes]) -> R {
     role
 }
 
-/// Everything that was sent, at once or when it is durable.
+/// Everything that was sent, at once or when it is durable, beacons included.
 pub fn sends<M: Clone, R>(did: &[Effect<M, R>]) -> Vec<(NodeId, M)> {
     sent(did).into_iter().map(|(to, message, _)| (to, message)).collect()
 }
@@ -122,10 +126,13 @@ pub fn sends<M: Clone, R>(did: &[Effect<M, R>]) -> Vec<(NodeId, M)> {
 /// Everything that was sent, and whether it waits for the disk.
 pub fn sent<M: Clone, R>(did: &[Effect<M, R>]) -> Vec<(NodeId, M, bool)> {
     let sent = did.iter().filter_map(|effect| match effect {
-        Effect::Send { to, message } => Some((*to, message.clone(), false)),
+        Effect::Send { to, message } | Effect::SetBeacon { to, message } => {
+            Some((*to, message.clone(), false))
+        }
         Effect::SendDurable { to, message, .. } => Some((*to, message.clone(), true)),
         Effect::Repeat { to, message, after } => Some((*to, message.clone(), after.is_some())),
-        Effect::SetTimer { .. }
+        Effect::StopBeacon { .. }
+        | Effect::SetTimer { .. }
         | Effect::StopTimer { .. }
         | Effect::Respond { .. }
         | Effect::Trim { .. }

@@ -1,5 +1,6 @@
 //! What a role may ask of its driver, pushed into a buffer that is reused from burst to burst.
 
+use crate::beacon::Beacons;
 use crate::blob::{ArchiveObject, BlobEffect, BlobId, BlobRange};
 use crate::codec::Encode;
 use crate::id::{NodeId, RequestId};
@@ -11,12 +12,18 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 /// How long a message that repeats what was sent before may wait, so that many leave as one.
-pub const REPEAT_WITHIN: Duration = Duration::from_millis(40);
+pub const REPEAT_WITHIN: Duration = Duration::from_millis(50);
 
 /// How long it is until the next of the moments at which a host wakes anyhow. What is only looked at now and then is looked at then: the
 /// moments are the same for all roles of a host, [`REPEAT_WITHIN`] apart.
 pub fn until_moment(now: Instant) -> Duration {
     let every = REPEAT_WITHIN.as_nanos() as u64;
+    Duration::from_nanos(every - now.0 % every)
+}
+
+/// The same of the moments that roles with nothing to do wait for, four times as far apart: what they look for then, a message brings sooner.
+pub fn until_rare_moment(now: Instant) -> Duration {
+    let every = 4 * REPEAT_WITHIN.as_nanos() as u64;
     Duration::from_nanos(every - now.0 % every)
 }
 
@@ -48,6 +55,18 @@ pub enum Effect<M, R> {
         message: M,
         /// Every record before is durable first; none: at once.
         after: Option<Position>,
+    },
+    /// Say this again and again, until another one is set or it is stopped.
+    SetBeacon {
+        /// The receiver.
+        to: NodeId,
+        /// What it receives.
+        message: M,
+    },
+    /// Say no more what was set; nothing if nothing was.
+    StopBeacon {
+        /// The receiver.
+        to: NodeId,
     },
     /// (Re)start a timer.
     SetTimer {
@@ -178,6 +197,8 @@ impl<F: Family> Effects<F> {
             Effect::Repeat { to, message, after } => {
                 Effect::Repeat { to, message: F::outer_message(message), after }
             }
+            Effect::SetBeacon { to, message } => Effect::SetBeacon { to, message: F::outer_message(message) },
+            Effect::StopBeacon { to } => Effect::StopBeacon { to },
             Effect::SetTimer { timer, after } => Effect::SetTimer { timer, after },
             Effect::StopTimer { timer } => Effect::StopTimer { timer },
             Effect::Trim { before } => Effect::Trim { before },
@@ -215,6 +236,8 @@ pub struct Situation<'a> {
     pub rng: &'a mut Rng,
     /// Nothing can be made durable now: this host's disk is full, or those of half of the hosts.
     pub disk_full: bool,
+    /// Which beacons this host's nodes hear.
+    pub beacons: &'a Beacons,
 }
 
 /// A role's window on the world during one call.
@@ -249,6 +272,17 @@ impl<'a, R: Role> Cx<'a, R> {
     /// True while nothing can be made durable: a role that takes in work that must be refuses it, and says why.
     pub fn is_disk_full(&self) -> bool {
         self.situation.disk_full
+    }
+
+    /// Which beacons this host's nodes hear.
+    pub(crate) fn beacons(&self) -> &'a Beacons {
+        self.situation.beacons
+    }
+
+    /// When the beacon of `from` to this node was heard last; none if it has set none, or has stopped it. It is not heard before the
+    /// message was handed over.
+    pub fn beacon_heard_at(&self, from: NodeId) -> Option<Instant> {
+        self.situation.beacons.heard_at(from, self.situation.node, self.situation.now)
     }
 
     /// The node's randomness.
@@ -301,6 +335,28 @@ impl<'a, R: Role> Cx<'a, R> {
         let (message, after) = (message.into(), Some(self.effects.next));
         for to in to {
             self.effects.effects.push(Effect::Repeat { to, message: message.clone(), after });
+        }
+    }
+
+    /// Has this said to each of `to` again and again, until it is stopped or another message is set; setting the same again does nothing.
+    /// A receiver is called once for each that is set, and after a break of the link; else it asks [`Cx::beacon_heard_at`]. It is heard
+    /// once in [`REPEAT_WITHIN`] while both hosts run and the link is up, whatever this role does: what it says must hold until it is
+    /// stopped. Nothing in it may promise or reveal what is journaled but not durable.
+    pub fn set_beacon(
+        &mut self,
+        to: impl IntoIterator<Item = NodeId>,
+        message: impl Into<<R::Family as Family>::Message>,
+    ) {
+        let message = message.into();
+        for to in to {
+            self.effects.effects.push(Effect::SetBeacon { to, message: message.clone() });
+        }
+    }
+
+    /// Stops what was set. Who receives it no more may learn late.
+    pub fn stop_beacon(&mut self, to: impl IntoIterator<Item = NodeId>) {
+        for to in to {
+            self.effects.effects.push(Effect::StopBeacon { to });
         }
     }
 

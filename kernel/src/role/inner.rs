@@ -38,7 +38,8 @@ impl<R: Role<Record = Infallible>> InnerRole<R> {
         <O::Family as Family>::Message: From<<R::Family as Family>::Message>,
     {
         let (node, now, wall, disk_full) = (cx.node(), cx.now(), cx.wall(), cx.is_disk_full());
-        let situation = Situation { node, now, wall, rng: cx.rng(), disk_full };
+        let beacons = cx.beacons();
+        let situation = Situation { node, now, wall, rng: cx.rng(), disk_full, beacons };
         call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
         let mut answers = Vec::new();
         for effect in self.effects.drain() {
@@ -46,6 +47,8 @@ impl<R: Role<Record = Infallible>> InnerRole<R> {
                 Effect::Send { to, message }
                 | Effect::SendDurable { to, message, .. }
                 | Effect::Repeat { to, message, .. } => cx.send(to, message),
+                Effect::SetBeacon { to, message } => cx.set_beacon([to], message),
+                Effect::StopBeacon { to } => cx.stop_beacon([to]),
                 Effect::SetTimer { after, .. } => cx.set_timer(timer, after),
                 Effect::StopTimer { .. } => cx.stop_timer(timer),
                 Effect::Respond { id, response } => answers.push((id, response)),

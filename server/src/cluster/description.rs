@@ -341,7 +341,7 @@ pub struct ReadyProbe {
     pub host_slot: HostSlot,
     /// What it is asked.
     pub request: fn() -> LocalRequest,
-    /// It has the service log something: it is asked only when something has changed, or somebody wants to know.
+    /// It has the service log something: it is asked only when something has changed; see `ServiceStatus::leaders_heard`.
     pub is_logged: bool,
     /// Whether that is the answer of one that serves.
     pub accepts: fn(&LocalResponse) -> bool,

@@ -17,6 +17,12 @@ pub trait ServiceStatus: Any + Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// For a service whose probe is logged: its name, and who leads each of the logs that this host has a part in. None if a leader is not
+    /// heard, or hears no quorum. While it is the same the service serves as it did, and the probe says nothing new.
+    fn leaders_heard(&self) -> Option<(&'static str, String)> {
+        None
+    }
+
     /// Adds its metrics to the page.
     fn metrics(&self, page: &mut MetricsPage);
 }

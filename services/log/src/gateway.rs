@@ -106,7 +106,7 @@ enum State {
     Idle,
 }
 
-const TICK: Duration = Duration::from_millis(80);
+const TICK: Duration = kernel::REPEAT_WITHIN;
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 /// A barrier or a read without an answer is asked for again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -231,7 +231,9 @@ impl Role for Gateway {
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             GatewayTimer::Tick => {
-                cx.set_timer(GatewayTimer::Tick, TICK + kernel::until_moment(cx.now()));
+                let is_used = self.upstream.outstanding() > 0 || !self.reads.is_empty();
+                let moment = if is_used { kernel::until_moment } else { kernel::until_rare_moment };
+                cx.set_timer(GatewayTimer::Tick, TICK + moment(cx.now()));
                 self.ask_again(cx);
             }
             // The end of the burst does the rest.

@@ -58,7 +58,7 @@ const OUTSTANDING_MAX: usize = 20_000;
 
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 /// How often it is looked after what is late, at least; it is done when the host wakes anyhow.
-const TICK: Duration = Duration::from_millis(80);
+const TICK: Duration = kernel::REPEAT_WITHIN;
 /// How often the first group is asked how many groups there are.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -165,7 +165,9 @@ impl Role for Gateway {
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             GatewayTimer::Resend => {
-                cx.set_timer(GatewayTimer::Resend, TICK + kernel::until_moment(cx.now()));
+                let is_used = self.upstream.outstanding() > 0;
+                let moment = if is_used { kernel::until_moment } else { kernel::until_rare_moment };
+                cx.set_timer(GatewayTimer::Resend, TICK + moment(cx.now()));
                 self.upstream.ask_again(cx);
                 if cx.now().since(self.looked_at) >= LOOK_EVERY {
                     self.looked_at = cx.now();

@@ -8,7 +8,7 @@ use crate::journal::Journal;
 use crate::link::{self, Link, LinkStatus, PeerConfig, Wish};
 use crate::marks::Mark;
 use crate::socket::Readiness;
-use kernel::{HostId, Instant, Node};
+use kernel::{HostId, Instant, Node, NodeId, REPEAT_WITHIN};
 use mio::Token;
 use std::time::Duration;
 
@@ -62,7 +62,9 @@ impl<N: Node + 'static> Reactor<N> {
         if self.clock_report_at > now {
             return;
         }
-        self.clock_report_at = now + CLOCK_REPORT_EVERY;
+        // With what is said again and again.
+        let (at, every) = (now + CLOCK_REPORT_EVERY, REPEAT_WITHIN.as_nanos() as u64);
+        self.clock_report_at = Instant(at.0 / every * every);
         for link in self.router.links.iter_mut().filter(|link| !self.router.severed_to.contains(&link.host)) {
             link.report(self.me, self.clock.report(link.host), &self.router.settings);
         }
@@ -137,7 +139,12 @@ impl<N: Node + 'static> Reactor<N> {
             let token = Token(LINKS + host.0 as usize);
             let retained =
                 before.iter().position(|link| link.config == peer).map(|index| before.remove(index));
-            self.router.links.push(retained.unwrap_or_else(|| Link::new(peer, token, now)));
+            let link = retained.unwrap_or_else(|| {
+                let mut link = Link::new(peer, token, now);
+                before.iter_mut().filter(|it| it.host == host).for_each(|it| link.inherit(it));
+                link
+            });
+            self.router.links.push(link);
         }
         self.router.links.sort_by_key(|link| link.host);
         for mut link in before {
@@ -150,6 +157,7 @@ impl<N: Node + 'static> Reactor<N> {
             // The caller that took the host out knows why its link ends.
             let _ = link.break_off("no longer a host of the cluster".to_owned(), &mut outside);
             if self.router.links.binary_search_by_key(&link.host, |link| link.host).is_err() {
+                self.nodes.beacons.forget(link.host);
                 let (inbounds, mut outside) = self.inbound_parts();
                 inbounds.forget(link.host, &mut outside);
             }
@@ -191,12 +199,23 @@ impl<N: Node + 'static> Reactor<N> {
 
     fn on_frame(&mut self, index: usize, host: HostId, body: kernel::Bytes) -> Result<(), String> {
         let severed = self.router.is_severed_from(host);
+        let connection = self.inbounds.number_of(index).unwrap_or_default();
+        if !severed {
+            self.nodes.beacons.hear(host, connection, self.nodes.now);
+            self.hear_muted(host, connection);
+        }
         let mut marked: Option<Mark> = None;
         let mut heard = self.inbounds.heard_of(index).map(std::mem::take).unwrap_or_default();
         let outcome = inbound::each_item::<Message<N>>(body, &mut heard, |item| match item {
             Item::Mark(mark) => {
                 let before = marked.take().and_then(|mark| mark.clock);
                 marked = Some(Mark { clock: mark.clock.or(before), ..mark });
+            }
+            Item::Lit { from, to, message: Ok(message) } if from.host() == host && to.host() == self.me => {
+                self.on_beacon((connection, from, to), Some(message), severed);
+            }
+            Item::Out { from, to } if from.host() == host && to.host() == self.me => {
+                self.on_beacon((connection, from, to), None, severed);
             }
             _ if severed => self.router.metrics.drop_message("link severed on purpose"),
             Item::Repeats => self.router.metrics.messages_in += 1,
@@ -205,10 +224,10 @@ impl<N: Node + 'static> Reactor<N> {
                 *(if again { &mut metrics.repeats_in } else { &mut metrics.messages_in }) += 1;
                 self.deliver(from, to, message);
             }
-            Item::Message { message: Ok(_), .. } => {
+            Item::Message { message: Ok(_), .. } | Item::Lit { message: Ok(_), .. } | Item::Out { .. } => {
                 *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
             }
-            Item::Message { message: Err(_), .. } => {
+            Item::Message { message: Err(_), .. } | Item::Lit { message: Err(_), .. } => {
                 *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1
             }
         });
@@ -228,6 +247,34 @@ impl<N: Node + 'static> Reactor<N> {
             }
         }
         outcome
+    }
+
+    /// A beacon is lit, with this message, or stopped.
+    fn on_beacon(&mut self, at: (u64, NodeId, NodeId), message: Option<Message<N>>, severed: bool) {
+        let (_, from, to) = at;
+        match message {
+            message if severed => _ = self.muted.insert(at, message),
+            Some(message) => {
+                self.router.metrics.messages_in += 1;
+                self.nodes.beacons.light(from, to);
+                self.deliver(from, to, message);
+            }
+            None => self.nodes.beacons.put_out(from, to),
+        }
+    }
+
+    /// What came while a fault severed the link.
+    fn hear_muted(&mut self, host: HostId, connection: u64) {
+        if self.muted.is_empty() {
+            return;
+        }
+        for (at, message) in std::mem::take(&mut self.muted) {
+            if at.1.host() != host {
+                self.muted.insert(at, message);
+            } else if at.0 == connection {
+                self.on_beacon(at, message, false);
+            }
+        }
     }
 
     pub(super) fn drive_links(&mut self) {

@@ -15,6 +15,10 @@ kernel::messages! {
         2 => Glance { number: u64, payload: kernel::Bytes },
         /// Answer as to all such questions.
         3 => Greet {},
+        /// Answer without end.
+        4 => Watch {},
+        /// And no more.
+        5 => Dark {},
     }
 }
 
@@ -65,6 +69,13 @@ pub struct Question {
 
 /// What is asked so is answered with the same each time.
 pub const GREETING: &[u8] = b"hello";
+/// What is asked so is answered by a beacon.
+pub const WATCH: &[u8] = b"watch";
+/// Stops it; answered at once.
+pub const DARK: &[u8] = b"dark";
+/// Answered at once with how old the beacon is, in milliseconds; [`NEVER`] if there is none.
+pub const AGE: &[u8] = b"age";
+pub const NEVER: u64 = u64::MAX;
 
 /// Remembers how many questions it has journaled.
 #[derive(Debug, Default)]
@@ -97,6 +108,8 @@ impl Role for Oracle {
                 }
             }
             OracleIn::Glance(Glance { number, .. }) => cx.send(from, Reported { number }),
+            OracleIn::Watch(Watch {}) => cx.set_beacon([from], Reported { number: 7 }),
+            OracleIn::Dark(Dark {}) => cx.stop_beacon([from]),
             OracleIn::Greet(Greet {}) => cx.repeat([from], Reported { number: 0 }),
         }
     }
@@ -116,6 +129,7 @@ impl Asker {
         while self.sent < question.count.min(self.reported + question.window) {
             let (number, payload) = (self.sent, question.payload.clone());
             match question.durable {
+                _ if question.payload == WATCH => cx.send(question.oracle, Watch {}),
                 _ if question.payload == GREETING => cx.send(question.oracle, Greet {}),
                 true => cx.send(question.oracle, Ask { number, payload }),
                 false => cx.send(question.oracle, Glance { number, payload }),
@@ -157,6 +171,14 @@ impl Role for Asker {
     }
 
     fn on_request(&mut self, id: RequestId, question: Question, cx: &mut Cx<'_, Self>) {
+        if question.payload == AGE {
+            let age = cx.beacon_heard_at(question.oracle).map(|at| cx.now().since(at).as_millis() as u64);
+            return cx.respond(id, age.unwrap_or(NEVER));
+        }
+        if question.payload == DARK {
+            cx.send(question.oracle, Dark {});
+            return cx.respond(id, 0);
+        }
         (self.sent, self.reported) = (0, 0);
         self.run = Some((id, question));
         cx.set_timer(AskerTimer::Again, Duration::from_millis(50));

@@ -48,7 +48,7 @@ impl Visits {
 }
 
 pub(super) struct Seat<N: Node> {
-    id: NodeId,
+    pub(super) id: NodeId,
     pub(super) node: N,
     effects: Effects<N::Family>,
     rng: Rng,
@@ -273,7 +273,8 @@ impl<N: Node> Host<N> {
         let wall = Wall::between(EPOCH + nanos - out.clock_error, EPOCH + nanos + out.clock_error);
         let Seat { id, node, effects, rng, touched, .. } = &mut self.seats[index];
         *touched = true;
-        call(node, Situation { node: *id, now: Instant(nanos), wall, rng, disk_full: false }, effects);
+        let (now, beacons) = (Instant(nanos), &out.beacons);
+        call(node, Situation { node: *id, now, wall, rng, disk_full: false, beacons }, effects);
         if !effects.is_empty() {
             self.carry_out(index, me, out);
         }
@@ -344,6 +345,18 @@ impl<N: Node, S: Scale<N::Family>> Sink<N::Family> for Asking<'_, N, S> {
 
     fn send(&mut self, to: NodeId, message: <N::Family as Family>::Message) {
         self.host.route(self.host.seats[self.seat].id, to, message, self.me, self.out);
+    }
+
+    fn set_beacon(&mut self, to: NodeId, message: <N::Family as Family>::Message) {
+        // What keeps it lit has no price.
+        let from = self.host.seats[self.seat].id;
+        if self.out.lights(from, to, &message) {
+            self.host.route(from, to, message, self.me, self.out);
+        }
+    }
+
+    fn stop_beacon(&mut self, to: NodeId) {
+        self.out.puts_out(self.host.seats[self.seat].id, to);
     }
 
     fn trim(&mut self, _: Position) {}

@@ -5,7 +5,7 @@ use super::price::{Cost, Scale, Tariff};
 use super::queue::{Event, Queue};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
-use kernel::{Encode, Family, NodeId, RequestId};
+use kernel::{Beacons, Encode, Family, NodeId, RequestId};
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -65,6 +65,9 @@ pub(super) struct Outside<F: Family, S> {
     /// The machine of each host.
     pub(super) machine_of: Vec<usize>,
     pub(super) addresses: Addresses,
+    pub(super) beacons: Beacons,
+    /// What they say, by sender and receiver.
+    lit: BTreeMap<(NodeId, NodeId), Vec<u8>>,
     pub(super) responses: Vec<(RequestId, F::Response, u64)>,
     pub(super) marks: BTreeMap<&'static str, u64>,
     pub(super) rejects: BTreeMap<&'static str, u64>,
@@ -87,6 +90,8 @@ impl<F: Family, S: Scale<F>> Outside<F, S> {
             cores: Vec::new(),
             machine_of: Vec::new(),
             addresses: Addresses::default(),
+            beacons: Beacons::unfailing(),
+            lit: BTreeMap::new(),
             responses: Vec::new(),
             marks: BTreeMap::new(),
             rejects: BTreeMap::new(),
@@ -94,6 +99,18 @@ impl<F: Family, S: Scale<F>> Outside<F, S> {
             free_packets: Vec::new(),
             scratch: Vec::new(),
         }
+    }
+
+    /// A beacon is set; true if it is another one than before.
+    pub(super) fn lights(&mut self, from: NodeId, to: NodeId, message: &F::Message) -> bool {
+        let bytes = message.encoded();
+        self.beacons.light(from, to);
+        self.lit.insert((from, to), bytes.clone()) != Some(bytes)
+    }
+
+    pub(super) fn puts_out(&mut self, from: NodeId, to: NodeId) {
+        self.beacons.put_out(from, to);
+        self.lit.remove(&(from, to));
     }
 
     pub(super) fn register(&mut self, node: NodeId, address: Address) -> bool {

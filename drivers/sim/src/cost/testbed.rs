@@ -268,6 +268,7 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
                 let host = &mut self.hosts[host as usize];
                 host.alive = false;
                 host.inbox.clear();
+                host.seats.iter().for_each(|seat| self.out.beacons.forget(seat.id.host()));
             }
         }
     }

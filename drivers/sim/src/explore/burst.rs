@@ -7,7 +7,7 @@ use crate::draw::{mix, mix_bytes};
 use crate::effects::{Deferred, Sink, Waiting};
 use crate::spec::ResponseOf;
 use kernel::{
-    BlobEffect, Bytes, Effects, Encode, HostSlot, Journaled, Node, NodeId, Position, RequestId, Rng,
+    Beacons, BlobEffect, Bytes, Effects, Encode, HostSlot, Journaled, Node, NodeId, Position, RequestId, Rng,
     Situation, TimerIndex,
 };
 use std::collections::VecDeque;
@@ -98,7 +98,9 @@ impl<S: Scope> Burst<'_, '_, S> {
         let mut rng = Rng::seeded(mix(id.as_u64(), u64::from(self.host.incarnation)));
         let (now, wall) =
             (self.world.scope.now(self.timers), self.world.scope.wall(self.host.id, self.timers));
-        call(node, Situation { node: *id, now, wall, rng: &mut rng, disk_full: false }, &mut effects);
+        let beacons = &Beacons::default();
+        let situation = Situation { node: *id, now, wall, rng: &mut rng, disk_full: false, beacons };
+        call(node, situation, &mut effects);
         if !effects.is_empty() {
             self.carry_out(seat, effects);
         }
@@ -164,6 +166,13 @@ impl<S: Scope> Sink<<S::Node as Node>::Family> for Asking<'_, '_, '_, S> {
     fn send(&mut self, to: NodeId, message: Message<S::Node>) {
         self.burst.send(self.id(), to, message);
     }
+
+    fn set_beacon(&mut self, to: NodeId, message: Message<S::Node>) {
+        // Heard once and no more: silence is what is explored.
+        self.burst.send(self.id(), to, message);
+    }
+
+    fn stop_beacon(&mut self, _: NodeId) {}
 
     fn trim(&mut self, before: Position) {
         self.burst.host.trim(self.id().host_slot(), before);

@@ -1,11 +1,14 @@
 //! One host: nodes that share a journal, work in bursts, and crash together.
 
+mod beacons;
 mod blobs;
 mod seat;
 
+use beacons::BeaconTables;
 use blobs::InFlight;
 use seat::Seat;
 
+use crate::beacons::BeaconList;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::draw::{Purpose, mix, root};
@@ -40,6 +43,7 @@ pub(crate) enum Input<F: Family> {
     Timer { seat: usize, timer: TimerIndex },
     Request { to: NodeId, id: RequestId, request: F::Request },
     Blob { seat: usize, notice: BlobNotice },
+    Beacons(BeaconList),
 }
 
 /// A crash that waits for its moment.
@@ -73,6 +77,7 @@ pub(crate) struct Host<N: Node> {
     pub(crate) held: Held<<N::Family as Family>::Message>,
     pub(crate) disk: Disk,
     pub(crate) blobs: InFlight,
+    pub(crate) beacons: BeaconTables,
     pub(crate) clock: Clock,
     busy_until: u64,
     pub(crate) paused_until: u64,
@@ -111,6 +116,7 @@ impl<N: Node> Host<N> {
             held: Held::default(),
             disk: Disk::default(),
             blobs: InFlight::default(),
+            beacons: BeaconTables::default(),
             clock: Clock::new(clock_error),
             busy_until: 0,
             paused_until: 0,
@@ -226,6 +232,7 @@ impl<N: Node> Host<N> {
         self.inbox.clear();
         self.local.clear();
         self.held.clear();
+        self.beacons = BeaconTables::default();
         (self.busy_until, self.paused_until) = (0, 0);
         (self.wakes, self.release_waits, self.syncing) = (false, false, None);
         (self.armed, self.write_error, self.misdirection) = (None, None, None);
@@ -348,6 +355,7 @@ impl<N: Node> Host<N> {
     fn deliver_input(&mut self, input: Input<N::Family>, out: &mut Outside<N::Family>) {
         match input {
             Input::Message { from, to, message } => self.deliver(from, to, message, out),
+            Input::Beacons(list) => self.hear_beacons(list, out),
             Input::Timer { seat, timer } => {
                 let slot = &mut self.seats[seat].timers[usize::from(timer.0)];
                 if !std::mem::take(&mut slot.due) {
@@ -421,6 +429,7 @@ impl<N: Node> Host<N> {
                 break;
             }
         }
+        self.send_changed_beacons(out);
         self.bursts += 1;
         let slowness = u64::from(self.node_slowness);
         self.busy_until = out.now + (out.swarm.burst + out.swarm.per_message * handled) * slowness;

@@ -57,7 +57,8 @@ impl<N: Node> Host<N> {
             self.called.push(seat as u8);
         }
         let disk_full = out.now < self.disk_full_until;
-        call(node, Situation { node: *id, now, wall, rng, disk_full }, effects);
+        let beacons = &self.beacons.heard;
+        call(node, Situation { node: *id, now, wall, rng, disk_full, beacons }, effects);
         if !effects.is_empty() {
             self.carry_out(seat, out);
         }
@@ -122,6 +123,16 @@ impl<N: Node> Sink<N::Family> for Asking<'_, N> {
         } else {
             self.out.send(from, self.host.index, self.host.incarnation, to, &message);
         }
+    }
+
+    fn set_beacon(&mut self, to: NodeId, message: <N::Family as Family>::Message) {
+        let from = self.id();
+        self.host.set_beacon(from, to, message, self.out);
+    }
+
+    fn stop_beacon(&mut self, to: NodeId) {
+        let from = self.id();
+        self.host.stop_beacon(from, to);
     }
 
     fn trim(&mut self, before: Position) {

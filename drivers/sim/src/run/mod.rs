@@ -217,6 +217,10 @@ impl<S: Scenario> Run<S> {
                     self.end_fault(fault);
                 }
             }
+            Event::Beacons { host, incarnation } if self.is_running(host, incarnation) => {
+                self.hosts[usize::from(host)].beacons_due(&mut self.out);
+            }
+            Event::Beacons { .. } => {}
             Event::Clocks => self.compare_clocks(),
             Event::Operate { client } => self.operate(client, scenario),
             Event::Alarm { token } => {
@@ -243,8 +247,13 @@ impl<S: Scenario> Run<S> {
         self.out.current = Some(host.id);
         self.out.happened(Happening::Delivery, packet.from.as_u64(), packet.to.as_u64());
         self.out.trace.mix_bytes(&packet.bytes);
-        let message = self.out.decode(&packet);
-        let input = Input::Message { from: packet.from, to: packet.to, message };
+        let input = match packet.beacons {
+            Some(list) => Input::Beacons(list),
+            None => {
+                let message = self.out.decode(packet.from, packet.to, &packet.bytes);
+                Input::Message { from: packet.from, to: packet.to, message }
+            }
+        };
         if host.arrive(input, &mut self.out) {
             self.burst(packet.to_host, scenario);
         }

@@ -226,6 +226,9 @@ impl Proxy {
         cx: &mut Cx<'_, Self>,
         call: impl FnOnce(&mut Lead, &Frame<'_>, &mut Cx<'_, Self>),
     ) {
+        // A leader that rests says so by a beacon.
+        let heard_leader_at =
+            cx.beacon_heard_at(self.log.leader).unwrap_or_default().max(self.heard_leader_at);
         let frame = Frame {
             group: self.group,
             topology: &self.topology,
@@ -234,7 +237,7 @@ impl Proxy {
             spaces_of: &self.spaces_of,
             idle: self.group.0 >= self.topology.layout.spanning || self.arranging.is_retired(self.group),
             awaits_time: self.awaits_time,
-            confident: cx.now().since(self.heard_leader_at) < DOUBT_AFTER,
+            confident: cx.now().since(heard_leader_at) < DOUBT_AFTER,
         };
         if let Some(lead) = &mut self.lead {
             call(lead, &frame, cx);

@@ -63,6 +63,8 @@ pub struct Sequencer {
     /// The highest epoch this node was asked to be in this incarnation.
     epoch: u64,
     state: State,
+    /// In which epoch beacons say that it allocates, and to whom.
+    seen_by: (u64, BTreeSet<NodeId>),
 }
 
 /// Requests of one group that may be remembered: more are refused until the group's log catches up.
@@ -71,7 +73,7 @@ const REMEMBERED_MAX: usize = 1_024;
 impl Sequencer {
     /// A standby.
     pub fn new(topology: Arc<Topology>, parameters: MasonParameters) -> Self {
-        Self { topology, parameters, epoch: 0, state: State::Standby }
+        Self { topology, parameters, epoch: 0, state: State::Standby, seen_by: (0, BTreeSet::new()) }
     }
 
     /// The epoch in which it allocates, if it does.
@@ -145,6 +147,12 @@ impl Role for Sequencer {
     fn on_timer(&mut self, timer: SequencerTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             SequencerTimer::Retry => self.retry(cx),
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.seen_by.0 != self.epoch || !self.is_ready() {
+            cx.stop_beacon(std::mem::take(&mut self.seen_by.1));
         }
     }
 }
@@ -258,7 +266,15 @@ impl Sequencer {
 
     fn on_ping(&mut self, from: NodeId, message: Ping, cx: &mut Cx<'_, Self>) {
         if self.counters(from, message.epoch, cx).is_some() {
-            cx.repeat([from], proxy::Pong { epoch: message.epoch });
+            let pong = proxy::Pong { epoch: message.epoch };
+            if self.seen_by.0 != self.epoch {
+                cx.stop_beacon(std::mem::take(&mut self.seen_by.1));
+                self.seen_by.0 = self.epoch;
+            }
+            self.seen_by.1.insert(from);
+            cx.repeat([from], pong.clone());
+            // Who is answered need not ask again.
+            cx.set_beacon([from], pong);
         }
     }
 }

@@ -141,7 +141,9 @@ fn a_proxy_that_asks_for_another_sequencer_is_notified() {
     bench.hear(proxy(2, 0), Recover { epoch: 1 });
     assert_eq!(sends(&bench.hear(proxy(1, 0), Ping { epoch: 1 })), other(1, 1, true));
     let mut bench = active();
-    assert_eq!(sends(&bench.hear(proxy(1, 0), Ping { epoch: 1 })), one(proxy(1, 0), Pong { epoch: 1 }));
+    let pong = one(proxy(1, 0), Pong { epoch: 1 });
+    let did = bench.burst(proxy(1, 0), Ping { epoch: 1 });
+    assert_eq!(sends(&did), [pong.clone(), pong].concat(), "an answer, and a beacon");
     assert_eq!(sends(&bench.hear(proxy(1, 0), Ping { epoch: 4 })), other(4, 1, false));
 }
 
@@ -212,4 +214,29 @@ fn a_larger_epoch_begins_anew() {
     assert_eq!((bench.role.active_epoch(), bench.role.remembered()), (None, 0));
     let answer = NotActive { asked: 1, epoch: 4, recovering: true };
     assert_eq!(sends(&bench.hear(proxy(1, 0), ask(0, 1, 1, 0, &[(0, 5)]))), one(proxy(1, 0), answer));
+}
+
+// A beacon of a sequencer that allocates no more has its proxies wait for it for ever.
+#[test]
+fn a_sequencer_is_seen_while_it_allocates() {
+    let mut bench = active();
+    let stopped = |did: &Did| {
+        let stopped = |effect: &kernel::Effect<_, _>| match effect {
+            kernel::Effect::StopBeacon { to } => Some(*to),
+            _ => None,
+        };
+        did.iter().filter_map(stopped).collect::<Vec<_>>()
+    };
+    for proxy in [proxy(1, 0), proxy(2, 1)] {
+        let did = bench.burst(proxy, Ping { epoch: 1 });
+        assert!(
+            did.iter().any(|effect| matches!(effect, kernel::Effect::SetBeacon { to, .. } if *to == proxy))
+        );
+        assert_eq!(stopped(&did), []);
+    }
+    assert_eq!(stopped(&bench.burst(proxy(1, 0), Ping { epoch: 4 })), [], "it was not active then");
+    let mut did = bench.burst(proxy(1, 0), Recover { epoch: 4 });
+    assert_eq!(stopped(&did).len(), 2, "{did:?}");
+    did = bench.burst(proxy(1, 0), Ping { epoch: 1 });
+    assert!(stopped(&did).is_empty() && !did.iter().any(|it| matches!(it, kernel::Effect::SetBeacon { .. })));
 }

@@ -8,10 +8,10 @@ use paxos::multipaxos::replica::{self as replica_messages, ReplicaIn, ReplicaTim
 
 const EVERY: Duration = Parameters::DEFAULT.heartbeat_every;
 
-/// One heartbeat of a leader that all answer as far as `acks` says, and to whom it went.
-fn beat(bench: &mut Table<Leader>, acks: impl Fn(u32) -> Option<Option<bool>>) -> Vec<(NodeId, Message)> {
+/// One heartbeat of a leader that all answer as far as `acks` says, and what it does then.
+fn beat(bench: &mut Table<Leader>, acks: impl Fn(u32) -> Option<Option<bool>>) -> Did {
     bench.pass(EVERY);
-    let said = sends(&bench.timer(LeaderTimer::Heartbeat));
+    let did = bench.timer(LeaderTimer::Heartbeat);
     for host in 1..=3 {
         if let Some(knows_rest) = acks(host) {
             bench.hear(node(host, ACCEPTOR), leader::HeartbeatAck { ballot: ballot(1), knows_rest });
@@ -22,22 +22,42 @@ fn beat(bench: &mut Table<Leader>, acks: impl Fn(u32) -> Option<Option<bool>>) -
         bench.hear(node(host, REPLICA), report);
         bench.hear(node(host, PROXY), leader::ProxyAlive {});
     }
-    said
+    did
 }
 
 fn all_answer(_host: u32) -> Option<Option<bool>> {
     Some(Some(true))
 }
 
-fn rests(said: &[(NodeId, Message)]) -> bool {
-    said.iter().any(|(_, message)| matches!(message, Message::Acceptor(AcceptorIn::Resting(_))))
+fn nobody_answers(_host: u32) -> Option<Option<bool>> {
+    None
 }
 
-/// A leader that has begun to rest.
+fn begins_to_rest(did: &Did) -> bool {
+    did.iter().any(|effect| matches!(effect, Effect::SetBeacon { .. }))
+}
+
+/// To whom nothing is said without end any more.
+fn stopped(did: &Did) -> Vec<NodeId> {
+    let stopped = |effect: &Effect<_, _>| match effect {
+        Effect::StopBeacon { to } => Some(*to),
+        _ => None,
+    };
+    did.iter().filter_map(stopped).collect()
+}
+
+/// A leader that has begun to rest, and whose acceptors have beacons lit.
 fn resting() -> Table<Leader> {
     let (mut bench, _) = leading(Vec::new(), Vec::new());
-    assert!((0..60).any(|_| rests(&beat(&mut bench, all_answer))), "it rests when nothing happens");
+    assert!((0..60).any(|_| begins_to_rest(&beat(&mut bench, all_answer))), "it rests when nothing happens");
+    (1..=3).for_each(|host| bench.beacons.light(node(host, ACCEPTOR), node(1, LEADER)));
     bench
+}
+
+/// The beacons of these hosts are heard.
+fn shine(bench: &mut Table<Leader>, hosts: std::ops::RangeInclusive<u32>) {
+    let now = bench.now();
+    hosts.for_each(|host| bench.beacons.hear(HostId(host), 1, now));
 }
 
 // A leader that reports to everybody thirty times a second keeps three hosts busy with nothing; one that is silent to proposers or others is
@@ -45,35 +65,64 @@ fn resting() -> Table<Leader> {
 #[test]
 fn a_leader_at_rest_says_little_and_everything_now_and_then() {
     let mut bench = resting();
-    let (mut own, mut whole) = (0, 0);
+    let (mut proposers, mut whole) = (0, 0);
     for _ in 0..100 {
-        let said = beat(&mut bench, all_answer);
-        assert!(rests(&said), "{said:?}");
-        let acceptors = said.iter().filter(|(to, _)| to.host_slot() == HostSlot(ACCEPTOR)).count();
-        assert_eq!(acceptors, 3, "those that listen hear each heartbeat: {said:?}");
-        own += u32::from(said.iter().any(|(to, _)| *to == node(1, BATCHER)));
+        shine(&mut bench, 2..=3);
+        let did = beat(&mut bench, nobody_answers);
+        assert!(stopped(&did).is_empty() && !begins_to_rest(&did), "{did:?}");
+        let said = sends(&did);
+        proposers += u32::from(said.iter().any(|(to, _)| *to == node(2, BATCHER)));
         whole += u32::from(said.iter().any(|(to, _)| *to == node(2, REPLICA)));
-        assert!(said.len() <= 4 || said.iter().any(|(to, _)| *to == node(2, BATCHER)), "{said:?}");
+        let acceptors = said.iter().filter(|(to, _)| to.host_slot() == HostSlot(ACCEPTOR)).count();
+        assert!(said.is_empty() || said.iter().any(|(to, _)| *to == node(2, BATCHER)), "{said:?}");
+        assert_eq!(acceptors, if said.iter().any(|(to, _)| *to == node(2, REPLICA)) { 3 } else { 0 });
     }
-    assert!((30..=50).contains(&own), "{own} pulses in three seconds to who proposes here");
+    assert!((6..=8).contains(&proposers), "{proposers} pulses in three seconds to proposers");
     assert!((2..=4).contains(&whole), "{whole} whole pulses in three seconds");
 }
 
-// A follower that waits for heartbeats from a leader that rests stands against it; so does one that has no acceptor to listen for it.
+// A follower that waits for heartbeats from a leader that rests stands against it; so does one that has no acceptor to listen for it. A
+// beacon that goes on says that a leader leads which does not.
 #[test]
 fn whatever_happens_ends_the_rest() {
-    let silent = |host| all_answer(host).filter(|_| host != 3);
+    let everybody = [node(1, ACCEPTOR), node(2, ACCEPTOR), node(3, ACCEPTOR), node(1, BATCHER)];
     let mut bench = resting();
-    let ended = (0..5).find(|_| !rests(&beat(&mut bench, silent)));
-    assert!(ended.is_some(), "within an election timeout");
+    let ended = (0..5).map(|_| {
+        shine(&mut bench, 2..=2);
+        stopped(&beat(&mut bench, nobody_answers))
+    });
+    assert_eq!(
+        ended.flatten().collect::<Vec<_>>(),
+        everybody,
+        "one is silent for most of an election timeout"
+    );
+
+    let mut bench = resting();
+    let resigned = (0..30).map(|_| stopped(&beat(&mut bench, nobody_answers)));
+    assert_eq!(resigned.flatten().collect::<Vec<_>>(), everybody, "once");
+    assert!(!bench.role.is_leading(), "no quorum is heard");
 
     let mut bench = resting();
     bench.hear(node(1, BATCHER), leader::Propose { value: value("a") });
-    assert!(!rests(&beat(&mut bench, all_answer)), "something is to be executed");
+    shine(&mut bench, 2..=3);
+    assert_eq!(stopped(&beat(&mut bench, nobody_answers)), everybody, "something is to be executed");
+
+    let mut bench = resting();
+    let did = bench.hear(node(2, ACCEPTOR), leader::Nack { promised: ballot(9) });
+    assert_eq!(stopped(&did), everybody, "it has resigned");
 
     let (mut bench, _) = leading(Vec::new(), Vec::new());
     let old = |host| if host == 2 { Some(None) } else { all_answer(host) };
-    assert!((0..60).all(|_| !rests(&beat(&mut bench, old))), "an older acceptor does not know how");
+    assert!((0..60).all(|_| !begins_to_rest(&beat(&mut bench, old))), "an older acceptor does not know how");
+
+    let (mut bench, _) = leading(Vec::new(), Vec::new());
+    bench.beacons.light(node(2, ACCEPTOR), node(1, LEADER));
+    let silent = |host| if host == 2 { None } else { all_answer(host) };
+    let begun = (0..60).any(|_| {
+        shine(&mut bench, 2..=2);
+        begins_to_rest(&beat(&mut bench, silent))
+    });
+    assert!(!begun, "a beacon to a leader of an earlier ballot is no answer");
 }
 
 /// What the acceptor of host 2 reports to the leader role beside it.
@@ -101,15 +150,56 @@ fn an_acceptor_listens_for_its_host() {
     assert_eq!(reported(&did), []);
     let rest = |leader| (node(2, REPLICA), replica_messages::LeaderRests { leader }.into());
     assert!(sends(&did).contains(&rest(Some(ballot(2)))), "{did:?}");
-    acceptor.hear(
-        node(2, LEADER),
-        acceptor::Phase1a { ballot: ballot(3), from: Slot(0), inquiry: 1, version: Some(0) },
+    let answers =
+        |did: &Did| did.iter().any(|effect| matches!(effect, Effect::SetBeacon { to, .. } if *to == leader));
+    assert!(answers(&did), "{did:?}");
+    acceptor.beacons.light(leader, node(2, ACCEPTOR));
+    for _ in 0..20 {
+        acceptor.pass(Duration::from_millis(100));
+        let now = acceptor.now();
+        acceptor.beacons.hear(leader.host(), 1, now);
+        acceptor.pass(Duration::from_millis(50));
+        let did = acceptor.timer(AcceptorTimer::Silence);
+        assert_eq!((reported(&did), stopped(&did)), (vec![], vec![]), "its beacon is heard");
+        assert!(matches!(did[..], [Effect::SetTimer { after, .. }] if after == Duration::from_millis(100)));
+    }
+    let ask = |by| acceptor::PreVote { ballot: Ballot { round: 9, leader: by }, version: Some(0) };
+    let did = acceptor.hear(node(3, LEADER), ask(node(3, LEADER)));
+    let refused = |did: &Did| {
+        matches!(
+            sends(did)[..],
+            [(_, Message::Leader(LeaderIn::PreVoteAck(leader::PreVoteAck { granted: false, .. })))]
+        )
+    };
+    assert!(refused(&did), "it stands by a leader whose beacon it hears: {did:?}");
+    acceptor.pass(Duration::from_millis(100));
+    let did = acceptor.timer(AcceptorTimer::Silence);
+    assert_eq!((reported(&did), stopped(&did)), (vec![None], vec![leader]));
+    assert!(sends(&did).contains(&rest(None)), "{did:?}");
+
+    let did = acceptor.hear(leader, acceptor::Resting { ballot: ballot(2), pulse: None });
+    assert!(answers(&did) && reported(&did) == [Some(ballot(2))], "{did:?}");
+    let did = acceptor.hear(leader, acceptor::Heartbeat { pulse: pulse(2) });
+    assert_eq!(stopped(&did), [leader], "the rest is over: {did:?}");
+    acceptor.hear(leader, acceptor::Resting { ballot: ballot(2), pulse: None });
+    acceptor.pass(Duration::from_millis(150));
+    let now = acceptor.now();
+    acceptor.beacons.hear(leader.host(), 1, now);
+    let candidate = Ballot { round: 3, leader: node(3, LEADER) };
+    let did = acceptor.hear(
+        candidate.leader,
+        acceptor::Phase1a { ballot: candidate, from: Slot(0), inquiry: 1, version: Some(0) },
     );
+    assert_eq!(stopped(&did), [], "its beacon is heard, and it stands by its leader: {did:?}");
+    acceptor.beacons.put_out(leader, node(2, ACCEPTOR));
+    acceptor.pass(Duration::from_millis(150));
+    let did = acceptor.hear(
+        candidate.leader,
+        acceptor::Phase1a { ballot: candidate, from: Slot(0), inquiry: 1, version: Some(0) },
+    );
+    assert_eq!(stopped(&did), [leader], "another one is promised: {did:?}");
     let did = acceptor.hear(leader, acceptor::Resting { ballot: ballot(2), pulse: None });
     assert!(matches!(sends(&did)[..], [(_, Message::Leader(LeaderIn::Nack(_)))]), "{did:?}");
-    let did = acceptor.timer(AcceptorTimer::Silence);
-    assert_eq!(reported(&did), [None]);
-    assert!(sends(&did).contains(&rest(None)), "{did:?}");
 }
 
 /// How long a role waits until it stands, if it does.

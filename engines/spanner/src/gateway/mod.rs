@@ -370,7 +370,7 @@ impl Role for TxnGateway {
                 }
                 self.report_alive(cx);
                 self.rests = self.in_progress() + self.paused.len() == 0;
-                let rest = if self.rests { kernel::until_moment(cx.now()) } else { Duration::ZERO };
+                let rest = if self.rests { kernel::until_rare_moment(cx.now()) } else { Duration::ZERO };
                 cx.set_timer(GatewayTimer::Tick, rest.max(self.parameters.tick));
             }
         }

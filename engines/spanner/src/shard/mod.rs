@@ -341,7 +341,7 @@ impl Role for SpannerShard {
                 self.ask_to_lead(cx);
                 self.look_after_replica_reads(cx);
                 self.rests = self.lead.as_ref().is_none_or(Lead::is_at_rest) && !self.has_replica_reads();
-                let rest = if self.rests { kernel::until_moment(cx.now()) } else { Duration::ZERO };
+                let rest = if self.rests { kernel::until_rare_moment(cx.now()) } else { Duration::ZERO };
                 cx.set_timer(ShardTimer::Tick, rest.max(self.parameters.tick));
             }
             ShardTimer::Passed => self.leading(cx, |lead, frame, cx| lead.on_passed(frame, cx)),

@@ -196,7 +196,7 @@ impl Service for TxnService {
     }
 
     fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
-        Box::new(TxnStatus::of(view.nodes().map(|(_, node)| node)))
+        Box::new(TxnStatus::of(view.nodes().map(|(_, node)| node), view.now()))
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {

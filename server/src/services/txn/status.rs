@@ -1,9 +1,13 @@
 //! What a host knows of the transaction service.
 
+use super::LISTED;
 use crate::admin::exposition::MetricsPage;
 use crate::family::HostedNode;
 use crate::services::ServiceStatus;
 use crate::services::status::json;
+use crate::status::HEARD_WITHIN;
+use kernel::Instant;
+use parts::Ballot;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use spanner::SpannerMember;
@@ -21,6 +25,9 @@ pub struct TxnStatus {
     pub commit_waits: u64,
     /// How long they waited together, in seconds.
     pub commit_wait_seconds: f64,
+    /// Who leads the logs of its shards, in which round, as far as each is heard.
+    #[serde(skip)]
+    heard: Vec<Option<Ballot>>,
 }
 
 /// A shard, as far as a host has to do with it.
@@ -76,17 +83,17 @@ impl TxnShardStatus {
 
 impl TxnStatus {
     /// Of a host's roles.
-    pub fn of<'a>(nodes: impl Iterator<Item = &'a HostedNode>) -> Self {
+    pub fn of<'a>(nodes: impl Iterator<Item = &'a HostedNode>, now: Instant) -> Self {
         let mut status = Self::default();
         for node in nodes {
             if let HostedNode::Txn(embedded) = node {
-                status.add(embedded.node());
+                status.add(embedded.node(), now);
             }
         }
         status
     }
 
-    fn add(&mut self, member: &SpannerMember) {
+    fn add(&mut self, member: &SpannerMember, now: Instant) {
         match member {
             SpannerMember::Shard(role) => {
                 let shard = self.shards.entry(role.shard().0).or_default();
@@ -105,6 +112,9 @@ impl TxnStatus {
                 (self.commit_waits, self.commit_wait_seconds) = (waits.count, waits.sum.as_secs_f64());
             }
             SpannerMember::Log(embedded) => {
+                if let paxos::Member::Leader(leader) = embedded.node() {
+                    self.heard.push(leader.heard_leader(now, HEARD_WITHIN));
+                }
                 if let paxos::Member::Replica(replica) = embedded.node() {
                     let machine = replica.machine();
                     let shard = self.shards.entry(machine.shard().0).or_default();
@@ -124,6 +134,11 @@ impl TxnStatus {
 }
 
 impl ServiceStatus for TxnStatus {
+    fn leaders_heard(&self) -> Option<(&'static str, String)> {
+        let heard: Option<Vec<Ballot>> = self.heard.iter().copied().collect();
+        Some((LISTED.name, format!("{:?}", heard.filter(|heard| !heard.is_empty())?)))
+    }
+
     fn fields(&self) -> Map<String, Value> {
         [("txn".to_owned(), json(self))].into_iter().collect()
     }

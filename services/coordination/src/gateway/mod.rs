@@ -459,7 +459,10 @@ impl Role for Gateway {
                 self.on_tick(cx);
                 self.settle(cx);
                 let is_used = !self.connections.is_empty();
-                cx.set_timer(GatewayTimer::Tick, if is_used { TICK } else { kernel::until_moment(cx.now()) });
+                cx.set_timer(
+                    GatewayTimer::Tick,
+                    if is_used { TICK } else { kernel::until_rare_moment(cx.now()) },
+                );
             }
             GatewayTimer::Turn => {
                 self.begin_turn();

@@ -203,7 +203,7 @@ impl Cluster {
 
     fn call(&mut self, host: usize, call: impl FnOnce(&mut Gateway, &mut Cx<'_, Gateway>)) {
         let wall = 1_700_000_000_000_000_000 + self.now.0;
-        let found = &mut self.hosts[host];
+        let (found, beacons) = (&mut self.hosts[host], kernel::Beacons::default());
         let mut cx = Cx::new(
             Situation {
                 node: found.node,
@@ -211,6 +211,7 @@ impl Cluster {
                 wall: Wall::between(wall, wall),
                 rng: &mut self.rng,
                 disk_full: false,
+                beacons: &beacons,
             },
             &mut found.effects,
         );
@@ -223,6 +224,7 @@ impl Cluster {
                 // Journals are durable at once here.
                 Effect::Send { to, message }
                 | Effect::SendDurable { to, message, .. }
+                | Effect::SetBeacon { to, message }
                 | Effect::Repeat { to, message, .. } => {
                     self.deliver(host, to, message);
                 }

@@ -67,6 +67,10 @@ struct Sequencing {
     /// Nothing may be asked before the sequencer has reported what the leader before had asked.
     probing: bool,
     heard_at: Instant,
+    /// The epoch in which it has answered: from then on a beacon says that it is alive.
+    answered: Option<u64>,
+    /// Its beacon was all that was wanted of it.
+    rested: bool,
     asked_at: Instant,
     /// How long the next silence may last; grows while no sequencer comes up.
     patience: Duration,
@@ -136,6 +140,17 @@ impl Sequencing {
         self.claim.as_ref().map(|claim| claim.sequencer)
     }
 
+    /// A claim is on its way to the log. It stays known afterwards, to be answered again.
+    fn is_sealing(&self) -> bool {
+        self.sealing.as_ref().is_some_and(|(epoch, ..)| *epoch > self.epoch)
+    }
+
+    /// When its beacon was seen last.
+    fn seen_at(&self, cx: &Cx<'_, Proxy>) -> Option<Instant> {
+        let node = self.node().filter(|_| self.answered == Some(self.epoch))?;
+        cx.beacon_heard_at(node)
+    }
+
     fn is_well(&mut self, now: Instant) {
         self.heard_at = now;
         // Where sequencers had to be called often, because disks or links are slow, patience is lost slowly.
@@ -172,6 +187,8 @@ impl Lead {
                 committed: 0,
                 probing: false,
                 heard_at: now,
+                answered: None,
+                rested: false,
                 asked_at: now,
                 patience: Duration::ZERO,
                 called_at: now,
@@ -476,15 +493,19 @@ impl Lead {
         }
     }
 
-    /// When it looks again: while nothing is on its way, when its host wakes anyhow.
-    pub(super) fn tick_after(&self, parameters: &MasonParameters, now: Instant) -> Duration {
-        let is_at_rest = self.begun
+    /// Nothing is on its way.
+    fn is_at_rest(&self) -> bool {
+        self.begun
             && self.queue.is_empty()
             && self.pending.is_empty()
             && !self.sequencing.probing
-            && self.sequencing.sealing.is_none();
+            && !self.sequencing.is_sealing()
+    }
+
+    /// When it looks again: at rest, when its host wakes anyhow.
+    pub(super) fn tick_after(&self, parameters: &MasonParameters, now: Instant) -> Duration {
         // A sequencer is asked often enough to be suspected by what is lost of that.
-        if is_at_rest && parameters.suspect_after >= PINGS_PER_SUSPICION * REPEAT_WITHIN {
+        if self.is_at_rest() && parameters.suspect_after >= PINGS_PER_SUSPICION * REPEAT_WITHIN {
             return parameters.tick.max(kernel::until_moment(now));
         }
         parameters.tick
@@ -521,24 +542,6 @@ impl Lead {
                 let operations = pending.items.iter().filter(|item| !item.spaces.is_empty()).count() as u64;
                 self.request(request, counts, operations, frame, cx);
             }
-        }
-    }
-
-    fn watch_the_sequencer(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let (now, parameters) = (cx.now(), frame.parameters);
-        let silence = now.since(self.sequencing.heard_at);
-        if silence >= self.sequencing.patience.max(parameters.suspect_after) {
-            if !frame.confident {
-                return;
-            }
-            cx.mark("proxy.suspected_the_sequencer");
-            return self.call_next(frame, cx);
-        }
-        let epoch = self.sequencing.epoch;
-        if silence >= parameters.tick
-            && let Some(sequencer) = self.sequencing.node()
-        {
-            cx.repeat([sequencer], sequencer::Ping { epoch });
         }
     }
 

@@ -9,8 +9,11 @@ use crate::proxy::{
 };
 use crate::topology::FIRST;
 use crate::topology::ShardMap;
-use kernel::{Cx, Instant, NodeId, planted};
+use kernel::{Cx, Instant, NodeId, REPEAT_WITHIN, planted};
 use std::time::Duration;
+
+/// A sequencer that is silent for so many beacons is asked, before it is suspected.
+const BEACONS_MISSED: u32 = 2;
 
 impl Lead {
     pub(in crate::proxy) fn on_sequencer(
@@ -68,6 +71,7 @@ impl Lead {
 
     fn on_pong(&mut self, message: &Pong, cx: &mut Cx<'_, Proxy>) {
         if message.epoch == self.sequencing.epoch {
+            self.sequencing.answered = Some(message.epoch);
             self.sequencing.is_well(cx.now());
         }
     }
@@ -80,6 +84,36 @@ impl Lead {
         if message.epoch < message.asked && self.sequencing.called <= message.asked {
             cx.mark("proxy.found_its_sequencer_restarted");
             self.call_next(frame, cx);
+        }
+    }
+
+    pub(super) fn watch_the_sequencer(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let (now, parameters) = (cx.now(), frame.parameters);
+        // A beacon says nothing of whether it hears what it is asked.
+        let rests = self.is_at_rest();
+        let seen_at = self.sequencing.seen_at(cx).filter(|_| rests);
+        if !rests && std::mem::take(&mut self.sequencing.rested) {
+            // What is asked now has all of the patience.
+            self.sequencing.heard_at = now;
+        }
+        self.sequencing.rested |= seen_at.is_some();
+        if let Some(at) = seen_at.filter(|&at| at > self.sequencing.heard_at) {
+            self.sequencing.is_well(at);
+        }
+        let silence = now.since(self.sequencing.heard_at);
+        if silence >= self.sequencing.patience.max(parameters.suspect_after) {
+            if !frame.confident {
+                return;
+            }
+            cx.mark("proxy.suspected_the_sequencer");
+            return self.call_next(frame, cx);
+        }
+        let epoch = self.sequencing.epoch;
+        let bears = if seen_at.is_some() { BEACONS_MISSED * REPEAT_WITHIN } else { Duration::ZERO };
+        if silence >= bears.max(parameters.tick)
+            && let Some(sequencer) = self.sequencing.node()
+        {
+            cx.repeat([sequencer], sequencer::Ping { epoch });
         }
     }
 

@@ -11,6 +11,8 @@ use parts::{Ballot, Slot};
 pub(super) struct Hearing {
     /// The leader heard last; a candidate that was promised something counts as well.
     heard: Option<(NodeId, Instant)>,
+    /// The leader that rests, and to which a beacon says that it is heard.
+    answers: Option<NodeId>,
     /// What the leader role of this host was reported last.
     reported: Option<Ballot>,
     /// The same of its replica: a leader that rests.
@@ -28,6 +30,8 @@ impl Acceptor {
         let (ballot, below) = (message.pulse.ballot, message.pulse.truncate_below);
         self.learn_of_pulse(&message.pulse, cx);
         if self.hear(from, ballot, cx) {
+            self.stop_answering(cx);
+            cx.repeat([from], leader::HeartbeatAck { ballot, knows_rest: Some(true) });
             self.report_rest(None, cx);
             self.truncate(below, cx);
         }
@@ -41,6 +45,8 @@ impl Acceptor {
         if !self.hear(from, ballot, cx) {
             return;
         }
+        self.hearing.answers = Some(from);
+        cx.set_beacon([from], leader::HeartbeatAck { ballot, knows_rest: Some(true) });
         if let Some(pulse) = pulse {
             self.truncate(pulse.truncate_below, cx);
             // A configuration may have brought another role to this host.
@@ -55,7 +61,7 @@ impl Acceptor {
         self.configurations.forget_before(Slot(pulse.executed.0.saturating_sub(1)));
     }
 
-    /// Answers a leader; false if another ballot is promised, or this acceptor may not vote.
+    /// False if another ballot is promised, or this acceptor may not vote.
     fn hear(&mut self, from: NodeId, ballot: Ballot, cx: &mut Cx<'_, Self>) -> bool {
         let Some(summary) = self.active() else { return false };
         if ballot < summary.promised {
@@ -63,7 +69,6 @@ impl Acceptor {
             cx.send(from, leader::Nack { promised });
             return false;
         }
-        cx.repeat([from], leader::HeartbeatAck { ballot, knows_rest: Some(true) });
         self.report_leader(Some(ballot), cx);
         self.listen(ballot.leader, cx);
         true
@@ -71,13 +76,36 @@ impl Acceptor {
 
     /// A leader, or a candidate that is promised something, was heard.
     pub(super) fn listen(&mut self, leader: NodeId, cx: &mut Cx<'_, Self>) {
+        if self.hearing.answers.is_some_and(|answered| answered != leader) {
+            self.stop_answering(cx);
+        }
         self.hearing.heard = Some((leader, cx.now()));
         if self.hearing.reported.is_some() || self.hearing.resting.is_some() {
             cx.set_timer(AcceptorTimer::Silence, self.parameters.election_timeout);
         }
     }
 
+    fn stop_answering(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.stop_beacon(self.hearing.answers.take());
+    }
+
+    /// A leader that rests says so by a beacon.
+    pub(super) fn hear_beacon(&mut self, cx: &Cx<'_, Self>) {
+        if let Some((leader, at)) = &mut self.hearing.heard
+            && self.hearing.answers == Some(*leader)
+        {
+            *at = cx.beacon_heard_at(*leader).unwrap_or(*at).max(*at);
+        }
+    }
+
     pub(super) fn on_silence(&mut self, cx: &mut Cx<'_, Self>) {
+        self.hear_beacon(cx);
+        let (now, patience) = (cx.now(), self.parameters.election_timeout);
+        let silence = self.hearing.heard.map_or(patience, |(_, at)| now.since(at));
+        if silence < patience {
+            return cx.set_timer(AcceptorTimer::Silence, patience - silence);
+        }
+        self.stop_answering(cx);
         cx.mark("acceptor.reported_a_silence");
         self.report_rest(None, cx);
         if !planted!(silence_not_reported) {
@@ -90,6 +118,7 @@ impl Acceptor {
         if self.hearing.heard.take_if(|(leader, _)| *leader == message.ballot.leader).is_some() {
             cx.mark("acceptor.heard_its_leader_resign");
             cx.stop_timer(AcceptorTimer::Silence);
+            self.stop_answering(cx);
             self.report_rest(None, cx);
             self.report_leader(None, cx);
         }

@@ -287,6 +287,7 @@ impl Acceptor {
     }
 
     fn on_pre_vote(&mut self, from: NodeId, message: PreVote, cx: &mut Cx<'_, Self>) {
+        self.hear_beacon(cx);
         let hears_leader = self.heard_leader(cx.now()).is_some();
         if let Some(summary) = self.summary.as_ref().filter(|summary| !summary.active && !self.refused) {
             // The proxy leader that counts this vote may know of the configuration that admits it.
@@ -307,6 +308,7 @@ impl Acceptor {
         if self.turned_away(from, message.version, cx) {
             return;
         }
+        self.hear_beacon(cx);
         let hears_another = self.heard_leader(now).is_some_and(|leader| leader != message.ballot.leader);
         let Some(summary) = self.active() else { return };
         if message.ballot < summary.promised {

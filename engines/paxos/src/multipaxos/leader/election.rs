@@ -111,6 +111,9 @@ impl Leader {
             cx.stop_timer(LeaderTimer::Resend);
             self.resends = false;
         }
+        if let State::Leading(pipeline) = &mut self.state {
+            pipeline.rest.stop_beacons(cx);
+        }
         self.state = State::Following;
         if self.is_listened_for(cx.node()) {
             cx.stop_timer(LeaderTimer::Election);
@@ -244,6 +247,7 @@ impl Leader {
 
     pub(super) fn on_heartbeat_due(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
+        self.hear_beacons(cx);
         let State::Leading(pipeline) = &mut self.state else { return };
         self.patience.leader_speaks(pipeline.ballot(), now);
         if pipeline.unheard_since(now) > UNHEARD_TIMEOUTS * self.patience.of(self.parameters.election_timeout)
@@ -297,7 +301,7 @@ impl Leader {
     }
 
     /// At rest nodes say little themselves: they are as alive as the acceptor of their host, if they have spoken at all.
-    fn saw_host_alive(&mut self, acceptor: NodeId, now: Instant) {
+    pub(super) fn saw_host_alive(&mut self, acceptor: NodeId, now: Instant) {
         let (patience, turn) = (self.alive_after(), self.rest_turn());
         for (node, sign) in &mut self.alive {
             let is_alive = now.since(sign.any) < patience && now.since(sign.own) < TURNS_MISSED_MAX * turn;

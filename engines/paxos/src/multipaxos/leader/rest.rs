@@ -1,5 +1,5 @@
-//! A leader at rest: nothing changes, and every acceptor answers. It sends its whole pulse rarely then, and a few bytes to each acceptor in
-//! between; that one listens for its host. Whatever changes, or falls silent, ends the rest.
+//! A leader at rest: nothing changes, and every acceptor answers. It sends its whole pulse rarely then. In between beacons say that it leads,
+//! and that acceptors hear it; each acceptor listens for its host. Whatever changes, or falls silent, ends the rest.
 //!
 //! A follower's part is here as well: while the acceptor of its host hears the leader, it waits for no heartbeats.
 
@@ -16,9 +16,8 @@ const UNCHANGED_HEARTBEATS: u32 = 16;
 const PROPOSERS_EVERY: Duration = Duration::from_millis(400);
 /// And at least once in so many heartbeats.
 const HEARTBEATS_OF_PROPOSERS: u32 = 4;
-/// Those of the leader's own host doubt sooner. They hear it as often as this, and a heartbeat that comes a little early does.
-const OWN_PROPOSERS_EVERY: Duration = Duration::from_millis(80);
-const SLACK: Duration = Duration::from_millis(10);
+/// A beacon is heard at least so often in an election timeout, or there is no rest.
+const BEACONS_PER_TIMEOUT: u32 = 3;
 /// All others hear the whole pulse once in so many turns of the proposers.
 const TURNS_OF_OTHERS: u32 = 3;
 
@@ -33,13 +32,18 @@ pub(super) struct Rest {
     /// When proposers were sent the pulse last in this rest; none while there is none.
     proposers_at: Option<Instant>,
     turns: u32,
-    /// The same of those of this host.
-    own_proposers_at: Option<Instant>,
+    /// To whom beacons are set.
+    beacons: Vec<NodeId>,
 }
 
 impl Rest {
     pub(super) fn is_resting(&self) -> bool {
         self.unchanged >= UNCHANGED_HEARTBEATS
+    }
+
+    /// What is said without end is no longer.
+    pub(super) fn stop_beacons(&mut self, cx: &mut Cx<'_, Leader>) {
+        cx.stop_beacon(self.beacons.drain(..));
     }
 
     pub(super) fn note(&mut self, acceptor: NodeId, now: Instant) {
@@ -57,13 +61,13 @@ impl Leader {
         PROPOSERS_EVERY.max(HEARTBEATS_OF_PROPOSERS * self.parameters.heartbeat_every)
     }
 
-    /// When the next heartbeat is due. At rest all leaders of a host speak at the same moments, just before what is repeated leaves.
+    /// When the next heartbeat is due. At rest, when beacons do the work, all leaders of a host look at the same moments.
     pub(super) fn heartbeat_after(&self, now: Instant) -> Duration {
         let State::Leading(pipeline) = &self.state else { return self.parameters.heartbeat_every };
         if !pipeline.rest.is_resting() || self.parameters.heartbeat_every > REPEAT_WITHIN {
             return self.parameters.heartbeat_every;
         }
-        until_moment(now)
+        until_moment(now) + REPEAT_WITHIN
     }
 
     /// Counts heartbeats that change nothing; true while the leader rests.
@@ -80,9 +84,12 @@ impl Leader {
         match (before, rest.is_resting()) {
             (false, true) => {
                 cx.mark("leader.began_to_rest");
-                (rest.proposers_at, rest.own_proposers_at, rest.turns) = (None, None, 0);
+                (rest.proposers_at, rest.turns) = (None, 0);
             }
-            (true, false) => cx.mark("leader.ended_its_rest"),
+            (true, false) => {
+                rest.stop_beacons(cx);
+                cx.mark("leader.ended_its_rest");
+            }
             (true, true) | (false, false) => {}
         }
         rest.is_resting()
@@ -100,11 +107,34 @@ impl Leader {
         let listens =
             |node: &NodeId| configuration.acceptors.nodes().any(|acceptor| acceptor.host() == node.host());
         let is_alive = |node: &NodeId| listens(node) && pulse.alive.contains(node);
-        pipeline.is_idle(self.known)
+        self.parameters.election_timeout >= BEACONS_PER_TIMEOUT * REPEAT_WITHIN
+            && pipeline.is_idle(self.known)
             && configuration.acceptors.nodes().all(is_heard)
             && configuration.leaders.iter().all(listens)
             && configuration.proxy_leaders.iter().all(is_alive)
             && configuration.replicas.iter().all(is_alive)
+    }
+
+    /// At rest acceptors answer by beacons.
+    pub(super) fn hear_beacons(&mut self, cx: &Cx<'_, Self>) {
+        let State::Leading(pipeline) = &mut self.state else { return };
+        if !pipeline.rest.is_resting() {
+            return;
+        }
+        let configuration = self.configurations.governing(self.known);
+        let mut heard = Vec::new();
+        for acceptor in configuration.acceptors.nodes() {
+            // One that has answered in this ballot.
+            let Some(before) = pipeline.rest.heard.get_mut(&acceptor) else { continue };
+            if let Some(at) = cx.beacon_heard_at(acceptor).filter(|at| at > before) {
+                *before = at;
+                heard.push((acceptor, at));
+            }
+        }
+        for &(acceptor, at) in &heard {
+            pipeline.heard(acceptor, configuration, at);
+        }
+        heard.into_iter().for_each(|(acceptor, at)| self.saw_host_alive(acceptor, at));
     }
 
     pub(super) fn pulse_at_rest(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
@@ -116,24 +146,23 @@ impl Leader {
         if proposers {
             (rest.proposers_at, rest.turns) = (Some(now), rest.turns.wrapping_add(1));
         }
-        let own_proposers =
-            rest.own_proposers_at.is_none_or(|at| now.since(at) + SLACK >= OWN_PROPOSERS_EVERY);
-        if own_proposers {
-            rest.own_proposers_at = Some(now);
-        }
         let whole = || pulse.clone();
+        let begins = rest.beacons.is_empty();
         for configuration in self.configurations.all() {
-            let resting = acceptor::Resting { ballot, pulse: all.then(whole) };
-            cx.repeat(configuration.acceptors.nodes(), resting);
-            let is_due = |batcher: &NodeId| match batcher.host() == me.host() {
-                true => own_proposers,
-                false => proposers,
-            };
-            let batchers: Vec<NodeId> = configuration.batchers.iter().copied().filter(is_due).collect();
-            if !batchers.is_empty() {
+            if begins {
+                // Proposers of the leader's own host doubt sooner than others.
+                let own = configuration.batchers.iter().copied().filter(|it| it.host() == me.host());
+                cx.set_beacon(own.clone(), batcher::Heartbeat { pulse: whole() });
+                cx.set_beacon(configuration.acceptors.nodes(), acceptor::Resting { ballot, pulse: None });
+                rest.beacons.extend(configuration.acceptors.nodes().chain(own));
+            }
+            if proposers {
+                let batchers = configuration.batchers.iter().copied();
                 cx.repeat(batchers, batcher::Heartbeat { pulse: whole() });
             }
             if all {
+                let resting = acceptor::Resting { ballot, pulse: Some(whole()) };
+                cx.repeat(configuration.acceptors.nodes(), resting);
                 let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
                 cx.repeat(others, Heartbeat { pulse: whole() });
                 let proxies = configuration.proxy_leaders.iter().copied();
