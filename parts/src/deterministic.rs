@@ -35,13 +35,13 @@ pub struct Digester {
 impl Digester {
     /// The next piece.
     pub fn write(&mut self, mut piece: &[u8]) {
-        while self.bytes % 8 != 0
+        while !self.bytes.is_multiple_of(8)
             && let Some((&first, rest)) = piece.split_first()
         {
             self.word |= u64::from(first) << (8 * (self.bytes % 8));
             self.bytes += 1;
             piece = rest;
-            if self.bytes % 8 == 0 {
+            if self.bytes.is_multiple_of(8) {
                 self.hasher.mix(std::mem::take(&mut self.word));
             }
         }
@@ -57,7 +57,7 @@ impl Digester {
 
     /// The digest of all pieces.
     pub fn finish(mut self) -> u64 {
-        if self.bytes % 8 != 0 {
+        if !self.bytes.is_multiple_of(8) {
             self.hasher.mix(self.word);
         }
         self.hasher.mix(self.bytes);

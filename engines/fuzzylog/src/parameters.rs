@@ -39,7 +39,7 @@ pub struct FuzzyParameters {
     pub window_bytes: usize,
     /// Bytes of all that is retained of a partition: beyond it appends are refused.
     pub live_bytes_max: usize,
-    /// A server writes a snapshot when commands of so many bytes have come since the last one, and as many as live.
+    /// A server writes a snapshot when commands of so many bytes have come since the last one, and as many as that one has.
     pub snapshot_every_bytes: usize,
     /// Bytes of a chunk of a snapshot, to which one item is added.
     pub snapshot_chunk_bytes: usize,

@@ -111,8 +111,8 @@ impl ChainServer {
 
     fn is_due(&self) -> bool {
         let (every, live) = (self.parameters.snapshot_every_bytes, self.state.live_bytes());
-        // As much as is retained, or the least: so what is written for snapshots is a factor of what is appended.
-        let grown = self.saved.grown >= every.max(live);
+        // By as much as the last one has, or the least: so snapshots write about as much as the row does.
+        let grown = self.saved.grown >= every.max(self.saved.bytes);
         grown || self.saved.grown > 0 && self.journal_bytes() >= GARBAGE_FACTOR * live + every
     }
 

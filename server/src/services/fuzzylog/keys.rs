@@ -45,7 +45,7 @@ pub const KEYS: &[Key] = &[
         "fuzzylog.snapshot_bytes",
         KeyKind::Size,
         "16MiB",
-        "a host writes a snapshot of a partition when commands of so many bytes have come since the last one, and as many as live",
+        "a host writes a snapshot of a partition when commands of so many bytes have come since the last one, and as many as that one has",
         "too small: much is written twice; too large: journals grow, and a restart applies more commands",
     ),
 ];
