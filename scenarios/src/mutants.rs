@@ -136,7 +136,7 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::reads_without_room, &["BOUND"]),
     log(&shared_log::planted::read_without_barrier, &["LIN"]),
     log(&shared_log::planted::other_refusals_ignored, &["ATOMIC", "PREFIX", "DUR"]),
-    log(&shared_log::planted::open_segments_not_in_snapshot, &["DUR"]),
+    log(&shared_log::planted::open_segments_not_in_snapshot, &["DUR", "PREFIX"]),
     log(&::mason::planted::segment_freed_before_durable, &["DUR"]),
     log(&::mason::planted::snapshot_before_blobs_fetched, &["DUR"]),
     log(&shared_log::planted::segment_index_off_by_one, &["UNIQ", "CONTIG"]),

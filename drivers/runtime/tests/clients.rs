@@ -318,5 +318,6 @@ fn a_flood_of_requests_leaves_time_to_others() {
     floods.into_iter().for_each(|flood| flood.join().expect("it ends"));
     waits.sort();
     println!("a client beside a flood waited {:?} at the median, {:?} at most", waits[30], waits[59]);
-    assert!(waits[30] < Duration::from_millis(100), "{waits:?}");
+    // Without a bound on what is read at a time it waits for a minute; with it, as long as it takes on a busy machine.
+    assert!(waits[30] < Duration::from_secs(1), "{waits:?}");
 }
