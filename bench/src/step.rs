@@ -257,10 +257,10 @@ impl Scale<fuzzylog::FuzzyLog> for Steps {
     fn weigh(&self, message: &fuzzylog::FuzzyMessage) -> Weight {
         match message {
             fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Submit(message))) => {
-                PricedStep::SubmitCommand.of(message.command.len())
+                PricedStep::SubmitCommand.of(message.command.count())
             }
             fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::Forward(message))) => {
-                PricedStep::ForwardCommands.of(message.entries.iter().map(|it| it.command.len()).sum())
+                PricedStep::ForwardCommands.of(message.entries.iter().map(|it| it.command.count()).sum())
             }
             fuzzylog::FuzzyMessage::ChainServer(ChainServerIn::Server(_)) => PricedStep::ChainWord.of(0),
             fuzzylog::FuzzyMessage::Client(FuzzyClientIn::CommandDone(_)) => PricedStep::CommandDone.of(1),

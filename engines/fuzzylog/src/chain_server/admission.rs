@@ -3,7 +3,7 @@
 use super::row::APPENDS_MAX;
 use super::{ChainServer, Submit};
 use crate::messages::client::{HeadBusy, ServerSealed};
-use crate::partition::command::{Append, AppendMany, Command, RowEntry};
+use crate::partition::command::{AppendMany, Command, RowEntry};
 use crate::terms::{AppendId, ChainEpoch, Content};
 use kernel::{Cx, NodeId};
 
@@ -61,7 +61,7 @@ impl ChainServer {
     /// Those of several appends for which there is room; the others are turned away one by one.
     fn admitted(&self, from: NodeId, many: AppendMany, cx: &mut Cx<'_, Self>) -> Option<AppendMany> {
         let mut appends = many.appends;
-        appends.retain(|named| match self.no_room_for_append(&named.append, cx) {
+        appends.retain(|named| match self.no_room_for_begun(named.append.id, usize::MAX, cx) {
             Some(why) => {
                 self.turn_away(from, named.call, why, cx);
                 false
@@ -100,7 +100,7 @@ impl ChainServer {
     fn no_room_for(&self, command: &Command, cx: &Cx<'_, Self>) -> Option<NoRoom> {
         let pending_max = self.parameters.pending_max;
         match command {
-            Command::Append(command) => self.no_room_for_append(command, cx),
+            Command::Append(command) => self.no_room_for_begun(command.id, usize::MAX, cx),
             Command::ProposeTime(command) => {
                 // An append's first partition admits it. Two that are full for each other's appends would wait for each other.
                 let first = command.content.colours.iter().map(|&it| self.placement.partition_of(it)).min();
@@ -116,10 +116,6 @@ impl ChainServer {
                 self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy)
             }
         }
-    }
-
-    fn no_room_for_append(&self, append: &Append, cx: &Cx<'_, Self>) -> Option<NoRoom> {
-        self.no_room_for_begun(append.id, usize::MAX, cx)
     }
 
     /// What begins an append; so many to several partitions may be unfinished.

@@ -110,19 +110,8 @@ impl Command {
     }
 
     /// How many commands it stands for.
-    #[expect(clippy::len_without_is_empty, reason = "it stands for one at the least")]
-    pub fn len(&self) -> usize {
-        match self {
-            Self::AppendMany(many) => many.appends.len(),
-            Self::Append(_)
-            | Self::ProposeTime(_)
-            | Self::Fix(_)
-            | Self::TakeOver(_)
-            | Self::CleanUp(_)
-            | Self::Trim(_)
-            | Self::Raise(_)
-            | Self::ForgetClients(_) => 1,
-        }
+    pub fn count(&self) -> usize {
+        self.appends().count().max(1)
     }
 }
 
