@@ -16,7 +16,7 @@ use crate::wire::{
     Answer, Append, Cleanup, Create, Description, GroupState, LOGS_MAX, LogIdentity, Produce, Rejected,
     Request, Trim, Why,
 };
-use kernel::{BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
+use kernel::{BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, Recount, SnapshotStep};
 use mason::{Archived, BlobBacked, Order, Shard, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -406,6 +406,34 @@ fn cleaned(log: &Log) -> Option<Cleaned> {
 }
 
 impl Shard for Logs {
+    fn recounts(&self) -> Vec<Recount> {
+        let logs = || self.logs.values();
+        let bytes = |log: &Log| log.parts.iter().map(|part| part.bytes() as u64).sum::<u64>();
+        let [numbers, names] = [self.numbers.len(), self.logs.len()];
+        let mut all = self.storage.recounts();
+        all.extend(logs().map(|log| Recount {
+            what: "bytes of a log",
+            kept: log.bytes,
+            counted: bytes(log),
+        }));
+        all.extend([
+            Recount {
+                what: "bytes of all logs",
+                kept: self.storage.entry_bytes,
+                counted: logs().map(bytes).sum(),
+            },
+            Recount {
+                what: "reserved bytes",
+                kept: self.reserved,
+                counted: logs().map(|log| log.retain_bytes).sum(),
+            },
+            Recount::of("numbers of logs", numbers, names),
+            self.producers.recount(),
+            self.groups.recount(),
+        ]);
+        all
+    }
+
     fn inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
         let request = Request::decoded(&Bytes::copy_from_slice(body));
         let positions = match &request {

@@ -9,7 +9,7 @@ use crate::multipaxos::messages::{client, leader, replica};
 use crate::parameters::Parameters;
 use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, CommandGroup, Commands, Level, Rules, Value};
 use kernel::bounds::{BATCH_HEAD_BYTES, VALUE_BYTES_MAX};
-use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
+use kernel::{Cx, Encode, Instant, NodeId, Position, Recount, Role, planted};
 use parts::{Ballot, Sequence, SessionId, Set, Slot, Tally};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -190,6 +190,30 @@ impl Batcher {
             + self.pending_read_bytes
             + unasked
             + self.read_bytes_in_flight
+    }
+
+    /// The numbers that it keeps beside what they count.
+    pub fn recounts(&self) -> Vec<Recount> {
+        let waiting = self.full.iter().chain([&self.open]);
+        let asking = self.reads_in_flight.values().flat_map(|batch| &batch.reads);
+        let unasked = self.unasked.values();
+        let unasked_groups = unasked.clone().flat_map(|reads| &reads.groups);
+        let in_flight = self.in_flight.values();
+        let names = waiting.clone().map(|batch| batch.names.len()).sum::<usize>()
+            + in_flight.clone().map(|batch| batch.names.len()).sum::<usize>();
+        let sum = |groups: &mut dyn Iterator<Item = &replica::ReadGroup>| groups.map(bytes_of).sum();
+        vec![
+            Recount::of("pending bytes", self.pending_bytes, waiting.map(|batch| batch.groups.len()).sum()),
+            Recount::of("bytes in flight", self.in_flight_bytes, in_flight.map(|it| it.value.size()).sum()),
+            Recount::of("bytes of reads", self.pending_read_bytes, sum(&mut self.pending_reads.iter())),
+            Recount::of("bytes of reads in flight", self.read_bytes_in_flight, sum(&mut asking.into_iter())),
+            Recount::of(
+                "bytes of reads that ask nobody",
+                unasked.map(|it| it.bytes).sum(),
+                sum(&mut unasked_groups.into_iter()),
+            ),
+            Recount::of("names of groups", self.names.len(), names),
+        ]
     }
 }
 
