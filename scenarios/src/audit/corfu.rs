@@ -4,7 +4,7 @@
 
 use super::recounts;
 use super::rising::Rising;
-use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
+use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord, Whole};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
@@ -309,6 +309,27 @@ impl CorfuAudit {
             disk.found.first(),
             disk.next(),
             position_of(message).map(|position| disk.found.entry(position))
+        );
+        if let CorfuMessage::Auxiliary(AuxiliaryIn::Whole(it)) = message {
+            self.check_whole(from, it);
+        }
+    }
+
+    /// Who says that its copy is whole has what its source has, durably, while that is sealed for the same epoch and serves nobody.
+    fn check_whole(&self, learner: NodeId, whole: &Whole) {
+        let (Some(copy), Some(source)) = (self.storage.get(&learner), self.storage.get(&whole.source)) else {
+            return;
+        };
+        if source.found.epoch() != whole.epoch || source.found.serves() {
+            return;
+        }
+        let kept = source.found.entries().filter(|(at, _)| *at >= copy.found.first());
+        let lacks = kept.into_iter().find(|(at, entry)| copy.found.entry(*at) != Some(*entry));
+        invariant!(
+            NEST,
+            lacks.is_none(),
+            "{learner} says that it has all of {}, and lacks {lacks:?}",
+            whole.source
         );
     }
 

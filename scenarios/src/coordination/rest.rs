@@ -253,7 +253,7 @@ fn akin(host: HostId, cluster: &Cluster<'_, Seat>) -> Result<(), (&'static str, 
             }
         }
     }
-    let below = nodes.keys().filter(|path| parent_of(path).is_some()).count();
+    let below = nodes.keys().filter(|path| **path != "/").count();
     if listed != below {
         return Err(("ATOMIC", format!("{below} nodes have parents, which list {listed}")));
     }

@@ -36,6 +36,11 @@ struct InFlight {
 /// What distinguishes a group that was sent again from another one: connection, session, first command, size.
 type GroupName = (NodeId, SessionId, Sequence, usize);
 
+/// False of a group that opens a session.
+fn has_commands((_, _, _, bytes): &GroupName) -> bool {
+    *bytes > 0
+}
+
 /// A batch that takes groups, encoded one behind the other.
 ///
 /// Invariant: its groups never come to more than `bytes_max`, or there is one only.
@@ -199,8 +204,10 @@ impl Batcher {
         let unasked = self.unasked.values();
         let unasked_groups = unasked.clone().flat_map(|reads| &reads.groups);
         let in_flight = self.in_flight.values();
-        let names = waiting.clone().map(|batch| batch.names.len()).sum::<usize>()
-            + in_flight.clone().map(|batch| batch.names.len()).sum::<usize>();
+        // Openings of sessions may come twice.
+        let held =
+            waiting.clone().map(|batch| &batch.names).chain(in_flight.clone().map(|batch| &batch.names));
+        let held = held.flatten().filter(|name| has_commands(name)).count();
         let sum = |groups: &mut dyn Iterator<Item = &replica::ReadGroup>| groups.map(bytes_of).sum();
         vec![
             Recount::of("pending bytes", self.pending_bytes, waiting.map(|batch| batch.groups.len()).sum()),
@@ -212,7 +219,7 @@ impl Batcher {
                 unasked.map(|it| it.bytes).sum(),
                 sum(&mut unasked_groups.into_iter()),
             ),
-            Recount::of("names of groups", self.names.len(), names),
+            Recount::of("names of groups", self.names.iter().filter(|name| has_commands(name)).count(), held),
         ]
     }
 }
@@ -303,7 +310,7 @@ impl Batcher {
         let bytes = group.commands.size() + GROUP_HEAD_BYTES;
         let first = group.commands.iter().next().map_or(Sequence(0), |command| command.sequence);
         let name = (group.client, group.session, first, group.commands.size());
-        if group.commands.size() > 0 && self.names.contains(&name) {
+        if has_commands(&name) && self.names.contains(&name) {
             // Its answer comes as it is; a client that is impatient must not fill the batcher with copies.
             return cx.mark("batcher.has_a_group_already");
         }
