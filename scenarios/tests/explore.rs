@@ -1,6 +1,6 @@
 //! The smallest MultiPaxos cluster in every order of its steps, as far as every test run can afford it.
 
-use scenarios::paxos::smallest::{CANDIDACIES, FAULTS, Smallest};
+use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::spanner::smallest::{COORDINATOR, PARTICIPANT};
 use sim::{Exploration, ExploreBounds, explore};
 
@@ -26,6 +26,18 @@ fn one_candidacy_bears_a_crash_a_loss_and_a_repetition_anywhere() {
     let found = explored(FAULTS);
     assert!(found.passed() && found.complete, "{}", found.to_json());
     assert!(found.states > 100_000 && found.taken.len() == 7, "{}", found.to_json());
+}
+
+// An acceptor that forgets at the worst moment what it promised or voted lets two candidates choose differently.
+#[test]
+fn two_candidacies_bear_a_crash_anywhere() {
+    let found = explored(CRASHES);
+    assert!(found.passed() && found.complete, "{}", found.to_json());
+    assert!(
+        found.states > 5_000_000 && found.marks.contains_key("leader.recovered_votes"),
+        "{}",
+        found.to_json()
+    );
 }
 
 // A transaction of two shards, or a reader of both, that meets a change of a leader in an order nobody thought of.
@@ -74,9 +86,17 @@ fn planted_bugs_are_found_in_the_smallest_transactions() {
 #[cfg(feature = "planted")]
 #[test]
 fn planted_bugs_are_found_in_the_smallest_cluster() {
-    for bug in [&paxos::planted::phase1_quorum_one_short, &paxos::planted::phase1_ignores_votes] {
+    use paxos::planted;
+
+    let bugs = [
+        (&planted::vote_not_persisted, CRASHES),
+        (&planted::promise_not_persisted, CRASHES),
+        (&planted::phase1_quorum_one_short, CANDIDACIES),
+        (&planted::phase1_ignores_votes, CANDIDACIES),
+    ];
+    for (bug, bounds) in bugs {
         kernel::plant(Some(bug));
-        let found = explored(CANDIDACIES);
+        let found = explored(bounds);
         kernel::plant(None);
         let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found"));
         assert_eq!(violation.invariant, "AGREE");

@@ -1,10 +1,11 @@
 //! Exhaustive exploration of the smallest clusters: every order of deliveries, syncs, timers, crashes and restarts,
 //! within bounds, over the same nodes that the fault simulator runs.
 //!
-//! Time stands still between timers: any pending one may run out at any moment, as often as the bounds allow, and a scope may say how far
-//! clocks have moved by then. A burst has one input,
-//! and its records become durable by a step of their own. A crash keeps any prefix of what was not durable. What a link
-//! never delivers within the exploration is as good as lost, so the bound on losses may be small.
+//! Time stands still between timers: any pending one may run out at any moment, as often as the bounds allow, and a scope
+//! may say how far clocks have moved by then. A burst has one input, and its records become durable by a step of their own.
+//! What an input does at a host depends on that host alone, so it is computed once for each of the host's states and
+//! remembered. A crash keeps any prefix of what was not durable. What a link never delivers within the exploration is as
+//! good as lost, so the bound on losses may be small.
 
 mod burst;
 mod fingerprint;
