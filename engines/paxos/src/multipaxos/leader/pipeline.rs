@@ -135,10 +135,10 @@ impl Pipeline {
     fn forget_executed(&mut self, known: Slot) {
         while self.log.start() < known && !self.log.is_empty() {
             let first = self.log.start();
-            if let Some(name) = self.log.get(first).and_then(|proposal| name_of(&proposal.value)) {
-                if !planted!(executed_value_stays_in_flight) {
-                    self.in_flight.remove(&name);
-                }
+            if let Some(name) = self.log.get(first).and_then(|proposal| name_of(&proposal.value))
+                && !planted!(executed_value_stays_in_flight)
+            {
+                self.in_flight.remove(&name);
             }
             self.log.advance(first.next());
         }
