@@ -1,6 +1,7 @@
 //! The logs of one space.
 
 mod install;
+mod recounts;
 mod stored;
 
 use crate::Rows;
@@ -11,7 +12,7 @@ use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
 use crate::snapshot::{Cleaned, Created, Head, Item, Numbered};
 use crate::space_of;
-use crate::storage::{Held, SpaceBounds, Storage, StorageStat};
+use crate::storage::{Held, SpaceBounds, Storage};
 use crate::wire::{
     Answer, Append, Cleanup, Create, Description, GroupState, LOGS_MAX, LogIdentity, Produce, Rejected,
     Request, Trim, Why,
@@ -154,24 +155,6 @@ impl Logs {
     /// What the logs' entries cost, in bytes.
     pub fn bytes(&self) -> u64 {
         self.storage.entry_bytes
-    }
-
-    /// What is where.
-    pub fn storage(&self) -> StorageStat {
-        let mut stat = StorageStat::default();
-        for part in self.logs.values().flat_map(|log| &log.parts) {
-            match part {
-                Part::InMemory(_) => stat.memory_bytes += part.bytes() as u64,
-                Part::Stored(stored) => {
-                    stat.segments += 1;
-                    stat.stored_bytes += stored.blob.bytes;
-                }
-            }
-        }
-        (stat.waiting, stat.waiting_bytes) =
-            (self.storage.retired.all().count() as u64, self.storage.retired.bytes());
-        (stat.cached_bytes, stat.hits, stat.loads) = self.storage.cache.counts();
-        stat
     }
 
     /// Ends the largest open segments while all hold too much together. Which they are depends on what was executed alone.
@@ -407,31 +390,7 @@ fn cleaned(log: &Log) -> Option<Cleaned> {
 
 impl Shard for Logs {
     fn recounts(&self) -> Vec<Recount> {
-        let logs = || self.logs.values();
-        let bytes = |log: &Log| log.parts.iter().map(|part| part.bytes() as u64).sum::<u64>();
-        let [numbers, names] = [self.numbers.len(), self.logs.len()];
-        let mut all = self.storage.recounts();
-        all.extend(logs().map(|log| Recount {
-            what: "bytes of a log",
-            kept: log.bytes,
-            counted: bytes(log),
-        }));
-        all.extend([
-            Recount {
-                what: "bytes of all logs",
-                kept: self.storage.entry_bytes,
-                counted: logs().map(bytes).sum(),
-            },
-            Recount {
-                what: "reserved bytes",
-                kept: self.reserved,
-                counted: logs().map(|log| log.retain_bytes).sum(),
-            },
-            Recount::of("numbers of logs", numbers, names),
-            self.producers.recount(),
-            self.groups.recount(),
-        ]);
-        all
+        self.all_recounts()
     }
 
     fn inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
