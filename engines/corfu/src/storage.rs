@@ -147,7 +147,7 @@ impl StorageServer {
     /// The numbers that it keeps beside what they count.
     pub fn recounts(&self) -> Vec<Recount> {
         let counted = self.entries.values().map(Retained::bytes).sum();
-        vec![Recount { what: "bytes of entries", kept: self.bytes, counted }]
+        vec![Recount { what: "bytes of entries", known: self.bytes, counted }]
     }
 
     /// The first position that may be left.

@@ -323,8 +323,8 @@ impl CorfuAudit {
         if source.found.epoch() != whole.epoch || source.found.serves() {
             return;
         }
-        let kept = source.found.entries().filter(|(at, _)| *at >= copy.found.first());
-        let lacks = kept.into_iter().find(|(at, entry)| copy.found.entry(*at) != Some(*entry));
+        let all = source.found.entries().filter(|(at, _)| *at >= copy.found.first());
+        let lacks = all.into_iter().find(|(at, entry)| copy.found.entry(*at) != Some(*entry));
         invariant!(
             NEST,
             lacks.is_none(),

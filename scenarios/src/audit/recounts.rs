@@ -5,11 +5,11 @@ use mason::{GatewayRole, MasonMember, Shard, Stub};
 use paxos::Member;
 
 pub(crate) fn check(node: NodeId, recounts: impl IntoIterator<Item = Recount>) {
-    for Recount { what, kept, counted } in recounts {
+    for Recount { what, known, counted } in recounts {
         invariant!(
             BOUND,
-            kept == counted,
-            "{node} keeps {kept} as its {what}, and a recount comes to {counted}"
+            known == counted,
+            "{node} has {known} as its {what}, and a recount comes to {counted}"
         );
     }
 }

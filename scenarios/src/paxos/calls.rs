@@ -1,4 +1,4 @@
-//! Calls of which no history is kept: batches, conditions, counters and pages. Each answer is held against a model (`judged.rs`).
+//! Calls that no history records: batches, conditions, counters and pages. Each answer is held against a model (`judged.rs`).
 
 use ::paxos::{Call, Level};
 use kernel::Rng;

@@ -79,8 +79,8 @@ impl Table {
         let bytes = self.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
         let digest = self.entries.iter().fold(0, |digest, entry| digest ^ entry.digest());
         vec![
-            Recount { what: "bytes of keys and values", kept: self.bytes, counted: bytes },
-            Recount { what: "digest of keys and values", kept: self.digest, counted: digest },
+            Recount { what: "bytes of keys and values", known: self.bytes, counted: bytes },
+            Recount { what: "digest of keys and values", known: self.digest, counted: digest },
             Recount::of("keys in order", self.order.len(), self.entries.len()),
         ]
     }

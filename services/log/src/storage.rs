@@ -106,7 +106,7 @@ impl Storage {
             Recount::of("bytes for the disk", self.unstored_bytes, unstored),
             Recount {
                 what: "bytes for the archive",
-                kept: self.retired.bytes(),
+                known: self.retired.bytes(),
                 counted: self.retired.all().map(|(_, waiting)| waiting.part.bytes() as u64).sum(),
             },
         ]

@@ -14,18 +14,18 @@ impl Logs {
         let mut all = self.storage.recounts();
         all.extend(logs().map(|log| Recount {
             what: "bytes of a log",
-            kept: log.bytes,
+            known: log.bytes,
             counted: bytes(log),
         }));
         all.extend([
             Recount {
                 what: "bytes of all logs",
-                kept: self.storage.entry_bytes,
+                known: self.storage.entry_bytes,
                 counted: logs().map(bytes).sum(),
             },
             Recount {
                 what: "reserved bytes",
-                kept: self.reserved,
+                known: self.reserved,
                 counted: logs().map(|log| log.retain_bytes).sum(),
             },
             Recount::of("numbers of logs", numbers, names),
