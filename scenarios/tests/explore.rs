@@ -1,8 +1,10 @@
-//! The smallest MultiPaxos cluster in every order of its steps, as far as every test run can afford it.
+//! The smallest clusters in every order of their steps, as far as every test run can afford it.
 
+use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::spanner::smallest::{COORDINATOR, PARTICIPANT};
 use sim::{Exploration, ExploreBounds, explore};
+use std::collections::BTreeMap;
 
 fn explored(bounds: ExploreBounds) -> Exploration {
     explore(&Smallest { leaders: 2, bounds })
@@ -54,6 +56,49 @@ fn transactions_bear_a_change_of_a_leader_in_every_order() {
                 found.to_json()
             );
         }
+    }
+}
+
+// An append to two partitions whose origin crashes, or that two finish at a time, must not be half there, or there twice.
+#[test]
+fn appends_to_two_partitions_are_finished_in_every_order() {
+    let mut marks = BTreeMap::new();
+    for (scope, states) in [(TAKE_OVER, 4_000_000), (LOST, 1_000_000), (TWO_ORIGINS, 500_000)] {
+        let found = explore(&scope);
+        assert!(found.passed() && found.complete && found.states > states, "{}", found.to_json());
+        marks.extend(found.marks);
+    }
+    for mark in [
+        "chain.reported_what_is_stuck",
+        "client.begins_to_recover",
+        "client.took_an_append_over",
+        "client.lost_the_test_and_set",
+        "client.found_itself_replaced",
+        "partition.refused_a_take_over",
+        "partition.refused_a_replaced_owner",
+        "partition.refused_a_late_phase_1",
+        "partition.repeated_phase_1",
+        "partition.repeated_phase_2",
+        "partition.taken_over_before_phase_1",
+    ] {
+        assert!(marks.contains_key(mark), "{mark} is not among {marks:#?}");
+    }
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_are_found_in_the_smallest_appends() {
+    use ::fuzzylog::planted;
+
+    let bugs =
+        [&planted::delivered_before_pending, &planted::clock_not_raised, &planted::repeated_proposal_is_new];
+    for bug in bugs {
+        kernel::plant(Some(bug));
+        let found = explore(&TWO_ORIGINS);
+        kernel::plant(None);
+        let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found: {}", found.states));
+        assert!(["TS", "ATOMIC"].contains(&&violation.invariant[..]), "{violation:?}");
+        assert!(violation.path.len() <= 60, "{:#?}", violation.path);
     }
 }
 
