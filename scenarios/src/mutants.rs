@@ -274,7 +274,7 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&kv::planted::deleted_key_stays_in_order, &["BOUND"]),
     paxos(&kv::planted::earlier_version_satisfies_condition, &["LIN"]),
     coordination(&::coordination::planted::ended_ephemeral_stays_listed, &["ATOMIC"]),
-    log(&shared_log::planted::room_not_counted_from_snapshot, &["BOUND"]),
+    log(&shared_log::planted::room_not_counted_from_snapshot, &["BOUND", "PREFIX"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 

@@ -1,6 +1,6 @@
 //! The key-value store beside a plain model of it: each answer is the model's, and so is the state that a snapshot begins with.
 
-use kernel::{DecodeError, SnapshotStep, StateMachine, invariant};
+use kernel::{DecodeError, Recount, SnapshotStep, StateMachine, invariant};
 use kv::{Answer, Command, Expect, Item, Query, Store, Versioned};
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -96,6 +96,10 @@ impl StateMachine for Judged {
 
     fn digest(&self) -> u64 {
         self.store.digest()
+    }
+
+    fn recounts(&self) -> Vec<Recount> {
+        self.store.recounts()
     }
 }
 
