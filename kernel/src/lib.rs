@@ -19,6 +19,7 @@ mod machine;
 mod messages;
 mod nodes;
 mod planted;
+mod recount;
 mod rng;
 mod role;
 mod time;
@@ -35,6 +36,7 @@ pub use id::{ClusterName, HostId, HostSlot, NodeId, RequestId};
 pub use machine::{Capture, SnapshotStep, StateMachine};
 pub use messages::are_distinct;
 pub use planted::PlantedBug;
+pub use recount::Recount;
 pub use rng::Rng;
 pub use role::{
     Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position, REPEAT_WITHIN,

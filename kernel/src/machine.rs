@@ -2,6 +2,7 @@
 
 use crate::codec::DecodeError;
 use crate::id::NodeId;
+use crate::recount::Recount;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
@@ -89,4 +90,9 @@ pub trait StateMachine: Sized + 'static {
 
     /// A digest of the whole state; equal on replicas that have executed the same commands.
     fn digest(&self) -> u64;
+
+    /// The numbers that it keeps beside what they count.
+    fn recounts(&self) -> Vec<Recount> {
+        Vec::new()
+    }
 }

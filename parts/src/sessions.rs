@@ -5,7 +5,7 @@
 
 use crate::deterministic::Map;
 use crate::slots::Slot;
-use kernel::{Decode, DecodeError, Encode, Reader};
+use kernel::{Decode, DecodeError, Encode, Reader, Recount};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -158,6 +158,12 @@ impl Sessions {
     /// Bytes of all answers that are retained; a function of what the table holds.
     pub fn answer_bytes(&self) -> usize {
         self.answer_bytes
+    }
+
+    /// [`Sessions::answer_bytes`] and what they are.
+    pub fn recount(&self) -> Recount {
+        let counted = self.sessions.values().map(Session::answer_bytes).sum();
+        Recount::of("bytes of retained answers", self.answer_bytes, counted)
     }
 
     /// The sessions, each with the number below which its client has every answer; in no order that means anything.

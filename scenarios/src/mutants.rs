@@ -266,6 +266,15 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::arriving_session_forgets_its_shards, &["EPH"]),
     spanner(&::spanner::planted::last_commit_sinks, &["RISE"]),
     fuzzylog(&::fuzzylog::planted::seal_of_chain_server_not_journaled, &["DUR"]),
+    paxos(&::paxos::planted::executed_value_stays_in_flight, &["BOUND"]),
+    paxos(&::paxos::planted::learned_values_trimmed, &["AGREE"]),
+    paxos(&::paxos::planted::answered_read_stays_counted, &["BOUND"]),
+    paxos(&kv::planted::failed_batch_undone_forwards, &["LIN"]),
+    paxos(&kv::planted::scan_includes_its_end, &["LIN"]),
+    paxos(&kv::planted::deleted_key_stays_in_order, &["BOUND"]),
+    paxos(&kv::planted::earlier_version_satisfies_condition, &["LIN"]),
+    coordination(&::coordination::planted::ended_ephemeral_stays_listed, &["ATOMIC"]),
+    log(&shared_log::planted::room_not_counted_from_snapshot, &["BOUND", "PREFIX"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 
@@ -341,6 +350,7 @@ mod tests {
             ::fuzzylog::planted::ALL,
             shared_log::planted::ALL,
             ::coordination::planted::ALL,
+            kv::planted::ALL,
             sequence::planted::ALL,
             ::spanner::planted::ALL,
             sim::planted::ALL,

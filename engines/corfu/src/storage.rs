@@ -12,7 +12,7 @@ use crate::messages::auxiliary::{Beyond, SealAck, StoragePong, StorageStatus};
 use crate::messages::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
 use crate::projection::{Entry, Epoch, JournalId, LogPosition};
 use copy::Copy;
-use kernel::{Cx, NodeId, Position, Role, planted};
+use kernel::{Cx, NodeId, Position, Recount, Role, planted};
 use std::collections::{BTreeMap, VecDeque};
 
 kernel::timers! {
@@ -142,6 +142,12 @@ impl StorageServer {
     /// What its entries cost, in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// The numbers that it keeps beside what they count.
+    pub fn recounts(&self) -> Vec<Recount> {
+        let counted = self.entries.values().map(Retained::bytes).sum();
+        vec![Recount { what: "bytes of entries", known: self.bytes, counted }]
     }
 
     /// The first position that may be left.

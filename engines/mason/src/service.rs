@@ -2,7 +2,7 @@
 
 use crate::order::{Group, GroupTime, Gsn, Order, Space};
 use crate::topology::{Layout, ShardMap};
-use kernel::{ArchiveObject, BlobId, BlobRange, Bytes, DecodeError, NodeId, SnapshotStep};
+use kernel::{ArchiveObject, BlobId, BlobRange, Bytes, DecodeError, NodeId, Recount, SnapshotStep};
 
 /// The service's part in a proxy, replicated with it: decides which spaces an operation concerns, and keeps what belongs to
 /// the proxy and not to a shard (sessions, for instance).
@@ -193,6 +193,11 @@ pub trait Shard: Sized + 'static {
 
     /// A digest of the whole replicated state; equal on servers that have executed the same numbers.
     fn digest(&self) -> u64;
+
+    /// The numbers that it keeps beside what they count.
+    fn recounts(&self) -> Vec<Recount> {
+        Vec::new()
+    }
 }
 
 /// A shard whose state goes to others, or comes from them, when the shard map changes.

@@ -92,4 +92,10 @@ kernel::planted_bugs! {
     silence_not_reported = "P55",
     /// A candidate counts an answer to an earlier question of its ballot, which asked about other slots.
     answer_to_another_question_counted = "P56",
+    /// A leader turns a value away that it has proposed before, though it was executed long ago and its answer was lost.
+    executed_value_stays_in_flight = "P57",
+    /// An acceptor trims its journal without heed to the chosen values that it has learned.
+    learned_values_trimmed = "P58",
+    /// A replica that answers a read goes on counting its bytes among those that wait.
+    answered_read_stays_counted = "P59",
 }

@@ -15,6 +15,8 @@ pub(super) struct AcceptorDisk {
     sealed: Vec<(Position, u64)>,
     /// The last vote in each slot, and where it stands.
     votes: BTreeMap<Slot, (Ballot, Position)>,
+    /// Chosen values that it did not vote for, and where they stand.
+    learned: BTreeMap<Slot, Position>,
     truncated: Vec<(Position, Slot)>,
     notified: Reported,
 }
@@ -45,7 +47,10 @@ impl AcceptorDisk {
                 self.ballots.push((position, *ballot));
                 self.votes.insert(*slot, (*ballot, position));
             }
-            AcceptorRecord::Executed { .. } | AcceptorRecord::Learned { .. } => {}
+            AcceptorRecord::Learned { slot, .. } => {
+                self.learned.insert(*slot, position);
+            }
+            AcceptorRecord::Executed { .. } => {}
             AcceptorRecord::Summary(summary) => {
                 self.incarnations.push((position, summary.incarnation));
                 self.ballots.push((position, summary.promised));
@@ -72,6 +77,13 @@ impl AcceptorDisk {
         self.truncated.retain(|(position, _)| stays(position));
         self.votes.retain(|_, (_, position)| stays(position));
         let below = self.truncated_below();
+        self.learned = self.learned.split_off(&below);
+        let lost = self.learned.iter().find(|(_, position)| !stays(position));
+        invariant!(
+            AGREE,
+            lost.is_none(),
+            "{node} trimmed what it has learned of {lost:?}; its disk is truncated below {below}"
+        );
         self.notified.votes = self.notified.votes.split_off(&below);
         let Reported { incarnation, promised, sealed, votes, active } = &self.notified;
         let known =

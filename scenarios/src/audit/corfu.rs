@@ -2,8 +2,9 @@
 //!
 //! A storage server's disk is looked at as its next incarnation would: by a server that reads the records.
 
+use super::recounts;
 use super::rising::Rising;
-use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
+use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord, Whole};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
@@ -309,6 +310,27 @@ impl CorfuAudit {
             disk.next(),
             position_of(message).map(|position| disk.found.entry(position))
         );
+        if let CorfuMessage::Auxiliary(AuxiliaryIn::Whole(it)) = message {
+            self.check_whole(from, it);
+        }
+    }
+
+    /// Who says that its copy is whole has what its source has, durably, while that is sealed for the same epoch and serves nobody.
+    fn check_whole(&self, learner: NodeId, whole: &Whole) {
+        let (Some(copy), Some(source)) = (self.storage.get(&learner), self.storage.get(&whole.source)) else {
+            return;
+        };
+        if source.found.epoch() != whole.epoch || source.found.serves() {
+            return;
+        }
+        let all = source.found.entries().filter(|(at, _)| *at >= copy.found.first());
+        let lacks = all.into_iter().find(|(at, entry)| copy.found.entry(*at) != Some(*entry));
+        invariant!(
+            NEST,
+            lacks.is_none(),
+            "{learner} says that it has all of {}, and lacks {lacks:?}",
+            whole.source
+        );
     }
 
     fn on_sequencer(&mut self, from: NodeId, message: &CorfuMessage) {
@@ -436,6 +458,7 @@ fn position_of(message: &CorfuMessage) -> Option<LogPosition> {
 pub(crate) fn on_dry_restart(id: NodeId, running: &corfu::Member, restarted: &corfu::Member) {
     match (running, restarted) {
         (corfu::Member::Storage(running), corfu::Member::Storage(restarted)) => {
+            recounts::check(id, running.recounts());
             let stands = |it: &StorageServer| (it.journal(), it.epoch(), it.opened(), it.first());
             let (known, found) = (stands(running), stands(restarted));
             invariant!(DUR, known == found, "{id} is {known:?}, and would be {found:?} after a restart");

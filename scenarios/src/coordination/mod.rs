@@ -242,7 +242,8 @@ fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
         snapshot_every_bytes: 2_000 << rng.below(6),
         snapshot_chunk_bytes: 256 << rng.below(4),
         page_bytes: 512 << rng.below(5),
-        wait_for_last: ms(100),
+        // Where nobody waits for the last server, it has to take a snapshot.
+        wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(100) },
         ..MasonParameters::default()
     };
     let log = paxos::Parameters {

@@ -207,6 +207,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
             return Err(("ATOMIC", format!("{path} is there and {parent} is not")));
         }
     }
+    akin(host, cluster)?;
     for (node, machine) in replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host())) {
         if let Some(view) = machine.stub().after(ZkSessionId(0), machine.now()).find(|view| view.closing) {
             return Err(("SESS", format!("{node} is closing session {} and does not end it", view.session)));
@@ -223,6 +224,38 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         if !is_held {
             return Err(("EPH", format!("session {owner} is over and owns nodes")));
         }
+    }
+    Ok(())
+}
+
+/// Parents and children know of each other, whatever shards they are in, and an ephemeral node has no children.
+fn akin(host: HostId, cluster: &Cluster<'_, Seat>) -> Result<(), (&'static str, String)> {
+    let (mut nodes, one) = (BTreeMap::new(), [host]);
+    for (_, member) in members(&one, cluster) {
+        let MasonMember::Shard(server) = member else { continue };
+        nodes.extend(server.service().kinships().map(|node| (node.path, node)));
+    }
+    let mut listed = 0;
+    for node in nodes.values() {
+        if node.is_ephemeral && !node.children.is_empty() {
+            return Err(("ATOMIC", format!("{} goes with its session, and has children", node.path)));
+        }
+        listed += node.children.len();
+        let above = if node.path == "/" { "" } else { node.path };
+        for name in &node.children {
+            let path = format!("{above}/{name}");
+            let Some(child) = nodes.get(path.as_str()) else {
+                return Err(("ATOMIC", format!("{path} is not there, and its parent lists it")));
+            };
+            if child.czxid > node.pzxid {
+                let (made, changed) = (child.czxid, node.pzxid);
+                return Err(("ATOMIC", format!("{path} was made at {made}, and its parent says {changed}")));
+            }
+        }
+    }
+    let below = nodes.keys().filter(|path| **path != "/").count();
+    if listed != below {
+        return Err(("ATOMIC", format!("{below} nodes have parents, which list {listed}")));
     }
     Ok(())
 }

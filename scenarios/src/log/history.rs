@@ -4,12 +4,15 @@ use super::scratch::SCRATCH;
 use super::{DROPPING, Node, RETAINED};
 use ::mason::Number;
 use kernel::{HostId, NodeId, RequestId, invariant};
-use shared_log::{Answer, Append, Produce, Request, Rows, Why};
+use shared_log::{Answer, Append, Produce, ROW_OVERHEAD, Request, Rows, Why};
 use sim::Cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 type Entry = Vec<u8>;
+
+/// So many entries are counted again at each look.
+const COUNTED_MAX: u64 = 64;
 
 struct Asked {
     node: NodeId,
@@ -201,6 +204,12 @@ impl History {
                 );
                 let (dropped, gone) = (log.description().dropped, if name == DROPPING { first } else { 0 });
                 invariant!(DUR, dropped == gone, "{node} counts {dropped} of {gone} entries of {name}");
+                let (counted, known) = (log.description().dropped_bytes, self.bytes_below(name, gone));
+                invariant!(
+                    DUR,
+                    known.is_none_or(|known| known == counted),
+                    "{node} counts {counted} bytes of entries that {name} dropped, of {known:?}"
+                );
                 let key = (node, name.to_owned());
                 let mut at = self.looked.get(&key).copied().unwrap_or(0).max(first);
                 if at > next {
@@ -237,6 +246,18 @@ impl History {
                 );
             }
         }
+    }
+
+    /// What the entries below a position cost, if all of them are known and there are few.
+    fn bytes_below(&self, name: &str, end: u64) -> Option<u64> {
+        if end > COUNTED_MAX {
+            return None;
+        }
+        let entries = self.entries.range((name.to_owned(), 0)..(name.to_owned(), end));
+        let (count, bytes) = entries.fold((0, 0), |(count, bytes), (_, entry)| {
+            (count + 1, bytes + (entry.len() + ROW_OVERHEAD) as u64)
+        });
+        (count == end).then_some(bytes)
     }
 
     /// What is known to be at a position.

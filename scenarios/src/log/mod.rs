@@ -118,7 +118,8 @@ impl LogScenario {
             snapshot_chunk_bytes: 256 << rng.below(4),
             page_bytes: 128 << rng.below(6),
             archive_turn: ms(rng.between(20, 2_000)),
-            wait_for_last: ms(100),
+            // Where nobody waits for the last server, it has to take a snapshot.
+            wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(100) },
             ..MasonParameters::default()
         };
         let backlog_bytes_max = 100 << rng.below(6);

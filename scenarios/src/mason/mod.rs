@@ -169,7 +169,8 @@ impl MasonScenario {
             snapshot_every_bytes: 500 << rng.below(6),
             snapshot_chunk_bytes: 256 << rng.below(4),
             page_bytes: 128 << rng.below(6),
-            wait_for_last: ms(100),
+            // Where nobody waits for the last server, it has to take a snapshot.
+            wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(100) },
             ..MasonParameters::default()
         };
         let log = paxos::Parameters {

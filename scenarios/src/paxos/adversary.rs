@@ -123,8 +123,13 @@ impl PaxosScenario {
             side.retain(|_| rng.chance(0.5));
             side.push(old);
             let others = self.layout.all_hosts().into_iter().filter(|host| *host != old);
+            // One that is only not heard is asked for more, and votes for it alone.
+            let hears = outvotes && rng.chance(0.75);
+            side.retain(|&host| host == old || !hears);
+            let back = |link: &(HostId, HostId)| !hears || link.0 == old;
             let links: Vec<(HostId, HostId)> = others
                 .flat_map(|other| side.iter().flat_map(move |&host| [(host, other), (other, host)]))
+                .filter(back)
                 .collect();
             links.iter().for_each(|&(from, to)| control.sever(from, to));
             Removal::Severed(links)

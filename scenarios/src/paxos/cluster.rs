@@ -1,8 +1,8 @@
 //! Placements: which host plays which roles.
 
+use super::judged::Judged;
 use crate::audit::log::Journal;
 use kernel::{HostId, HostSlot, NodeId, Rng};
-use kv::Store;
 use parts::{AcceptorGroup, Acceptors, Shape, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
@@ -239,7 +239,7 @@ impl Layout {
         host: HostId,
         parameters: &Parameters,
         joined_by: &Configuration,
-    ) -> Vec<(HostSlot, Member<Store>)> {
+    ) -> Vec<(HostSlot, Member<Judged>)> {
         // A machine that joins is given an up-to-date cluster file.
         let file = if self.spares.contains(&host) { joined_by } else { &self.first };
         let spare = self.spares.contains(&host);
@@ -268,7 +268,7 @@ impl Layout {
         if plays(&self.first.replicas) {
             let joins = self.spares.contains(&host);
             let replica = if joins { Replica::joining } else { Replica::new };
-            nodes.push((REPLICA, Member::Replica(replica(parameters(), known, Store::new(1)))));
+            nodes.push((REPLICA, Member::Replica(replica(parameters(), known, Judged::new()))));
         }
         nodes
     }

@@ -25,6 +25,8 @@ pub(super) enum Asked {
         value: String,
     },
     Delete,
+    /// What a model judges where it is executed.
+    Other,
     /// More than a batch holds.
     TooLarge,
 }
@@ -64,7 +66,7 @@ impl Histories {
     pub(super) fn asked(&mut self, id: RequestId, node: NodeId, key: &'static str, asked: Asked, now: u64) {
         let call = match &asked {
             Asked::Get => Some(KvCall::Get),
-            Asked::SequentialGet | Asked::EventualGet | Asked::TooLarge => None,
+            Asked::SequentialGet | Asked::EventualGet | Asked::Other | Asked::TooLarge => None,
             Asked::Put(value) => Some(KvCall::Put(Value::from(value.as_str()))),
             Asked::CompareAndSet { version, value } => Some(KvCall::CompareAndSet {
                 expected: Expected::Version(Version(*version)),
@@ -84,6 +86,7 @@ impl Histories {
             Outcome::Done(_) if matches!(open.asked, Asked::TooLarge) => {
                 panic!("BOUND: a command larger than a batch was executed")
             }
+            Outcome::Done(_) if matches!(open.asked, Asked::Other) => return,
             Outcome::Done(bytes) => decode(&bytes),
             Outcome::Refused(Refusal::MaybeExecuted) => return self.unknown(node, open),
             Outcome::Refused(Refusal::Busy | Refusal::DiskFull) if self.messages_repeat => {

@@ -1,13 +1,13 @@
 //! What must hold after every burst: one value per slot, equal states at equal slots, bounds.
 
+use super::judged::Judged;
 use kernel::{HostId, NodeId, StateMachine};
-use kv::Store;
 use parts::Slot;
 use paxos::{Configuration, Member, Parameters, Value};
 use sim::Cluster;
 use std::collections::BTreeMap;
 
-type Node = Member<Store>;
+type Node = Member<Judged>;
 
 /// What the run has shown so far.
 #[derive(Default)]
@@ -83,7 +83,7 @@ impl Invariants {
     fn check_replica(
         &mut self,
         id: NodeId,
-        replica: &paxos::multipaxos::replica::Replica<Store>,
+        replica: &paxos::multipaxos::replica::Replica<Judged>,
         parameters: &Parameters,
     ) {
         let checked = self.checked.get(&id).copied().unwrap_or(Slot(0));

@@ -1,10 +1,12 @@
 //! MultiPaxos under the key-value store, co-located and compartmentalized.
 
 mod adversary;
+mod calls;
 mod cluster;
 mod floods;
 mod history;
 mod invariants;
+mod judged;
 mod membership;
 pub mod smallest;
 
@@ -14,8 +16,9 @@ use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
 use cluster::Layout;
 use history::Histories;
 use invariants::Invariants;
+use judged::Judged;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
-use kv::{Command, Expect, Query, Store};
+use kv::{Command, Expect, Query};
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
     Replacement, Scenario, StrikeKind, Tuning,
@@ -23,7 +26,7 @@ use sim::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-type Node = Member<Store>;
+type Node = Member<Judged>;
 
 /// One cluster, drawn from a seed.
 pub struct PaxosScenario {
@@ -319,6 +322,10 @@ impl Scenario for PaxosScenario {
         let key = rng.pick(&history::KEYS).copied().unwrap_or(history::KEYS[0]);
         let value = format!("{}.{}.{}", operation.client, operation.nth, rng.below(1 << 20));
         let now = control.cluster.now();
+        if rng.chance(0.2) {
+            let id = control.request(node, calls::draw(rng));
+            return self.histories.asked(id, node, key, history::Asked::Other, now);
+        }
         let read = |level| {
             let mut query = Vec::new();
             Query::Get { key: key.as_bytes() }.encode(&mut query);

@@ -17,4 +17,4 @@ pub mod wire;
 pub use gateway::{Consistency, Gateway, Routes, Settings};
 pub use placement::Placement;
 pub use sessions::{HomeSessions, SessionSettings, SessionView};
-pub use tree::Znodes;
+pub use tree::{Kinship, Znodes};

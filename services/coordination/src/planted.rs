@@ -67,4 +67,6 @@ kernel::planted_bugs! {
     session_remembers_one_shard = "K45",
     /// A group that a session moves to does not know where it has made ephemeral nodes.
     arriving_session_forgets_its_shards = "K46",
+    /// A node that goes with its session stays among the names of its parent's children.
+    ended_ephemeral_stays_listed = "K47",
 }

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod machine;
+pub mod planted;
 mod table;
 
 pub use machine::Store;

@@ -3,7 +3,7 @@
 mod snapshot;
 
 use crate::table::Table;
-use kernel::{DecodeError, SnapshotStep, StateMachine};
+use kernel::{DecodeError, Recount, SnapshotStep, StateMachine};
 use snapshot::Snapshot;
 use wire::kv::{Answer, Command, Expect, Query, Reply, SCAN_BYTES_MAX, WireError};
 
@@ -86,7 +86,10 @@ impl Store {
                 let found = self.table.get(key);
                 let holds = match expect {
                     Expect::Absent => found.is_none(),
-                    Expect::Version(version) => found.is_some_and(|(_, found)| found == *version),
+                    Expect::Version(version) => found.is_some_and(|(_, found)| {
+                        found == *version
+                            || kernel::planted!(earlier_version_satisfies_condition) && found > *version
+                    }),
                     Expect::Value(value) => found.is_some_and(|(found, _)| found == *value),
                 };
                 match (holds, value) {
@@ -147,6 +150,10 @@ impl Store {
     }
 
     fn undo(&mut self, undo: Vec<Undo<'_>>, revision: u64) {
+        let mut undo = undo;
+        if kernel::planted!(failed_batch_undone_forwards) {
+            undo.reverse();
+        }
         for Undo { key, before } in undo.into_iter().rev() {
             match before {
                 Some((value, version)) => {
@@ -270,6 +277,10 @@ impl StateMachine for Store {
 
     fn digest(&self) -> u64 {
         self.table.digest() ^ self.revision
+    }
+
+    fn recounts(&self) -> Vec<Recount> {
+        self.table.recounts()
     }
 }
 

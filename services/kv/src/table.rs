@@ -5,6 +5,7 @@
 //! and go.
 
 use hashbrown::HashTable;
+use kernel::Recount;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -74,6 +75,16 @@ impl Table {
         self.bytes
     }
 
+    pub(crate) fn recounts(&self) -> Vec<Recount> {
+        let bytes = self.entries.iter().map(|entry| entry.bytes.len() as u64).sum();
+        let digest = self.entries.iter().fold(0, |digest, entry| digest ^ entry.digest());
+        vec![
+            Recount { what: "bytes of keys and values", known: self.bytes, counted: bytes },
+            Recount { what: "digest of keys and values", known: self.digest, counted: digest },
+            Recount::of("keys in order", self.order.len(), self.entries.len()),
+        ]
+    }
+
     fn hash(&self, key: &[u8]) -> u64 {
         xxh3_64_with_seed(key, self.hash_seed)
     }
@@ -121,7 +132,9 @@ impl Table {
         let (entry, _) = found.remove();
         self.digest ^= entry.digest();
         self.bytes -= entry.bytes.len() as u64;
-        self.order.remove(key);
+        if !kernel::planted!(deleted_key_stays_in_order) {
+            self.order.remove(key);
+        }
         entry.version
     }
 
@@ -137,8 +150,14 @@ impl Table {
         end: Option<&'a [u8]>,
     ) -> impl Iterator<Item = (&'a [u8], &'a [u8], u64)> {
         let empty = end.is_some_and(|end| end <= start);
-        let upper =
-            if empty { Bound::Excluded(start) } else { end.map_or(Bound::Unbounded, Bound::Excluded) };
+        let upper = if empty {
+            Bound::Excluded(start)
+        } else {
+            end.map_or(
+                Bound::Unbounded,
+                if kernel::planted!(scan_includes_its_end) { Bound::Included } else { Bound::Excluded },
+            )
+        };
         let lower = Bound::Included(start);
         let keys = if empty { None } else { Some(self.order.range::<[u8], _>((lower, upper))) };
         keys.into_iter().flatten().filter_map(|key| {

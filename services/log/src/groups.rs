@@ -4,6 +4,7 @@
 //! hosts begin the same, and only the latest may commit: readers of an earlier one are fenced off.
 
 use crate::wire::{Answer, Commit, GroupState, Rejected};
+use kernel::Recount;
 use std::collections::BTreeMap;
 
 /// Groups that a space remembers; the least recently heard of is forgotten.
@@ -71,6 +72,14 @@ impl Groups {
             }
         }
         Answer::Done
+    }
+
+    pub(crate) fn recount(&self) -> Recount {
+        let is_known = |(heard, name): &(&u64, &String)| {
+            self.known.get(*name).is_some_and(|group| group.heard == **heard)
+        };
+        let counted = self.recent.iter().filter(is_known).count();
+        Recount::of("groups by when they were heard", self.recent.len().max(self.known.len()), counted)
     }
 
     pub(crate) fn clear(&mut self) {

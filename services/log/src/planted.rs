@@ -27,4 +27,6 @@ kernel::planted_bugs! {
     dropped_without_leave = "C38",
     /// Entries that a log drops for want of room are not counted.
     dropped_without_count = "C39",
+    /// A server that begins with a snapshot takes the room of its logs for free.
+    room_not_counted_from_snapshot = "C41",
 }

@@ -4,6 +4,7 @@
 //! latest [`APPENDS_MAX`] is recognized and answered as it was. Bounded: of the least recently seen producers nothing is retained.
 
 use crate::wire::SEQUENCES;
+use kernel::Recount;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Producers that a space remembers, each log's apart.
@@ -128,6 +129,14 @@ impl Producers {
     pub(crate) fn forget(&mut self, log: &str) {
         self.known.retain(|(of, _), _| of != log);
         self.recent.retain(|_, (of, _)| of != log);
+    }
+
+    pub(crate) fn recount(&self) -> Recount {
+        let is_known = |(seen, key): &(&u64, &(String, u64))| {
+            self.known.get(*key).is_some_and(|producer| producer.seen == **seen)
+        };
+        let counted = self.recent.iter().filter(is_known).count();
+        Recount::of("producers by when they were heard", self.recent.len().max(self.known.len()), counted)
     }
 
     pub(crate) fn clear(&mut self) {

@@ -1,6 +1,7 @@
 //! The logs of one space.
 
 mod install;
+mod recounts;
 mod stored;
 
 use crate::Rows;
@@ -11,12 +12,12 @@ use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
 use crate::snapshot::{Cleaned, Created, Head, Item, Numbered};
 use crate::space_of;
-use crate::storage::{Held, SpaceBounds, Storage, StorageStat};
+use crate::storage::{Held, SpaceBounds, Storage};
 use crate::wire::{
     Answer, Append, Cleanup, Create, Description, GroupState, LOGS_MAX, LogIdentity, Produce, Rejected,
     Request, Trim, Why,
 };
-use kernel::{BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
+use kernel::{BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, Recount, SnapshotStep};
 use mason::{Archived, BlobBacked, Order, Shard, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -154,24 +155,6 @@ impl Logs {
     /// What the logs' entries cost, in bytes.
     pub fn bytes(&self) -> u64 {
         self.storage.entry_bytes
-    }
-
-    /// What is where.
-    pub fn storage(&self) -> StorageStat {
-        let mut stat = StorageStat::default();
-        for part in self.logs.values().flat_map(|log| &log.parts) {
-            match part {
-                Part::InMemory(_) => stat.memory_bytes += part.bytes() as u64,
-                Part::Stored(stored) => {
-                    stat.segments += 1;
-                    stat.stored_bytes += stored.blob.bytes;
-                }
-            }
-        }
-        (stat.waiting, stat.waiting_bytes) =
-            (self.storage.retired.all().count() as u64, self.storage.retired.bytes());
-        (stat.cached_bytes, stat.hits, stat.loads) = self.storage.cache.counts();
-        stat
     }
 
     /// Ends the largest open segments while all hold too much together. Which they are depends on what was executed alone.
@@ -406,6 +389,10 @@ fn cleaned(log: &Log) -> Option<Cleaned> {
 }
 
 impl Shard for Logs {
+    fn recounts(&self) -> Vec<Recount> {
+        self.all_recounts()
+    }
+
     fn inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
         let request = Request::decoded(&Bytes::copy_from_slice(body));
         let positions = match &request {

@@ -3,7 +3,7 @@
 use crate::pages::PageCache;
 use crate::retired::{Origin, Retired};
 use crate::segment::Part;
-use kernel::BlobId;
+use kernel::{BlobId, Recount};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -98,6 +98,18 @@ impl Storage {
         let (unstored, queue) = (BTreeMap::new(), VecDeque::new());
         let (cache, retired) = (PageCache::new(bounds.cache_bytes), Retired::default());
         Self { bounds, unstored, unstored_bytes: 0, queue, cache, retired, entry_bytes: 0 }
+    }
+
+    pub(crate) fn recounts(&self) -> Vec<Recount> {
+        let unstored = self.unstored.values().sum();
+        vec![
+            Recount::of("bytes for the disk", self.unstored_bytes, unstored),
+            Recount {
+                what: "bytes for the archive",
+                known: self.retired.bytes(),
+                counted: self.retired.all().map(|(_, waiting)| waiting.part.bytes() as u64).sum(),
+            },
+        ]
     }
 
     /// A segment has ended.

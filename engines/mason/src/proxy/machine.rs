@@ -20,7 +20,7 @@ use crate::topology::{Layout, Topology};
 use crate::view::View;
 use arrangement::Arrangement;
 use kernel::{
-    Bytes, Capture, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted,
+    Bytes, Capture, Decode, DecodeError, Encode, HostId, NodeId, Recount, SnapshotStep, StateMachine, planted,
 };
 use parts::Ballot;
 use paxos::Members;
@@ -545,6 +545,10 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
         self.install_chunk(chunk)
+    }
+
+    fn recounts(&self) -> Vec<Recount> {
+        self.retained.recounts().to_vec()
     }
 
     fn digest(&self) -> u64 {

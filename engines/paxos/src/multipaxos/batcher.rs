@@ -9,7 +9,7 @@ use crate::multipaxos::messages::{client, leader, replica};
 use crate::parameters::Parameters;
 use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, CommandGroup, Commands, Level, Rules, Value};
 use kernel::bounds::{BATCH_HEAD_BYTES, VALUE_BYTES_MAX};
-use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
+use kernel::{Cx, Encode, Instant, NodeId, Position, Recount, Role, planted};
 use parts::{Ballot, Sequence, SessionId, Set, Slot, Tally};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -35,6 +35,11 @@ struct InFlight {
 
 /// What distinguishes a group that was sent again from another one: connection, session, first command, size.
 type GroupName = (NodeId, SessionId, Sequence, usize);
+
+/// False of a group that opens a session.
+fn has_commands((_, _, _, bytes): &GroupName) -> bool {
+    *bytes > 0
+}
 
 /// A batch that takes groups, encoded one behind the other.
 ///
@@ -191,6 +196,32 @@ impl Batcher {
             + unasked
             + self.read_bytes_in_flight
     }
+
+    /// The numbers that it keeps beside what they count.
+    pub fn recounts(&self) -> Vec<Recount> {
+        let waiting = self.full.iter().chain([&self.open]);
+        let asking = self.reads_in_flight.values().flat_map(|batch| &batch.reads);
+        let unasked = self.unasked.values();
+        let unasked_groups = unasked.clone().flat_map(|reads| &reads.groups);
+        let in_flight = self.in_flight.values();
+        // Openings of sessions may come twice.
+        let held =
+            waiting.clone().map(|batch| &batch.names).chain(in_flight.clone().map(|batch| &batch.names));
+        let held = held.flatten().filter(|name| has_commands(name)).count();
+        let sum = |groups: &mut dyn Iterator<Item = &replica::ReadGroup>| groups.map(bytes_of).sum();
+        vec![
+            Recount::of("pending bytes", self.pending_bytes, waiting.map(|batch| batch.groups.len()).sum()),
+            Recount::of("bytes in flight", self.in_flight_bytes, in_flight.map(|it| it.value.size()).sum()),
+            Recount::of("bytes of reads", self.pending_read_bytes, sum(&mut self.pending_reads.iter())),
+            Recount::of("bytes of reads in flight", self.read_bytes_in_flight, sum(&mut asking.into_iter())),
+            Recount::of(
+                "bytes of reads that ask nobody",
+                unasked.map(|it| it.bytes).sum(),
+                sum(&mut unasked_groups.into_iter()),
+            ),
+            Recount::of("names of groups", self.names.iter().filter(|name| has_commands(name)).count(), held),
+        ]
+    }
 }
 
 impl Role for Batcher {
@@ -279,7 +310,7 @@ impl Batcher {
         let bytes = group.commands.size() + GROUP_HEAD_BYTES;
         let first = group.commands.iter().next().map_or(Sequence(0), |command| command.sequence);
         let name = (group.client, group.session, first, group.commands.size());
-        if group.commands.size() > 0 && self.names.contains(&name) {
+        if has_commands(&name) && self.names.contains(&name) {
             // Its answer comes as it is; a client that is impatient must not fill the batcher with copies.
             return cx.mark("batcher.has_a_group_already");
         }

@@ -238,7 +238,8 @@ impl Znodes {
             let parent =
                 parent_of(path).filter(|above| self.owns(above)).and_then(|above| self.table.meta(above));
             let before = if self.owns(path) { self.table.meta(path) } else { None };
-            let parent = parent.map(|meta| Meta {
+            let unlisted = !planted!(ended_ephemeral_stays_listed);
+            let parent = parent.filter(|_| unlisted).map(|meta| Meta {
                 pzxid: order.gsn.0,
                 children: meta.children.saturating_sub(1),
                 ..meta

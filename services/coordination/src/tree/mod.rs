@@ -24,7 +24,7 @@ use crate::tree::table::{Node, NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, Restore, ZkSessionId, name_of, parent_of};
-use kernel::{BlobRange, Bytes, DecodeError, NodeId, SnapshotStep, planted};
+use kernel::{BlobRange, Bytes, DecodeError, NodeId, Recount, SnapshotStep, planted};
 use mason::{Gsn, Order, ShardMap, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -48,6 +48,21 @@ pub struct Znodes {
     missed: Option<Missed>,
     /// The node whose children's names the next chunk of a snapshot may go on with.
     last_installed: Option<NodeIndex>,
+}
+
+/// A node, and its children as its shard knows them: the nodes themselves may live in other shards.
+#[derive(Clone, Debug)]
+pub struct Kinship<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// The zxid of its creation.
+    pub czxid: u64,
+    /// The zxid of the last change of its children.
+    pub pzxid: u64,
+    /// It goes with its session.
+    pub is_ephemeral: bool,
+    /// The names of its children.
+    pub children: Vec<&'a str>,
 }
 
 impl Znodes {
@@ -150,6 +165,21 @@ impl Znodes {
     /// A node that is here and belongs elsewhere, for invariants.
     pub fn misplaced(&self) -> Option<&str> {
         self.paths().find(|path| !self.owns(path))
+    }
+
+    /// The nodes that live here with the names of their children, for invariants.
+    pub fn kinships(&self) -> impl Iterator<Item = Kinship<'_>> {
+        self.table.iter().map(|node| {
+            let meta = node.meta(&self.table.acls);
+            let children = node.directory().into_iter().flat_map(|directory| directory.names.iter());
+            Kinship {
+                path: node.path(),
+                czxid: meta.czxid,
+                pzxid: meta.pzxid,
+                is_ephemeral: matches!(meta.kind, Kind::Ephemeral(_)),
+                children: children.collect(),
+            }
+        })
     }
 
     /// The sessions that own ephemeral nodes here, for invariants.
@@ -311,6 +341,23 @@ impl mason::Shard for Znodes {
         let mut notices = Notices::default();
         self.notify_missed(&mut notices);
         notices.send(out);
+    }
+
+    fn recounts(&self) -> Vec<Recount> {
+        let (mut ephemeral, mut mortal) = (0, 0);
+        for node in self.table.iter() {
+            match node.meta(&self.table.acls).kind {
+                Kind::Ephemeral(_) => ephemeral += 1,
+                Kind::Container | Kind::Ttl(_) => mortal += 1,
+                Kind::Persistent => {}
+            }
+        }
+        let owned = self.ephemerals.values().map(BTreeSet::len).sum();
+        vec![
+            Recount::of("ephemeral nodes", owned, ephemeral),
+            Recount::of("nodes that end by themselves", self.mortal.len(), mortal),
+            self.watches.recount(),
+        ]
     }
 
     fn digest(&self) -> u64 {

@@ -2,7 +2,7 @@
 
 use crate::tree::Znodes;
 use crate::wire::{Acl, EventKind, WatchEvent, WatchSeq, parent_of};
-use kernel::NodeId;
+use kernel::{NodeId, Recount};
 use mason::{ShardOut, Space};
 use std::collections::BTreeMap;
 
@@ -63,6 +63,11 @@ impl Watches {
                 watches.push(Watch { reader, kinds, seq });
             }
         }
+    }
+
+    pub(crate) fn recount(&self) -> Recount {
+        let recursive = self.paths.values().flatten().filter(|watch| watch.kinds & RECURSIVE != 0).count();
+        Recount::of("watches of all below", self.recursive, recursive)
     }
 
     pub(crate) fn is_recursive(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::snapshot::RETAINED_CHUNK;
 use crate::order::{Number, Placed, Space};
 use crate::proxy::delivery::Run;
-use kernel::{Bytes, Encode, PageBudget};
+use kernel::{Bytes, Encode, PageBudget, Recount};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Runs by space and first number.
@@ -56,6 +56,14 @@ impl Retained {
             self.bytes -= run.size();
             *self.bytes_at(mark) -= run.size();
         }
+    }
+
+    pub(super) fn recounts(&self) -> [Recount; 2] {
+        let counted = self.runs.values().map(|(run, _)| run.size()).sum();
+        [
+            Recount::of("bytes of retained runs", self.bytes, counted),
+            Recount::of("the same, by marks", self.before.iter().sum(), counted),
+        ]
     }
 
     /// The number of the new mark.

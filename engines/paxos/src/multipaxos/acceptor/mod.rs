@@ -453,7 +453,8 @@ impl Acceptor {
         kernel::invariant!(DUR, start >= below, "votes from {start} on are retained, below {below} none");
         let summary = cx.append(&record);
         let votes = self.votes.iter().map(|(_, vote)| vote.position);
-        let oldest = votes.chain(self.learned.positions()).min().unwrap_or(summary);
+        let heeded = !planted!(learned_values_trimmed);
+        let oldest = votes.chain(self.learned.positions().filter(|_| heeded)).min().unwrap_or(summary);
         cx.trim(if planted!(needed_votes_trimmed) { summary } else { oldest.min(summary) });
         cx.mark("acceptor.truncated");
     }

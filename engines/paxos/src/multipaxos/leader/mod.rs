@@ -15,7 +15,7 @@ use super::Paxos;
 use crate::configuration::Configurations;
 pub use crate::multipaxos::messages::leader::*;
 use crate::parameters::Parameters;
-use kernel::{Cx, Instant, NodeId, Position, Role};
+use kernel::{Cx, Instant, NodeId, Position, Recount, Role};
 use parts::{Ballot, Map, Slot};
 use std::time::Duration;
 
@@ -161,6 +161,11 @@ impl Leader {
     /// Everything below is executed somewhere.
     pub fn known_executed(&self) -> Slot {
         self.known
+    }
+
+    /// The numbers that it keeps beside what they count, while it leads.
+    pub fn recounts(&self) -> Vec<Recount> {
+        if let State::Leading(pipeline) = &self.state { pipeline.recounts() } else { Vec::new() }
     }
 
     /// Where it stands, in words.

@@ -9,7 +9,7 @@ use super::{Leader, LeaderTimer, Phase1b, Propose, State, Wanted};
 use crate::configuration::Configuration;
 use crate::multipaxos::messages::proxy_leader;
 use crate::value::{BatchId, Value};
-use kernel::{Bytes, Cx, Decode, Instant, NodeId, Reader, planted};
+use kernel::{Bytes, Cx, Decode, Instant, NodeId, Reader, Recount, planted};
 use parts::{Ballot, Set, Slot, SlotRing};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,6 +49,17 @@ pub(super) struct Pipeline {
 impl Pipeline {
     pub(super) fn ballot(&self) -> Ballot {
         self.ballot
+    }
+
+    /// A name in flight without its value would turn the same value away for as long as this leader leads.
+    pub(super) fn recounts(&self) -> Vec<Recount> {
+        let proposed = self.log.iter().map(|(_, proposal)| &proposal.value);
+        let named = self.queue.iter().chain(proposed).filter_map(name_of);
+        let named: Set<(NodeId, u64)> = named.filter(|name| self.in_flight.contains(name)).collect();
+        vec![
+            Recount::of("queued bytes", self.queue_bytes, self.queue.iter().map(Value::size).sum()),
+            Recount::of("names in flight", self.in_flight.len(), named.len()),
+        ]
     }
 
     pub(super) fn describe(&self) -> String {
@@ -124,7 +135,9 @@ impl Pipeline {
     fn forget_executed(&mut self, known: Slot) {
         while self.log.start() < known && !self.log.is_empty() {
             let first = self.log.start();
-            if let Some(name) = self.log.get(first).and_then(|proposal| name_of(&proposal.value)) {
+            if let Some(name) = self.log.get(first).and_then(|proposal| name_of(&proposal.value))
+                && !planted!(executed_value_stays_in_flight)
+            {
                 self.in_flight.remove(&name);
             }
             self.log.advance(first.next());

@@ -249,8 +249,10 @@ impl<S: StateMachine> Replica<S> {
                 self.waiting_reads.push_back(waiting);
                 continue;
             }
-            self.waiting_read_bytes -=
-                waiting.reads.iter().map(|read| read.queries.size() + 64).sum::<usize>();
+            if !planted!(answered_read_stays_counted) {
+                self.waiting_read_bytes -=
+                    waiting.reads.iter().map(|read| read.queries.size() + 64).sum::<usize>();
+            }
             self.answer(waiting.unbatcher, &waiting.reads, cx);
         }
     }

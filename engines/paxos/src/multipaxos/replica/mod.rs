@@ -15,7 +15,7 @@ use crate::multipaxos::messages::leader;
 pub use crate::multipaxos::messages::replica::*;
 use crate::parameters::Parameters;
 use crate::value::Value;
-use kernel::{Bytes, Cx, Instant, NodeId, Position, Role, StateMachine, planted};
+use kernel::{Bytes, Cx, Instant, NodeId, Position, Recount, Role, StateMachine, planted};
 use parts::{Ballot, SessionId, Sessions, Slot, SlotRing, SnapshotRecord, Snapshots};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -228,6 +228,18 @@ impl<S: StateMachine> Replica<S> {
     /// Bytes of reads that wait for their slot.
     pub fn waiting_read_bytes(&self) -> usize {
         self.waiting_read_bytes
+    }
+
+    /// The numbers that it keeps beside what they count, and those of its machine.
+    pub fn recounts(&self) -> Vec<Recount> {
+        let reads = self.waiting_reads.iter().flat_map(|waiting| &waiting.reads);
+        let reads = reads.map(|read| read.queries.size() + 64).sum();
+        let retained = self.retained.iter().map(|(_, value)| value.size()).sum();
+        let mut all = self.machine.recounts();
+        all.push(Recount::of("bytes of waiting reads", self.waiting_read_bytes, reads));
+        all.push(Recount::of("retained bytes", self.retained_bytes, retained));
+        all.push(self.state.sessions.recount());
+        all
     }
 
     /// How many client sessions are open.
