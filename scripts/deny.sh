@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks dependencies by deny.toml: scripts/deny.sh [check arguments]. Installs the checker once, which takes minutes.
-# Advisories need the network; without it: scripts/deny.sh licenses bans sources
+# Advisories are fetched from github.com; where that cannot be reached: scripts/deny.sh licenses bans sources
 set -eu
 version=0.20.2
 root=$(cd "$(dirname "$0")/.." && pwd)

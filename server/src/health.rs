@@ -243,7 +243,8 @@ impl Watcher {
 
     async fn look(&mut self, began: Instant) -> Look {
         let before = self.shared.seen.borrow().clone();
-        let Some((status, _)) = HostStatus::of(&self.handle, &self.file, &self.host).await else {
+        let seen = HostStatus::of_late(&self.handle, &self.file, &self.host, Duration::ZERO).await;
+        let Some((status, _)) = seen.as_deref() else {
             let health = Arc::new(Health::of_none(&self.file, Unready::Hangs));
             return Look { began, health, with_reads: before.with_reads };
         };
@@ -252,8 +253,8 @@ impl Watcher {
         }
         let host = status.not_ready();
         let heard: BTreeMap<_, _> = status.services.iter().filter_map(ServiceStatus::leaders_heard).collect();
-        let HostStatus { leader, round, unheard, .. } = status;
-        let cheap = Some(Cheap { leader, round, unheard: unheard.clone(), host: host.clone() });
+        let (leader, unheard) = (status.leader.clone(), status.unheard.clone());
+        let cheap = Some(Cheap { leader, round: status.round, unheard: unheard.clone(), host: host.clone() });
         let changed = cheap != self.cheap;
         self.cheap = cheap;
         let due = before.with_reads.is_none_or(|at| began.duration_since(at) >= QUIET_READS_EVERY);

@@ -6,7 +6,7 @@ use crate::family::{HostedNode, LocalRequest};
 use crate::gate::Gate;
 use crate::latency::Latencies;
 use crate::services::Follower;
-use crate::status::{HostStatus, MembershipStatus};
+use crate::status::{HostStatus, MembershipStatus, OF_LATE};
 use runtime::{HostHandle, Metrics, PeerConfig};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -38,10 +38,11 @@ pub fn watch(
         loop {
             log.tick();
             latencies.turn(Instant::now());
-            if let Some((status, metrics)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
-                gate.set(refusal(&status));
-                seen.report(&status, &log);
-                seen.report_installed(&metrics, &log);
+            let of_late = HostStatus::of_late(&handle, &file, &host, OF_LATE);
+            if let Some((status, metrics)) = runtime.block_on(of_late).as_deref() {
+                gate.set(refusal(status));
+                seen.report(status, &log);
+                seen.report_installed(metrics, &log);
                 follow(&handle, &followers, &status.membership, &host);
                 if let Some(changed) =
                     peers.follow(&status.membership, status.executed, left_dialled_for, Instant::now())

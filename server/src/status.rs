@@ -10,7 +10,11 @@ use paxos::{Configuration, Member};
 use runtime::{ClockState, HostHandle, HostView, LinkStatus, Metrics, PeerConfig, Shortage};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Followers of a host make do with what was seen so long ago: its readiness is looked at twice a second.
+pub const OF_LATE: Duration = Duration::from_millis(700);
 
 /// A host's view.
 #[derive(Clone, Debug, Serialize)]
@@ -239,6 +243,21 @@ impl HostStatus {
             (status, view.metrics().clone())
         });
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
+    }
+
+    /// What is known since `within`, by the last who asked. Each look holds up the reactor, so those who only follow the host share them.
+    pub async fn of_late(
+        handle: &HostHandle<HostedNode>,
+        file: &ClusterFile,
+        host: &str,
+        within: Duration,
+    ) -> Option<Arc<(Self, Metrics)>> {
+        if let Some(shown) = handle.shown(within) {
+            return Some(shown);
+        }
+        let seen = Arc::new(Self::of(handle, file, host).await?);
+        handle.show(Arc::clone(&seen));
+        Some(seen)
     }
 
     /// With what is known of the services.

@@ -6,6 +6,7 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use kernel::{Family, HostId, HostSlot, Instant, Node, NodeId};
 use mio::Waker;
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -135,11 +136,16 @@ impl<N: Node> HostView<'_, N> {
 pub struct HostHandle<N: Node> {
     pub(crate) host: HostId,
     pub(crate) inlet: Arc<Inlet<N>>,
+    /// What was seen of it of late, and when.
+    pub(crate) seen: Arc<Mutex<Option<Seen>>>,
 }
+
+/// Somebody's view of a host, for others who want the same.
+pub(crate) type Seen = (std::time::Instant, Arc<dyn Any + Send + Sync>);
 
 impl<N: Node> Clone for HostHandle<N> {
     fn clone(&self) -> Self {
-        Self { host: self.host, inlet: Arc::clone(&self.inlet) }
+        Self { host: self.host, inlet: Arc::clone(&self.inlet), seen: Arc::clone(&self.seen) }
     }
 }
 
@@ -169,6 +175,21 @@ impl<N: Node + 'static> HostHandle<N> {
         let (promise, answer) = promise();
         self.inlet.push(Command::Visit(Box::new(move |view| promise.keep(look(view)))));
         answer
+    }
+
+    /// Shows others what was seen just now: they need not have the reactor look for them. The latest of any type is shown.
+    pub fn show<T: Send + Sync + 'static>(&self, seen: Arc<T>) {
+        *self.seen() = Some((std::time::Instant::now(), seen));
+    }
+
+    /// What somebody has shown, not longer ago than this.
+    pub fn shown<T: Send + Sync + 'static>(&self, within: Duration) -> Option<Arc<T>> {
+        let (at, seen) = self.seen().clone()?;
+        if at.elapsed() > within { None } else { seen.downcast().ok() }
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Option<Seen>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A copy of the counters.

@@ -64,9 +64,11 @@ impl<N: Node + 'static> Host<N> {
             .spawn(body)
             .map_err(|source| HostError::Io { action: "start a thread", source })?;
         match started.recv() {
-            Ok((inlet, incarnation)) => {
-                Ok(Self { handle: HostHandle { host, inlet }, incarnation, thread: Some(thread) })
-            }
+            Ok((inlet, incarnation)) => Ok(Self {
+                handle: HostHandle { host, inlet, seen: std::sync::Arc::default() },
+                incarnation,
+                thread: Some(thread),
+            }),
             Err(_) => Err(match thread.join() {
                 Ok(Err(error)) => error,
                 Ok(Ok(())) | Err(_) => HostError::Panicked("the reactor ended before it began".to_owned()),

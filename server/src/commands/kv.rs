@@ -165,8 +165,11 @@ impl Endpoint {
             CallError::TimedOut(after) => {
                 self.unanswered(format!("no answer within {after:?}; nothing was executed"))
             }
+            CallError::TurnedAway { after, why } => {
+                let fact = format!("no answer within {after:?}; {why}; nothing was executed");
+                Failure { fact, ..self.explain(error) }
+            }
             CallError::NotSent(_)
-            | CallError::TurnedAway { .. }
             | CallError::MaybeExecuted
             | CallError::Refused
             | CallError::Invalid(_)

@@ -247,9 +247,12 @@ impl Log {
 
 /// A failed call that changes nothing, whatever became of it, in the user's terms.
 pub(super) fn failed_read(error: &LogError) -> Failure {
-    let failure = failure(error);
+    let mut failure = failure(error);
     if let LogError::Call(ordinate_client::CallError::TimedOut(after)) = error {
-        return Failure { fact: format!("no answer within {after:?}; nothing was executed"), ..failure };
+        failure.fact = format!("no answer within {after:?}; nothing was executed");
+    }
+    if let LogError::Call(ordinate_client::CallError::TurnedAway { after, why }) = error {
+        failure.fact = format!("no answer within {after:?}; {why}; nothing was executed");
     }
     failure
 }
@@ -258,13 +261,15 @@ pub(super) fn failed_read(error: &LogError) -> Failure {
 pub(super) fn failure(error: &LogError) -> Failure {
     let said = error.to_string();
     match error {
+        LogError::Call(ordinate_client::CallError::NotSent(_)) => {
+            let what = "the log was not reached: nothing was executed";
+            Failure { exit: Exit::Unreachable, ..Failure::failed("O1010", what, said, "ordinate status") }
+        }
         LogError::Call(
-            ordinate_client::CallError::TimedOut(_)
-            | ordinate_client::CallError::NotSent(_)
-            | ordinate_client::CallError::TurnedAway { .. },
+            ordinate_client::CallError::TimedOut(_) | ordinate_client::CallError::TurnedAway { .. },
         ) => {
-            let failure = Failure::failed("O1010", "the log did not answer in time", said, "ordinate status");
-            Failure { exit: Exit::Unreachable, ..failure }
+            let what = "the log did not answer in time";
+            Failure { exit: Exit::Unreachable, ..Failure::failed("O1010", what, said, "ordinate status") }
         }
         LogError::Call(ordinate_client::CallError::Invalid(_)) => Failure::input(
             "O1012",
@@ -549,4 +554,31 @@ fn tail(endpoint: &Endpoint, name: &str, lines: u64, follow: bool) -> Result<(),
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ordinate_client::CallError;
+
+    // A reader who learns that entries may have been appended looks for them; an appender who learns that nothing was appends them twice.
+    #[test]
+    fn only_what_may_have_been_executed_is_said_to_be() {
+        let after = std::time::Duration::from_secs(1);
+        let turned_away = || CallError::TurnedAway { after, why: "a: not a member".to_owned() };
+        let text = |failure: Failure| format!("{}; {}", failure.what, failure.fact);
+        let may = |text: &str| text.contains("may have been");
+        for error in [CallError::TimedOut(after), turned_away(), CallError::MaybeExecuted] {
+            assert!(may(&text(failure(&LogError::Call(error.clone())))), "an append, {error:?}");
+        }
+        for error in [CallError::TimedOut(after), turned_away(), CallError::NotSent(after)] {
+            let said = text(failed_read(&LogError::Call(error)));
+            assert!(!may(&said) && said.contains("nothing was executed"), "a read: {said}");
+        }
+        let unsent = failure(&LogError::Call(CallError::NotSent(after)));
+        assert_eq!(
+            (unsent.code, unsent.what.as_str()),
+            ("O1010", "the log was not reached: nothing was executed")
+        );
+    }
 }

@@ -5,14 +5,14 @@ use super::advertise::Advertised;
 use super::{Coordination, CoordinationStatus, gateway_of};
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, LocalRequest};
-use crate::status::HostStatus;
+use crate::status::{HostStatus, OF_LATE};
 use coordination::gateway::{HostCall, HostFacts};
 use kernel::{Encode, HostId};
 use runtime::{HostHandle, NoAnswer};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Where ZooKeeper's clients connect.
 #[derive(Clone, Copy, Default)]
@@ -43,11 +43,12 @@ pub fn watch(
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let gateway = gateway_of(&host).host_slot();
         loop {
-            if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
+            let of_late = HostStatus::of_late(&handle, &file, &host, OF_LATE);
+            if let Some((status, _)) = runtime.block_on(of_late).as_deref() {
                 if let Some(advertised) = &mut advertised {
                     advertised.say(&handle, &status.membership.hosts, Instant::now());
                 }
-                let facts = Some(facts(&status, &file, ports, began.elapsed()));
+                let facts = Some(facts(status, &file, ports, began.elapsed()));
                 let call = HostCall { operation: None, facts, probes: false }.encoded();
                 let reported = handle.request(gateway, LocalRequest::Service(call.into()));
                 if let Err(NoAnswer::Stopped) = reported.wait(LOOK_EVERY) {

@@ -7,7 +7,7 @@ use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, Ordinate, OrdinateMessage};
 use crate::gate::Gate;
 use crate::latency::{CallFailure, Latencies};
-use crate::status::HostStatus;
+use crate::status::{HostStatus, OF_LATE};
 use crate::unique::unique_number;
 use ::kafka::{
     Broker, Brokers, Connection, Fault, Outgoing, Permitted, ProducerIds, Settings, Shared, node_of,
@@ -228,7 +228,7 @@ fn split_address(address: &str) -> Option<(String, u16)> {
 }
 
 /// How often it is looked which hosts are up.
-const WATCH_EVERY: Duration = Duration::from_millis(250);
+const WATCH_EVERY: Duration = Duration::from_millis(500);
 
 /// Keeps the directory to what the host knows, from a thread of its own until nobody else has the directory.
 pub fn watch(
@@ -242,8 +242,9 @@ pub fn watch(
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         while let Some(directory) = directory.upgrade() {
-            if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
-                Directory(directory).follow(&file, &logs, &status);
+            let of_late = HostStatus::of_late(&handle, &file, &host, OF_LATE);
+            if let Some((status, _)) = runtime.block_on(of_late).as_deref() {
+                Directory(directory).follow(&file, &logs, status);
             }
             std::thread::sleep(WATCH_EVERY);
         }
