@@ -1,7 +1,7 @@
 //! The smallest MultiPaxos cluster in every order of its steps, as far as every test run can afford it.
 
 use scenarios::paxos::smallest::{CANDIDACIES, FAULTS, Smallest};
-use scenarios::spanner::smallest::{COORDINATOR, PARTICIPANT};
+use scenarios::spanner::smallest::{APART, COORDINATOR, PARTICIPANT};
 use sim::{Exploration, ExploreBounds, explore};
 
 fn explored(bounds: ExploreBounds) -> Exploration {
@@ -45,6 +45,15 @@ fn transactions_bear_a_change_of_a_leader_in_every_order() {
     }
 }
 
+// A leader that is deposed and does not know it answers who has not heard of it, either.
+#[test]
+fn a_reader_and_a_writer_that_are_apart_bear_a_change_of_the_leader_in_every_order() {
+    let found = explore(&APART);
+    assert!(found.passed() && found.complete, "{}", found.to_json());
+    assert!(found.states > 1_000, "{}", found.to_json());
+    assert!(found.marks.contains_key("shard.read_waited_for_the_horizon"), "{}", found.to_json());
+}
+
 // The same for transactions: a leader that forgets what was promised, locks that are not taken back, and a participant that guesses.
 #[cfg(feature = "planted")]
 #[test]
@@ -56,6 +65,7 @@ fn planted_bugs_are_found_in_the_smallest_transactions() {
         (&planted::assigns_below_what_was_promised, PARTICIPANT),
         (&planted::locks_of_prepared_not_taken_back, PARTICIPANT),
         (&planted::in_doubt_aborts_alone, IN_DOUBT),
+        (&planted::deposed_leader_serves_beyond_its_horizon, APART),
     ];
     for (bug, scope) in bugs {
         kernel::plant(Some(bug));

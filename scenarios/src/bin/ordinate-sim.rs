@@ -9,7 +9,7 @@
 use scenarios::mutants::{Hunted, MUTANTS, hunt, named};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::shrinking::{self, MEASURED, SMALL_MIN};
-use scenarios::spanner::smallest::{COORDINATOR, IN_DOUBT, PARTICIPANT};
+use scenarios::spanner::smallest::{APART, COORDINATOR, IN_DOUBT, PARTICIPANT};
 use sim::{Experiment, Options, Sweep};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--see
                      \u{20}      ordinate-sim shrinking\n\
                      \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]\n\
-                     \u{20}      ordinate-sim explore (participant | coordinator | in-doubt) [ID]";
+                     \u{20}      ordinate-sim explore (participant | coordinator | in-doubt | apart) [ID]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -209,6 +209,7 @@ fn explore(arguments: &[String]) -> ExitCode {
         Some("participant") => sim::explore(&PARTICIPANT),
         Some("coordinator") => sim::explore(&COORDINATOR),
         Some("in-doubt") => sim::explore(&IN_DOUBT),
+        Some("apart") => sim::explore(&APART),
         Some(_) | None => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
