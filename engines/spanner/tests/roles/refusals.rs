@@ -1,18 +1,21 @@
 //! What is bounded in time, and what lies beyond the clock.
 
-use super::{SECOND, SHARD, deployment, heartbeat, members, pulse, shard_of};
+use super::{SECOND, SHARD, deployment, heartbeat, members, proposed, pulse, shard_of};
 use kernel::{Bytes, Decode as _, Effect, Encode as _, HostId, NodeId, RequestId, Role as _, Wall};
 use paxos::{LogRole, Members};
 use spanner::gateway::{GatewayTimer, TxnGateway};
-use spanner::machine::entry::{FoundValues, ReplicaValues};
-use spanner::messages::gateway::{GatewayIn, LockedValues, ReadRefusal};
-use spanner::messages::shard::{Began, LockedUnder, ReadAt, ReadLocked, ShardIn};
+use spanner::machine::entry::{Change, FoundValues, ReplicaValues};
+use spanner::messages::gateway::{Ended, GatewayIn, LockedValues, ReadRefusal};
+use spanner::messages::shard::{Began, LockedUnder, OwnerAlive, PrepareTxn, ReadAt, ReadLocked, ShardIn};
 use spanner::placement::placed;
-use spanner::shard::ShardHears;
-use spanner::{ReadSet, Spanner, SpannerMessage, SpannerParameters};
+use spanner::shard::{ShardHears, ShardTimer, SpannerShard};
+use spanner::{Fate, Priority, ReadSet, Spanner, SpannerMessage, SpannerParameters, TxnId};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use table::{Did, Table, sends};
-use wire::txn::{Begin, KeyRow, ReadWithin, Timestamp, TxnCall, TxnFailure, TxnReply};
+use wire::txn::{
+    Begin, CallKey, KeyRow, KeyWrite, OneShot, ReadWithin, Timestamp, TxnCall, TxnFailure, TxnReply,
+};
 
 const NAME: u64 = 3;
 
@@ -103,10 +106,8 @@ fn asked_of() -> NodeId {
     deployment().shard_on(HostId::named("h0"), SHARD)
 }
 
-// A leader that promises a reader what its clock does not reach assigns timestamps that far in the future, and every commit waits for them.
-#[test]
-fn a_leader_refuses_to_read_beyond_what_clocks_may_differ_by() {
-    let host = placed(SHARD, &members(), 3)[0];
+/// The shard's role on a host, when it leads and serves.
+fn leading(host: HostId) -> Table<SpannerShard> {
     let mut table = shard_of(host);
     let (gateway, log) = (deployment().gateway_of(host), deployment().log_of(SHARD));
     table.burst(gateway, heartbeat(host));
@@ -124,6 +125,84 @@ fn a_leader_refuses_to_read_beyond_what_clocks_may_differ_by() {
         members: Members { version: 0, hosts: Vec::new() },
     };
     table.burst(log.node(host, LogRole::Replica), ShardHears::from(began));
+    table
+}
+
+fn put(number: u64) -> OneShot {
+    let (token, acknowledged, key) = (Timestamp(0), 0, Some(CallKey { session: 9, number }));
+    let writes = vec![KeyWrite { key: Bytes::from_static(b"hot"), value: None }];
+    let (conditions, reads, otherwise) = (Vec::new(), Vec::new(), Vec::new());
+    OneShot { id: number, token, key, acknowledged, conditions, writes, reads, otherwise }
+}
+
+fn prepares(did: &Did<Spanner>) -> Vec<PrepareTxn> {
+    let asked = sends(did).into_iter().filter_map(|(_, message)| match message {
+        SpannerMessage::Shard(ShardIn::PrepareTxn(prepare)) => Some(prepare),
+        _ => None,
+    });
+    asked.collect()
+}
+
+// Thousands that wait for one key, all asked for again ten times a second, fill the way to the shard's leader: nobody else gets there.
+#[test]
+fn a_gateway_asks_again_for_few_at_once_and_for_each_in_turn() {
+    let mut table = gateway();
+    for number in 0..300 {
+        assert_eq!(prepares(&ask(&mut table, put(number))).len(), 1);
+    }
+    table.pass(SpannerParameters::DEFAULT.resend_after);
+    let mut again = BTreeSet::new();
+    for look in 0..5 {
+        let asked = prepares(&table.timer(GatewayTimer::Tick));
+        assert!(asked.len() <= 64, "{} at look {look}", asked.len());
+        again.extend(asked.iter().map(|prepare| prepare.txn.number));
+    }
+    assert_eq!(again.len(), 300, "each is asked for before one is asked for twice");
+}
+
+// Who is answered that a commit may still be executed has to ask for its end; one that only waited for locks was not executed.
+#[test]
+fn a_commit_that_has_waited_too_long_for_locks_is_not_executed() {
+    let mut table = gateway();
+    let first = prepares(&ask(&mut table, put(1))).remove(0);
+    table.pass(SpannerParameters::DEFAULT.try_for * 3 / 4);
+    let (txn, shard, t_ee) = (first.txn, SHARD, Timestamp(0));
+    let did = table.hear(asked_of(), Ended { txn, shard, fate: Fate::Aborted, t_ee });
+    let Some(TxnReply::Failed(failed)) = answer(&did) else { panic!("{did:?}") };
+    assert_eq!(failed.why, TxnFailure::Busy);
+    let mut table = gateway();
+    let second = prepares(&ask(&mut table, put(2))).remove(0);
+    let did = table.hear(asked_of(), Ended { txn: second.txn, shard, fate: Fate::Aborted, t_ee });
+    assert_eq!(answer(&did), None, "there is time for another attempt");
+
+    let host = placed(SHARD, &members(), 3)[0];
+    let (mut table, gateway) = (leading(host), deployment().gateway_of(host));
+    let of = |number| TxnId { gateway, incarnation: 1, number };
+    let what = ReadSet { keys: vec![Bytes::from_static(b"hot")], scans: Vec::new() };
+    let holds = |number| Priority { first_start: Timestamp(number), txn: of(number) };
+    let read = ReadLocked { txn: of(1), priority: holds(1), held: None, what, writes: None };
+    table.burst(gateway, ShardHears::from(read));
+    let prepare =
+        PrepareTxn { txn: of(2), priority: holds(2), coordinator: SHARD, participants: vec![SHARD], ..first };
+    let did = table.burst(gateway, ShardHears::from(prepare));
+    assert!(proposed(&did).is_empty(), "it waits for a lock");
+    let aborted = (1..100).find(|_| {
+        table.pass(Duration::from_millis(100));
+        let alive = OwnerAlive { gateway, incarnation: 1, below: 0, next: 3, open: vec![1, 2] };
+        table.burst(gateway, ShardHears::from(alive));
+        let did = table.timer(ShardTimer::Tick);
+        let ends = table.call(|role, cx| role.on_burst_end(cx));
+        let all = proposed(&did).into_iter().chain(proposed(&ends));
+        all.into_iter().any(|change| matches!(change, Change::Decide(decide) if decide.fate == Fate::Aborted))
+    });
+    assert_eq!(aborted, Some(75), "tenths of a second: {}", table.role.describe());
+}
+
+// A leader that promises a reader what its clock does not reach assigns timestamps that far in the future, and every commit waits for them.
+#[test]
+fn a_leader_refuses_to_read_beyond_what_clocks_may_differ_by() {
+    let host = placed(SHARD, &members(), 3)[0];
+    let (mut table, gateway) = (leading(host), deployment().gateway_of(host));
     let ahead = SpannerParameters::DEFAULT.clock_error_max.as_micros() as u64;
     let mut refused_at = |t_read: u64| {
         let what = ReadSet { keys: vec![Bytes::from_static(b"k")], scans: Vec::new() };
