@@ -165,7 +165,7 @@ fn a_gateway_asks_again_for_few_at_once_and_for_each_in_turn() {
 fn a_commit_that_has_waited_too_long_for_locks_is_not_executed() {
     let mut table = gateway();
     let first = prepares(&ask(&mut table, put(1))).remove(0);
-    table.pass(SpannerParameters::DEFAULT.try_for * 3 / 4);
+    table.pass(SpannerParameters::DEFAULT.try_for / 2);
     let (txn, shard, t_ee) = (first.txn, SHARD, Timestamp(0));
     let did = table.hear(asked_of(), Ended { txn, shard, fate: Fate::Aborted, t_ee });
     let Some(TxnReply::Failed(failed)) = answer(&did) else { panic!("{did:?}") };
@@ -188,6 +188,7 @@ fn a_commit_that_has_waited_too_long_for_locks_is_not_executed() {
     assert!(proposed(&did).is_empty(), "it waits for a lock");
     let aborted = (1..100).find(|_| {
         table.pass(Duration::from_millis(100));
+        table.burst(gateway, heartbeat(host));
         let alive = OwnerAlive { gateway, incarnation: 1, below: 0, next: 3, open: vec![1, 2] };
         table.burst(gateway, ShardHears::from(alive));
         let did = table.timer(ShardTimer::Tick);
@@ -195,7 +196,7 @@ fn a_commit_that_has_waited_too_long_for_locks_is_not_executed() {
         let all = proposed(&did).into_iter().chain(proposed(&ends));
         all.into_iter().any(|change| matches!(change, Change::Decide(decide) if decide.fate == Fate::Aborted))
     });
-    assert_eq!(aborted, Some(75), "tenths of a second: {}", table.role.describe());
+    assert_eq!(aborted, Some(50), "tenths of a second");
 }
 
 // A leader that promises a reader what its clock does not reach assigns timestamps that far in the future, and every commit waits for them.
