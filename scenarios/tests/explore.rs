@@ -1,8 +1,10 @@
-//! The smallest MultiPaxos cluster in every order of its steps, as far as every test run can afford it.
+//! The smallest clusters in every order of their steps, as far as every test run can afford it.
 
-use scenarios::paxos::smallest::{CANDIDACIES, FAULTS, Smallest};
+use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
+use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::spanner::smallest::{APART, COORDINATOR, PARTICIPANT};
 use sim::{Exploration, ExploreBounds, explore};
+use std::collections::BTreeMap;
 
 fn explored(bounds: ExploreBounds) -> Exploration {
     explore(&Smallest { leaders: 2, bounds })
@@ -26,6 +28,18 @@ fn one_candidacy_bears_a_crash_a_loss_and_a_repetition_anywhere() {
     let found = explored(FAULTS);
     assert!(found.passed() && found.complete, "{}", found.to_json());
     assert!(found.states > 100_000 && found.taken.len() == 7, "{}", found.to_json());
+}
+
+// An acceptor that forgets at the worst moment what it promised or voted lets two candidates choose differently.
+#[test]
+fn two_candidacies_bear_a_crash_anywhere() {
+    let found = explored(CRASHES);
+    assert!(found.passed() && found.complete, "{}", found.to_json());
+    assert!(
+        found.states > 5_000_000 && found.marks.contains_key("leader.recovered_votes"),
+        "{}",
+        found.to_json()
+    );
 }
 
 // A transaction of two shards, or a reader of both, that meets a change of a leader in an order nobody thought of.
@@ -52,6 +66,49 @@ fn a_reader_and_a_writer_that_are_apart_bear_a_change_of_the_leader_in_every_ord
     assert!(found.passed() && found.complete, "{}", found.to_json());
     assert!(found.states > 1_000, "{}", found.to_json());
     assert!(found.marks.contains_key("shard.read_waited_for_the_horizon"), "{}", found.to_json());
+}
+
+// An append to two partitions whose origin crashes, or that two finish at a time, must not be half there, or there twice.
+#[test]
+fn appends_to_two_partitions_are_finished_in_every_order() {
+    let mut marks = BTreeMap::new();
+    for (scope, states) in [(TAKE_OVER, 4_000_000), (LOST, 1_000_000), (TWO_ORIGINS, 500_000)] {
+        let found = explore(&scope);
+        assert!(found.passed() && found.complete && found.states > states, "{}", found.to_json());
+        marks.extend(found.marks);
+    }
+    for mark in [
+        "chain.reported_what_is_stuck",
+        "client.begins_to_recover",
+        "client.took_an_append_over",
+        "client.lost_the_test_and_set",
+        "client.found_itself_replaced",
+        "partition.refused_a_take_over",
+        "partition.refused_a_replaced_owner",
+        "partition.refused_a_late_phase_1",
+        "partition.repeated_phase_1",
+        "partition.repeated_phase_2",
+        "partition.taken_over_before_phase_1",
+    ] {
+        assert!(marks.contains_key(mark), "{mark} is not among {marks:#?}");
+    }
+}
+
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_are_found_in_the_smallest_appends() {
+    use ::fuzzylog::planted;
+
+    let bugs =
+        [&planted::delivered_before_pending, &planted::clock_not_raised, &planted::repeated_proposal_is_new];
+    for bug in bugs {
+        kernel::plant(Some(bug));
+        let found = explore(&TWO_ORIGINS);
+        kernel::plant(None);
+        let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found: {}", found.states));
+        assert!(["TS", "ATOMIC"].contains(&&violation.invariant[..]), "{violation:?}");
+        assert!(violation.path.len() <= 60, "{:#?}", violation.path);
+    }
 }
 
 // The same for transactions: a leader that forgets what was promised, locks that are not taken back, and a participant that guesses.
@@ -84,9 +141,17 @@ fn planted_bugs_are_found_in_the_smallest_transactions() {
 #[cfg(feature = "planted")]
 #[test]
 fn planted_bugs_are_found_in_the_smallest_cluster() {
-    for bug in [&paxos::planted::phase1_quorum_one_short, &paxos::planted::phase1_ignores_votes] {
+    use paxos::planted;
+
+    let bugs = [
+        (&planted::vote_not_persisted, CRASHES),
+        (&planted::promise_not_persisted, CRASHES),
+        (&planted::phase1_quorum_one_short, CANDIDACIES),
+        (&planted::phase1_ignores_votes, CANDIDACIES),
+    ];
+    for (bug, bounds) in bugs {
         kernel::plant(Some(bug));
-        let found = explored(CANDIDACIES);
+        let found = explored(bounds);
         kernel::plant(None);
         let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found"));
         assert_eq!(violation.invariant, "AGREE");

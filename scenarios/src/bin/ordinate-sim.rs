@@ -6,6 +6,7 @@
 //! visits every state of the smallest cluster.
 #![forbid(unsafe_code)]
 
+use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
 use scenarios::mutants::{Hunted, MUTANTS, hunt, named};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::shrinking::{self, MEASURED, SMALL_MIN};
@@ -26,7 +27,8 @@ const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--see
                      \u{20}      ordinate-sim shrinking\n\
                      \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]\n\
-                     \u{20}      ordinate-sim explore (participant | coordinator | in-doubt | apart) [ID]";
+                     \u{20}      ordinate-sim explore (participant | coordinator | in-doubt | apart) [ID]\n\
+                     \u{20}      ordinate-sim explore (take-over | lost | two-origins) [ID]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -210,6 +212,9 @@ fn explore(arguments: &[String]) -> ExitCode {
         Some("coordinator") => sim::explore(&COORDINATOR),
         Some("in-doubt") => sim::explore(&IN_DOUBT),
         Some("apart") => sim::explore(&APART),
+        Some("take-over") => sim::explore(&TAKE_OVER),
+        Some("lost") => sim::explore(&LOST),
+        Some("two-origins") => sim::explore(&TWO_ORIGINS),
         Some(_) | None => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -3,6 +3,7 @@
 mod bounds;
 mod disks;
 mod history;
+pub mod smallest;
 mod truth;
 mod users;
 

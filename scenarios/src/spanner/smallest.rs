@@ -21,8 +21,6 @@ use kernel::{
 use paxos::{Configurations, HostEntry};
 use sim::{ExploreBounds, ExploredCluster, Scope, WALL_EPOCH};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::hash::Hasher;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::txn::{CallKey, KeyRow, KeyWrite, OneShot, ReadOnly, Timestamp, TxnCall, TxnLevel, TxnReply};
@@ -370,19 +368,6 @@ impl Scope for SmallestTxns {
 
     fn check(&self, monitor: &SeenTxns, _cluster: &ExploredCluster<'_, SmallestTxnNode>) {
         monitor.check();
-    }
-
-    fn fingerprint(&self, node: &SmallestTxnNode, hasher: &mut impl Hasher) {
-        struct Text<'a, H>(&'a mut H);
-        impl<H: Hasher> std::fmt::Write for Text<'_, H> {
-            fn write_str(&mut self, text: &str) -> std::fmt::Result {
-                self.0.write(text.as_bytes());
-                Ok(())
-            }
-        }
-        // Every field of every role is in its debug text.
-        let written = write!(Text(hasher), "{node:?}");
-        debug_assert!(written.is_ok(), "a hasher takes everything");
     }
 
     fn bounds(&self) -> ExploreBounds {

@@ -20,14 +20,17 @@ const ROUNDS_MAX: usize = 1_000;
 /// One host at work, with what its work touches.
 pub(super) struct Burst<'s, 'w, S: Scope> {
     pub(super) host: &'s mut HostState<S::Node>,
-    pub(super) flying: &'s mut Vec<Rc<Flying>>,
-    pub(super) flying_hash: &'s mut u64,
     pub(super) clients: &'s mut Vec<Progress>,
     pub(super) monitor: &'s mut Rc<S::Monitor>,
     pub(super) world: &'s mut World<'w, S>,
     pub(super) local: VecDeque<(NodeId, NodeId, Message<S::Node>)>,
     /// How many timers have run out so far.
     pub(super) timers: u8,
+    /// What left for other hosts.
+    pub(super) sent: Vec<Rc<Flying>>,
+    pub(super) marks: Vec<&'static str>,
+    /// A client was answered.
+    pub(super) answered: bool,
 }
 
 impl<S: Scope> Burst<'_, '_, S> {
@@ -83,7 +86,6 @@ impl<S: Scope> Burst<'_, '_, S> {
             Deferred::Trim { before } => self.host.trim(node.host_slot(), before),
             Deferred::DropBlob { .. } => {}
         });
-        self.settle();
     }
 
     pub(super) fn call(
@@ -123,8 +125,7 @@ impl<S: Scope> Burst<'_, '_, S> {
         scratch.clear();
         message.encode(scratch);
         let hash = mix_bytes(mix(from.as_u64(), to.as_u64()), scratch);
-        *self.flying_hash = self.flying_hash.wrapping_add(hash);
-        self.flying.push(Rc::new(Flying { from, to, bytes: Bytes::copy_from_slice(scratch), hash }));
+        self.sent.push(Rc::new(Flying { from, to, bytes: Bytes::copy_from_slice(scratch), hash }));
     }
 }
 
@@ -197,6 +198,7 @@ impl<S: Scope> Sink<<S::Node as Node>::Family> for Asking<'_, '_, '_, S> {
         let id = self.id();
         let progress = self.burst.clients.get_mut((request.0 >> 32) as usize);
         let owed = progress.is_some_and(|client| std::mem::take(&mut client.waits));
+        self.burst.answered = true;
         assert!(owed, "RESPOND: {id} answers request {} that it does not owe an answer", request.0);
         self.burst.world.scope.on_response(Rc::make_mut(self.burst.monitor), id, request, response);
     }
@@ -204,7 +206,7 @@ impl<S: Scope> Sink<<S::Node as Node>::Family> for Asking<'_, '_, '_, S> {
     fn reject(&mut self, _: &'static str) {}
 
     fn mark(&mut self, name: &'static str) {
-        *self.burst.world.marks.entry(name).or_default() += 1;
+        self.burst.marks.push(name);
     }
 
     fn note(&mut self, _: String) {}

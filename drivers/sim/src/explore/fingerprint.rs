@@ -32,3 +32,21 @@ impl Hasher for Fingerprint {
         self.0 = mix(self.0, number as u64);
     }
 }
+
+/// For keys that are hashes already.
+#[derive(Default)]
+pub(super) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("only whole hashes are stored");
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}

@@ -1,10 +1,11 @@
 //! Exhaustive exploration of the smallest clusters: every order of deliveries, syncs, timers, crashes and restarts,
 //! within bounds, over the same nodes that the fault simulator runs.
 //!
-//! Time stands still between timers: any pending one may run out at any moment, as often as the bounds allow, and a scope may say how far
-//! clocks have moved by then. A burst has one input,
-//! and its records become durable by a step of their own. A crash keeps any prefix of what was not durable. What a link
-//! never delivers within the exploration is as good as lost, so the bound on losses may be small.
+//! Time stands still between timers: any pending one may run out at any moment, as often as the bounds allow, and a scope
+//! may say how far clocks have moved by then. A burst has one input, and its records become durable by a step of their own.
+//! What an input does at a host depends on that host alone, so it is computed once for each of the host's states and
+//! remembered. A crash keeps any prefix of what was not durable. What a link never delivers within the exploration is as
+//! good as lost, so the bound on losses may be small.
 
 mod burst;
 mod fingerprint;
@@ -19,6 +20,7 @@ pub use state::ExploredCluster;
 use crate::spec::{RequestOf, ResponseOf};
 use kernel::{Family, HostId, HostSlot, Instant, Node, NodeId, RequestId, TimerIndex, Wall};
 use std::collections::BTreeMap;
+use std::fmt::{Debug, Write as _};
 use std::hash::Hasher;
 use std::time::Duration;
 
@@ -27,7 +29,7 @@ type FamilyOf<S> = <<S as Scope>::Node as Node>::Family;
 /// A small closed world.
 pub trait Scope {
     /// What its hosts run.
-    type Node: Node + Clone;
+    type Node: Node + Clone + Debug;
     /// What is remembered of requests and responses; part of the state.
     type Monitor: Clone + std::hash::Hash;
 
@@ -119,12 +121,25 @@ pub trait Scope {
     ) {
     }
 
-    /// Feeds all of a node's state to `hasher`; two nodes that feed alike must behave alike.
-    fn fingerprint(&self, node: &Self::Node, hasher: &mut impl Hasher);
+    /// Feeds all of a node's state to `hasher`; two nodes that feed alike must behave alike. Every field is in a debug text that is derived.
+    fn fingerprint(&self, node: &Self::Node, hasher: &mut impl Hasher) {
+        let written = write!(Text(hasher), "{node:?}");
+        debug_assert!(written.is_ok(), "a hasher takes everything");
+    }
 
     /// The bounds.
     fn bounds(&self) -> ExploreBounds {
         ExploreBounds::default()
+    }
+}
+
+/// A text that is hashed as it is written.
+struct Text<'a, H>(&'a mut H);
+
+impl<H: Hasher> std::fmt::Write for Text<'_, H> {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.0.write(text.as_bytes());
+        Ok(())
     }
 }
 

@@ -1,33 +1,16 @@
 //! Depth first through all states, and the short way to a violation.
 
+use super::fingerprint::AsItIs;
 use super::state::{State, Step};
 use super::world::World;
 use super::{Counterexample, Exploration, Scope, StepKind};
 use crate::panics::{self, Panic};
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::hash::BuildHasherDefault;
 use std::time::Instant;
 
 /// How many states are visited between two looks at the clock.
 const LOOK_EVERY: u64 = 4_096;
-
-/// Hashes are mixed already.
-#[derive(Default)]
-struct AsItIs(u64);
-
-impl Hasher for AsItIs {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only whole hashes are stored");
-    }
-
-    fn write_u64(&mut self, hash: u64) {
-        self.0 = hash;
-    }
-}
 
 struct Frame<S: Scope> {
     state: State<S>,

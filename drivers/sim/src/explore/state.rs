@@ -3,13 +3,18 @@
 use super::burst::Burst;
 use super::fingerprint::Fingerprint;
 use super::host::{HostState, Message};
-use super::world::{Flying, Progress, World};
+use super::world::{Flying, Progress, Transition, World};
 use super::{Scope, Spent, StepKind};
 use crate::draw::mix;
 use kernel::{Decode, Node, NodeId, RequestId, TimerIndex};
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
+
+/// Inputs that are no packet.
+const SYNC: u64 = 1;
+const RESTART: u64 = 2;
+const REQUEST: u64 = 3;
 
 /// A step, named so that it means the same on a shortened path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,25 +247,24 @@ impl<S: Scope> State<S> {
             }
             Step::Timer { node, timer } => {
                 let Some(host) = self.host_of(node) else { return false };
-                let mut burst = self.burst(host, world);
-                let Some(seat) = burst.host.seats.iter().position(|seat| seat.id == node) else {
+                let seat = self.hosts[host].seats.iter().position(|seat| seat.id == node);
+                let Some(seat) = seat.filter(|&seat| self.hosts[host].seats[seat].timers & 1 << timer.0 != 0)
+                else {
                     return false;
                 };
-                if burst.host.seats[seat].timers & 1 << timer.0 == 0 {
-                    return false;
-                }
-                burst.host.seats[seat].timers &= !(1 << timer.0);
-                burst.timers += 1;
-                burst.call(seat, |node, situation, effects| node.on_timer(timer, situation, effects));
-                burst.settle();
+                let input = mix(node.as_u64(), u64::from(timer.0));
+                self.burst(host, input, world, |burst| {
+                    burst.host.seats[seat].timers &= !(1 << timer.0);
+                    burst.timers += 1;
+                    burst.call(seat, |node, situation, effects| node.on_timer(timer, situation, effects));
+                });
                 self.used.timers += 1;
             }
             Step::Sync { host } => {
-                let mut burst = self.burst(host, world);
-                if !burst.host.up || burst.host.durable == burst.host.written() {
+                if !self.hosts[host].up || self.hosts[host].durable == self.hosts[host].written() {
                     return false;
                 }
-                burst.sync();
+                self.burst(host, SYNC, world, |burst| burst.sync());
             }
             Step::Crash { host, retained } => return self.crash(host, retained, world),
             Step::Restart { host } => return self.restart(host, world),
@@ -302,16 +306,47 @@ impl<S: Scope> State<S> {
         self.hosts.iter().position(|host| host.id == node.host() && host.up)
     }
 
-    fn burst<'s, 'w>(&'s mut self, host: usize, world: &'s mut World<'w, S>) -> Burst<'s, 'w, S> {
-        Burst {
-            host: Rc::make_mut(&mut self.hosts[host]),
-            flying: &mut self.flying,
-            flying_hash: &mut self.flying_hash,
-            clients: &mut self.clients,
-            monitor: &mut self.monitor,
-            world,
-            local: VecDeque::new(),
-            timers: self.used.timers,
+    /// One host's work on one input, which `input` identifies; done once for each state of the host.
+    fn burst(
+        &mut self,
+        host: usize,
+        input: u64,
+        world: &mut World<'_, S>,
+        work: impl FnOnce(&mut Burst<'_, '_, S>),
+    ) {
+        let before = &self.hosts[host];
+        let moment = mix(host as u64, u64::from(self.used.timers));
+        let key = mix(mix(before.fingerprint, moment), input);
+        let transition = world.transition(key).unwrap_or_else(|| {
+            let mut after = HostState::clone(before);
+            let mut burst = Burst {
+                host: &mut after,
+                clients: &mut self.clients,
+                monitor: &mut self.monitor,
+                world,
+                local: VecDeque::new(),
+                timers: self.used.timers,
+                sent: Vec::new(),
+                marks: Vec::new(),
+                answered: false,
+            };
+            work(&mut burst);
+            burst.settle();
+            let Burst { sent, marks, answered, .. } = burst;
+            let transition = Rc::new(Transition { after: Rc::new(after), sent, marks });
+            // An answer changes what is remembered of its client.
+            if !answered {
+                world.remember(key, transition.clone());
+            }
+            transition
+        });
+        self.hosts[host] = transition.after.clone();
+        for packet in &transition.sent {
+            self.flying_hash = self.flying_hash.wrapping_add(packet.hash);
+            self.flying.push(packet.clone());
+        }
+        for mark in &transition.marks {
+            *world.marks.entry(mark).or_default() += 1;
         }
     }
 
@@ -325,11 +360,11 @@ impl<S: Scope> State<S> {
         let id = RequestId((client as u64) << 32 | u64::from(progress.asked));
         self.clients[client] = Progress { asked: progress.asked + 1, waits: true };
         world.scope.on_request(Rc::make_mut(&mut self.monitor), node, id, &request);
-        let mut burst = self.burst(host, world);
-        if let Some(seat) = burst.host.seats.iter().position(|seat| seat.id == node) {
-            burst.call(seat, |node, situation, effects| node.on_request(id, request, situation, effects));
-        }
-        burst.settle();
+        self.burst(host, mix(REQUEST, id.0), world, |burst| {
+            if let Some(seat) = burst.host.seats.iter().position(|seat| seat.id == node) {
+                burst.call(seat, |node, situation, effects| node.on_request(id, request, situation, effects));
+            }
+        });
         true
     }
 
@@ -346,13 +381,10 @@ impl<S: Scope> State<S> {
             self.flying.push(flying.clone());
         }
         let Some(host) = self.host_of(flying.to) else { return false };
-        let message = match Message::<S::Node>::decoded(&flying.bytes) {
-            Ok(message) => message,
+        self.burst(host, packet, world, |burst| match Message::<S::Node>::decoded(&flying.bytes) {
+            Ok(message) => burst.deliver(flying.from, flying.to, message),
             Err(error) => panic!("CODEC: a message to {} does not decode: {error}", flying.to),
-        };
-        let mut burst = self.burst(host, world);
-        burst.deliver(flying.from, flying.to, message);
-        burst.settle();
+        });
         true
     }
 
@@ -383,10 +415,11 @@ impl<S: Scope> State<S> {
         if self.hosts[index].up {
             return false;
         }
-        let nodes = world.scope.build(self.hosts[index].id, self.hosts[index].incarnation);
-        let mut burst = self.burst(index, world);
-        burst.start(nodes);
-        burst.settle();
+        let (id, incarnation) = (self.hosts[index].id, self.hosts[index].incarnation);
+        self.burst(index, RESTART, world, |burst| {
+            let nodes = burst.world.scope.build(id, incarnation);
+            burst.start(nodes);
+        });
         true
     }
 }

@@ -71,7 +71,7 @@ kernel::family! {
     /// All messages.
     messages Message;
     /// All roles.
-    #[derive(Clone, Hash)]
+    #[derive(Clone, Hash, Debug)]
     members Member [] [] of Registers {
         1 => Server(ServerIn, Server, "server"),
         2 => Client(ClientIn, Client, "client"),
@@ -113,7 +113,7 @@ pub enum Mistake {
     Panics,
 }
 
-#[derive(Clone, Hash)]
+#[derive(Clone, Hash, Debug)]
 pub struct Server {
     pub mistake: Mistake,
     pub cells: BTreeMap<u64, Cell>,
@@ -205,20 +205,20 @@ impl Role for Server {
     }
 }
 
-#[derive(Clone, Hash)]
+#[derive(Clone, Hash, Debug)]
 enum Step {
     Ask { latest: Option<Cell> },
     Notify { cell: Cell },
 }
 
-#[derive(Clone, Hash)]
+#[derive(Clone, Hash, Debug)]
 struct Operation {
     request: Request,
     step: Step,
     heard: BTreeSet<NodeId>,
 }
 
-#[derive(Clone, Hash)]
+#[derive(Clone, Hash, Debug)]
 pub struct Client {
     mistake: Mistake,
     servers: Vec<NodeId>,
