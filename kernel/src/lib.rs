@@ -28,7 +28,9 @@ pub use beacon::Beacons;
 pub use blob::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange};
 pub use bounds::{Bounds, Misfit, PageBudget, TooLarge};
 pub use bytes::Bytes;
-pub use clock::{ClockBound, ClockFence, ClockReport, ClockTrouble, STEP_UNSEEN, WallClock};
+pub use clock::{
+    ClockBound, ClockFence, ClockHeard, ClockMoment, ClockReport, ClockTrouble, STEP_UNSEEN, WallClock,
+};
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use embed::Embedded;
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};

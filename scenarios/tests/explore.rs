@@ -2,7 +2,7 @@
 
 use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
-use scenarios::spanner::smallest::{COORDINATOR, PARTICIPANT};
+use scenarios::spanner::smallest::{APART, COORDINATOR, PARTICIPANT};
 use sim::{Exploration, ExploreBounds, explore};
 use std::collections::BTreeMap;
 
@@ -59,6 +59,15 @@ fn transactions_bear_a_change_of_a_leader_in_every_order() {
     }
 }
 
+// A leader that is deposed and does not know it answers who has not heard of it, either.
+#[test]
+fn a_reader_and_a_writer_that_are_apart_bear_a_change_of_the_leader_in_every_order() {
+    let found = explore(&APART);
+    assert!(found.passed() && found.complete, "{}", found.to_json());
+    assert!(found.states > 1_000, "{}", found.to_json());
+    assert!(found.marks.contains_key("shard.read_waited_for_the_horizon"), "{}", found.to_json());
+}
+
 // An append to two partitions whose origin crashes, or that two finish at a time, must not be half there, or there twice.
 #[test]
 fn appends_to_two_partitions_are_finished_in_every_order() {
@@ -113,6 +122,7 @@ fn planted_bugs_are_found_in_the_smallest_transactions() {
         (&planted::assigns_below_what_was_promised, PARTICIPANT),
         (&planted::locks_of_prepared_not_taken_back, PARTICIPANT),
         (&planted::in_doubt_aborts_alone, IN_DOUBT),
+        (&planted::deposed_leader_serves_beyond_its_horizon, APART),
     ];
     for (bug, scope) in bugs {
         kernel::plant(Some(bug));

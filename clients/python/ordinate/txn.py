@@ -37,6 +37,8 @@ _ATTEMPT_ENDS = (errors.Aborted, errors.TxnBusy, errors.NoClock, errors.TxnDiskF
 #: The first pause before a transaction is tried again; twice as long after each attempt.
 _PAUSE = 0.0005
 _PAUSE_MAX = 0.05
+#: What a transaction may write, in bytes of keys and values.
+_WRITTEN_BYTES_MAX = 2 << 20
 #: How often the fate of a commit is asked for whose host is gone.
 _ASK_FATE_EVERY = 0.2
 
@@ -249,6 +251,14 @@ def read_reply(reader: wire.Reader, variant: int) -> dict[str, Any]:
     raise wire.Malformed(f"reply {variant} of transactions")
 
 
+def _size(writes: Mapping[bytes, bytes | None]) -> int:
+    """Bytes of what is written. More than a transaction may write is not sent."""
+    size = sum(len(name) + len(value or b"") for name, value in writes.items())
+    if size > _WRITTEN_BYTES_MAX:
+        raise errors.TxnMalformed(f"not sent: bytes written: {size}/{_WRITTEN_BYTES_MAX}")
+    return size
+
+
 def commit_id(key: tuple[int, int]) -> str:
     """What a commit is called, as people write it."""
     return f"{key[0]:016x}-{key[1]}"
@@ -371,13 +381,13 @@ class TxnSession:
         otherwise: Iterable[bytes] = (),
     ) -> OneShotResult:
         """If all conditions hold (a key's version; 0: no such key): writes, and reads what was there before. Executed once."""
+        size = _size(writes)
         key, acknowledged, token = self._name_commit()
         reads, otherwise, named = list(reads), list(otherwise), dict(conditions or {})
 
         def message(identifier: int) -> bytes:
             return one_shot_message(identifier, token, key, acknowledged, named, writes, reads, otherwise)
 
-        size = sum(len(name) + len(value or b"") for name, value in writes.items())
         try:
             reply = await self.call(message, may_repeat=True, busy_is_final=False, size=size)
         except (errors.TimedOut, errors.MaybeExecuted, errors.CommitUnknown):
@@ -447,13 +457,13 @@ class TxnSession:
     async def _commit(self, attempt: Transaction) -> int:
         if attempt.ended is not None:
             raise attempt.ended
-        key, acknowledged, _ = self._name_commit()
         writes = attempt.writes
+        size = _size(writes)
+        key, acknowledged, _ = self._name_commit()
 
         def message(identifier: int) -> bytes:
             return commit_message(identifier, attempt.number, key, acknowledged, writes)
 
-        size = sum(len(name) + len(value or b"") for name, value in writes.items())
         try:
             reply = await self.call(message, may_repeat=False, size=size)
         except (errors.TimedOut, errors.MaybeExecuted, errors.CommitUnknown):

@@ -109,6 +109,15 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
         self.assertIsNotNone((await session.read([accounts[0]])).rows[0].value)
         with self.assertRaises(ordinate.TxnMalformed):
             await session.one_shot({b"": b"no key"})
+        large = {b"%d" % number: b"x" * 900_000 for number in range(3)}
+        with self.assertRaisesRegex(ordinate.TxnMalformed, "2700003/2097152"):
+            await session.one_shot(large)
+
+        async def writes_too_much(txn: ordinate.Transaction) -> None:
+            txn.writes.update(large)
+
+        with self.assertRaisesRegex(ordinate.TxnMalformed, "2700003/2097152"):
+            await session.transaction(writes_too_much)
         with self.assertRaises(ordinate.FromTheFuture):
             await session.read([b"a"], level=ordinate.TxnLevel.at((1 << 53) - 1))
 

@@ -95,7 +95,7 @@ impl Clock {
     }
 
     fn fine_wall(&self, now: u64) -> Wall {
-        let middle = (WALL_EPOCH + now).saturating_add_signed(self.offset + self.lie + self.step);
+        let middle = self.middle(now);
         match &self.timed {
             Some(timed) => {
                 let wall = timed.judge.wall(self.monotonic(now), middle);
@@ -109,7 +109,13 @@ impl Clock {
 
     /// Why roles that rest on the wall clock may not rely on it; none if they may, or do not rest on it.
     pub(crate) fn trouble(&self, now: u64) -> Option<ClockTrouble> {
-        self.timed.as_ref().and_then(|timed| timed.judge.trouble(self.monotonic(now)))
+        let timed = self.timed.as_ref()?;
+        let local = self.monotonic(now);
+        timed.judge.trouble(local, timed.judge.wall(local, self.middle(now)))
+    }
+
+    fn middle(&self, now: u64) -> u64 {
+        (WALL_EPOCH + now).saturating_add_signed(self.offset + self.lie + self.step)
     }
 
     /// How far the wall clock may be off, as it is declared.
@@ -178,9 +184,9 @@ impl Clock {
     }
 
     /// What the host says of its clock to another one; none where roles do not rest on it.
-    pub(crate) fn report(&self, to: HostId, now: u64) -> Option<ClockReport> {
-        let wall = self.wall(now);
-        self.timed.as_ref().map(|timed| timed.judge.report(to, wall, self.monotonic(now)))
+    pub(crate) fn report(&mut self, to: HostId, now: u64) -> Option<ClockReport> {
+        let (wall, local) = (self.wall(now), self.monotonic(now));
+        self.timed.as_mut().map(|timed| timed.judge.report(to, wall, local))
     }
 
     /// Another host has said how its clock stands.

@@ -198,20 +198,32 @@ fn a_clock_that_lies_is_fenced_within_a_second_and_is_back_afterwards() {
     }
 }
 
+/// Host 1 lies from 500 ms for so long, and is reached by nobody from 2,000 to 3,900 ms.
+fn seen_alone(lies_for: u64, lie: i64) -> Seen {
+    let partition = Blow::Partition { links: NetworkPartition::Both { side: HostMask::of(1) } };
+    let lie = Blow::ClockLie { host: 1, nanoseconds: lie };
+    let faults = vec![
+        Fault::Timed { at: 500 * MS, lasts: lies_for * MS, blow: lie },
+        Fault::Timed { at: 2_000 * MS, lasts: 1_900 * MS, blow: partition },
+    ];
+    seen_in(1, Some(faults)).0
+}
+
 // A host that nobody reaches cannot be notified; one that is notified must not forget it because the others are away.
 #[test]
 fn who_was_fenced_stays_so_while_nobody_reaches_it() {
-    let partition = Blow::Partition { links: NetworkPartition::Both { side: HostMask::of(1) } };
-    let faults = vec![
-        Fault::Timed {
-            at: 500 * MS,
-            lasts: 3_400 * MS,
-            blow: Blow::ClockLie { host: 1, nanoseconds: 100 * MS as i64 },
-        },
-        Fault::Timed { at: 2_000 * MS, lasts: 1_900 * MS, blow: partition },
-    ];
-    let (seen, _) = seen_in(1, Some(faults));
+    let seen = seen_alone(3_400, 100 * MS as i64);
     assert_eq!(usable(&seen, 1, 1_500, 3_900), Some(false));
+}
+
+// Those who contradicted it may never come back: a host that waits for them although its clock is right again is lost.
+#[test]
+fn who_is_right_again_knows_it_while_nobody_reaches_it() {
+    for lie in [-100 * MS as i64, 100 * MS as i64] {
+        let seen = seen_alone(2_500, lie);
+        assert_eq!(usable(&seen, 1, 1_500, 3_000), Some(false), "{lie}");
+        assert_eq!(usable(&seen, 1, 3_050, 3_900), Some(true), "{lie}");
+    }
 }
 
 // A lost source that goes unnoticed, a step that leaves out the true time, and either for ever.

@@ -80,6 +80,13 @@ impl SpannerParameters {
     };
 }
 
+impl SpannerParameters {
+    /// How long a commit waits for locks before its coordinator aborts it: its user is still there, and learns that nothing was executed.
+    pub(crate) fn lock_wait_max(&self) -> Duration {
+        self.try_for / 2
+    }
+}
+
 impl Default for SpannerParameters {
     fn default() -> Self {
         Self::DEFAULT

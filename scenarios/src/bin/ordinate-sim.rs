@@ -10,7 +10,7 @@ use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
 use scenarios::mutants::{Hunted, MUTANTS, hunt, named};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::shrinking::{self, MEASURED, SMALL_MIN};
-use scenarios::spanner::smallest::{COORDINATOR, IN_DOUBT, PARTICIPANT};
+use scenarios::spanner::smallest::{APART, COORDINATOR, IN_DOUBT, PARTICIPANT};
 use sim::{Experiment, Options, Sweep};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -27,7 +27,7 @@ const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--see
                      \u{20}      ordinate-sim shrinking\n\
                      \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]\n\
-                     \u{20}      ordinate-sim explore (participant | coordinator | in-doubt) [ID]\n\
+                     \u{20}      ordinate-sim explore (participant | coordinator | in-doubt | apart) [ID]\n\
                      \u{20}      ordinate-sim explore (take-over | lost | two-origins) [ID]";
 
 fn main() -> ExitCode {
@@ -211,6 +211,7 @@ fn explore(arguments: &[String]) -> ExitCode {
         Some("participant") => sim::explore(&PARTICIPANT),
         Some("coordinator") => sim::explore(&COORDINATOR),
         Some("in-doubt") => sim::explore(&IN_DOUBT),
+        Some("apart") => sim::explore(&APART),
         Some("take-over") => sim::explore(&TAKE_OVER),
         Some("lost") => sim::explore(&LOST),
         Some("two-origins") => sim::explore(&TWO_ORIGINS),

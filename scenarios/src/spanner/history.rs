@@ -1,5 +1,6 @@
 //! What users asked and were answered, and what must be true of it.
 
+use super::conditions;
 use super::lies::Lies;
 use super::truth::Truth;
 use super::workload::{Message, Planned, Sessions};
@@ -290,6 +291,7 @@ impl History {
                     asked.call,
                     asked.at
                 );
+                conditions::check(&asked.call, reply.at, asked.again.is_some(), truth);
                 check_rows(&reply.rows, reply.at.before(), asked, truth);
                 if let Some(read) = &asked.read {
                     check_rows(&read.rows, reply.at.before(), asked, truth);

@@ -54,6 +54,8 @@ pub(super) fn classes() -> Classes {
         Class::Pause,
         Class::ClockLoss,
         Class::ClockStep,
+        // Beyond what clocks are taken to drift by, nobody can say what was right a while ago.
+        Class::ClockDrift,
     ];
     hidden.into_iter().fold(Classes::PHYSICAL, Classes::without).with(Class::Strike)
 }

@@ -1,6 +1,7 @@
 //! Spanner: every host has a gateway that plays the client for the users there, and some have a replica of a shard. Hosts come and go.
 
 mod changing;
+mod conditions;
 mod early;
 mod history;
 mod lies;

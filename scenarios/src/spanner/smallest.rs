@@ -23,7 +23,7 @@ use sim::{ExploreBounds, ExploredCluster, Scope, WALL_EPOCH};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::txn::{CallKey, KeyWrite, OneShot, ReadOnly, Timestamp, TxnCall, TxnLevel, TxnReply};
+use wire::txn::{CallKey, KeyRow, KeyWrite, OneShot, ReadOnly, Timestamp, TxnCall, TxnLevel, TxnReply};
 
 /// The smallest transactions.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +32,9 @@ pub struct SmallestTxns {
     pub coordinator_changes: bool,
     /// What the reader asks for.
     pub level: TxnLevel,
+    /// Whether the writer and the reader have a gateway each, beside the replicas of the shard whose leader changes, and use that shard
+    /// alone: one may turn to a leader that the other knows to be deposed.
+    pub apart: bool,
     /// Whether shards look after what is late: leaders ask again, and those in doubt ask for the decision.
     pub looks_after: bool,
     /// The bounds of each path and of the whole. `timers` counts elections, waits and looks.
@@ -50,8 +53,13 @@ pub const TXN_BOUNDS: ExploreBounds = ExploreBounds {
 };
 
 /// A participant's leader changes under a writer, and a reader that may skip what has not ended.
-pub const PARTICIPANT: SmallestTxns =
-    SmallestTxns { coordinator_changes: false, level: TxnLevel::Rss, looks_after: false, bounds: TXN_BOUNDS };
+pub const PARTICIPANT: SmallestTxns = SmallestTxns {
+    coordinator_changes: false,
+    level: TxnLevel::Rss,
+    apart: false,
+    looks_after: false,
+    bounds: TXN_BOUNDS,
+};
 
 /// A coordinator's leader changes under a writer and a strict reader.
 pub const COORDINATOR: SmallestTxns =
@@ -59,6 +67,9 @@ pub const COORDINATOR: SmallestTxns =
 
 /// A participant's leader changes, and leaders look after what is late.
 pub const IN_DOUBT: SmallestTxns = SmallestTxns { looks_after: true, ..PARTICIPANT };
+
+/// The leader changes of a shard that a writer and a strict reader use from different hosts.
+pub const APART: SmallestTxns = SmallestTxns { apart: true, coordinator_changes: true, ..COORDINATOR };
 
 kernel::nodes! {
     /// What the hosts run.
@@ -83,7 +94,7 @@ pub struct SeenTxns {
     /// Whether the writer had been answered by a commit when the reader asked.
     reads_after_commit: bool,
     /// What the reader has found: the state as of a timestamp, and the version of each key.
-    found: Option<(Timestamp, [Timestamp; 2])>,
+    found: Option<(Timestamp, Vec<(usize, Timestamp)>)>,
     /// When each key was written, as replicas have it.
     written: BTreeMap<usize, Timestamp>,
     /// How attempts have ended, by gateway, incarnation and number, as replicas have it.
@@ -91,6 +102,9 @@ pub struct SeenTxns {
 }
 
 const GATEWAY: NodeId = NodeId::new(HostId(1), HostSlot(1));
+/// Those beside the replicas, for the writer and the reader: the reader's is beside the first leader.
+const GATEWAYS_APART: [NodeId; 2] =
+    [NodeId::new(HostId(4), HostSlot(1)), NodeId::new(HostId(3), HostSlot(1))];
 /// The shard that has one leader, and the one whose leader changes.
 const STAYS: ShardId = ShardId(0);
 const CHANGES: ShardId = ShardId(1);
@@ -132,6 +146,16 @@ fn node_of(txn: &TxnId) -> (u64, u64, u64) {
 }
 
 impl SmallestTxns {
+    /// Where the writer and the reader ask.
+    fn gateways(&self) -> [NodeId; 2] {
+        if self.apart { GATEWAYS_APART } else { [GATEWAY; 2] }
+    }
+
+    /// Which of the keys are written and read.
+    fn used(&self) -> std::ops::Range<usize> {
+        usize::from(self.apart)..2
+    }
+
     fn parameters(&self) -> SpannerParameters {
         let late = Duration::from_nanos(STEP);
         SpannerParameters { resend_after: late, doubt_after: late, ..SpannerParameters::default() }
@@ -152,7 +176,8 @@ impl SmallestTxns {
         let deployment =
             SpannerDeployment::new(0, hosts, 1, 0, self.parameters(), paxos::Parameters::default());
         let embedded = deployment.log_of(ShardId(0));
-        let role = SpannerShard::new(shard, directory(), self.parameters(), log, embedded, GATEWAY);
+        let beside = self.gateways().into_iter().find(|gateway| gateway.host() == host).unwrap_or(GATEWAY);
+        let role = SpannerShard::new(shard, directory(), self.parameters(), log, embedded, beside);
         let id = role_on(shard, host);
         let machine = ShardMachine::new(shard, id);
         let model = ModelReplica::new(id, ordered_by, machine, self.configurations());
@@ -168,14 +193,14 @@ impl SmallestTxns {
         let key = CallKey { session: 2, number: u64::from(coordinator.0) };
         let write = |key| KeyWrite { key, value: Some(Bytes::from_static(b"1")) };
         let (conditions, reads, otherwise) = (Vec::new(), Vec::new(), Vec::new());
-        let (key, writes) = (Some(key), keys().map(write).to_vec());
+        let (key, writes) = (Some(key), keys()[self.used()].iter().cloned().map(write).collect());
         let (token, acknowledged) = (Timestamp(0), 0);
         OneShot { id: 1, token, key, acknowledged, conditions, writes, reads, otherwise }.into()
     }
 
     fn read(&self) -> TxnCall {
         let (token, level, scans) = (Timestamp(0), self.level, Vec::new());
-        ReadOnly { id: 2, token, level, keys: keys().to_vec(), scans }.into()
+        ReadOnly { id: 2, token, level, keys: keys()[self.used()].to_vec(), scans }.into()
     }
 }
 
@@ -203,9 +228,10 @@ impl SeenTxns {
         if let (Some(Some(at)), Some(written)) = (self.answered, written.first()) {
             invariant!(DUR, at == *written, "it was committed at {at}, and answered {written}");
         }
-        let Some((at, versions)) = self.found else { return };
-        for (nth, version) in versions.iter().enumerate() {
-            let Some(&written) = self.written.get(&nth) else { continue };
+        let Some((at, versions)) = &self.found else { return };
+        let at = *at;
+        for (nth, version) in versions {
+            let Some(&written) = self.written.get(nth) else { continue };
             let expected = if written <= at { written } else { Timestamp(0) };
             invariant!(
                 SNAP,
@@ -215,7 +241,7 @@ impl SeenTxns {
         }
         invariant!(
             BYLEVEL,
-            !self.reads_after_commit || versions.iter().all(|version| *version > Timestamp(0)),
+            !self.reads_after_commit || versions.iter().all(|(_, version)| *version > Timestamp(0)),
             "the reader asked when the writer had been answered, and found {versions:?} at {at}"
         );
     }
@@ -232,9 +258,12 @@ impl Scope for SmallestTxns {
     }
 
     fn build(&self, host: HostId, _incarnation: u32) -> Vec<(HostSlot, SmallestTxnNode)> {
-        if host == GATEWAY.host() {
+        let gateway = || {
             let gateway = TxnGateway::new(directory(), self.parameters());
-            return vec![(GATEWAY.host_slot(), SmallestTxnNode::Gateway(Box::new(gateway)))];
+            vec![(GATEWAY.host_slot(), SmallestTxnNode::Gateway(Box::new(gateway)))]
+        };
+        if host == GATEWAY.host() {
+            return if self.apart { Vec::new() } else { gateway() };
         }
         if host == ORDER.host() {
             let replicas = CHANGES_ON.map(|host| replica_on(CHANGES, host));
@@ -245,12 +274,14 @@ impl Scope for SmallestTxns {
         if STAYS_ON.contains(&host) {
             return self.shard(STAYS, host, OrderedBy::Itself);
         }
-        self.shard(CHANGES, host, OrderedBy::Node(ORDER))
+        let beside = if self.apart { gateway() } else { Vec::new() };
+        beside.into_iter().chain(self.shard(CHANGES, host, OrderedBy::Node(ORDER))).collect()
     }
 
     fn requests(&self) -> Vec<(NodeId, Vec<Bytes>)> {
-        let asks = |call: TxnCall| (GATEWAY, vec![call.encoded().into()]);
-        vec![asks(self.write()), asks(self.read())]
+        let [writes, reads] = self.gateways();
+        let asks = |gateway: NodeId, call: TxnCall| (gateway, vec![call.encoded().into()]);
+        vec![asks(writes, self.write()), asks(reads, self.read())]
     }
 
     fn carries(&self, _from: NodeId, _to: NodeId, message: &SpannerMessage) -> bool {
@@ -259,7 +290,7 @@ impl Scope for SmallestTxns {
 
     /// What a deposed leader proposes, and answers to what is answered.
     fn loses_the_late(&self, to: NodeId) -> bool {
-        to == ORDER || to == GATEWAY
+        to == ORDER || self.gateways().contains(&to)
     }
 
     fn now(&self, timers: u8) -> Instant {
@@ -268,7 +299,7 @@ impl Scope for SmallestTxns {
 
     fn wall(&self, host: HostId, timers: u8) -> Wall {
         let now = WALL_EPOCH + u64::from(timers) * STEP;
-        if host == GATEWAY.host() {
+        if host == GATEWAY.host() && !self.apart {
             return Wall::between(now, now + 2 * EPSILON);
         }
         Wall::between(now - 2 * EPSILON, now)
@@ -282,7 +313,7 @@ impl Scope for SmallestTxns {
         if node == ORDER {
             return timer == OrderTimer::Elect.index();
         }
-        if node == GATEWAY {
+        if self.gateways().contains(&node) {
             return timer == GatewayTimer::Passed.index();
         }
         timer == ShardTimer::Passed.index() || self.looks_after
@@ -302,11 +333,9 @@ impl Scope for SmallestTxns {
         match TxnReply::decoded(&response.0).expect("a gateway answers in the words of the protocol") {
             TxnReply::Committed(committed) => monitor.answered = Some(Some(committed.at)),
             TxnReply::ReadRows(found) => {
-                let version = |nth: usize| match &found.rows[nth].value {
-                    Some(_) => found.rows[nth].version,
-                    None => Timestamp(0),
-                };
-                monitor.found = Some((found.at, [version(0), version(1)]));
+                let version = |row: &KeyRow| if row.value.is_some() { row.version } else { Timestamp(0) };
+                let versions = self.used().zip(found.rows.iter().map(version)).collect();
+                monitor.found = Some((found.at, versions));
             }
             TxnReply::Failed(_)
             | TxnReply::NotMet(_)
@@ -325,8 +354,7 @@ impl Scope for SmallestTxns {
         }
         let known: Vec<(u64, u64, u64)> = monitor.ended.keys().copied().collect();
         for (gateway, incarnation, number) in known {
-            let txn = TxnId { gateway: GATEWAY, incarnation, number };
-            debug_assert_eq!(gateway, GATEWAY.as_u64());
+            let txn = TxnId { gateway: NodeId::from_u64(gateway), incarnation, number };
             for (id, node) in cluster.nodes() {
                 let SmallestTxnNode::Replica(replica) = node else { continue };
                 let Ok(Some(fate)) = replica.machine().ended(&txn) else { continue };

@@ -306,9 +306,11 @@ impl Mix {
         session.commits += 1;
         let (writes, mut conditions) = (self.writes(operation, rng), Vec::new());
         if rng.chance(0.3) {
-            let key = self.keys(1, rng).remove(0);
-            let version = session.versions.get(&key).copied().unwrap_or_default();
-            conditions.push(Condition { key, version });
+            let most = if rng.chance(0.5) { 1 } else { 3 };
+            for key in self.keys(most, rng) {
+                let version = session.versions.get(&key).copied().unwrap_or_default();
+                conditions.push(Condition { key, version });
+            }
         }
         let reads = if rng.chance(0.5) { self.keys(2, rng) } else { Vec::new() };
         let otherwise = self.keys(2, rng);

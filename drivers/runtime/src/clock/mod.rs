@@ -109,7 +109,7 @@ impl Clock {
         clock.take(first.clone());
         if config.required {
             first.clone()?;
-            if let Some(trouble) = clock.judge.trouble(now) {
+            if let Some(trouble) = clock.judge.trouble(now, clock.judge.wall(now, system)) {
                 let fact = format!("{trouble}: {:?}", clock.judge.error(now));
                 return Err(ClockError::Unreadable { of: clock.source.name(), fact });
             }
@@ -214,29 +214,29 @@ impl Clock {
     }
 
     /// What this host says of its clock to another one.
-    pub(crate) fn report(&self, to: HostId) -> ClockReport {
+    pub(crate) fn report(&mut self, to: HostId) -> ClockReport {
         self.judge.report(to, self.wall, self.now)
     }
 
     /// Another host has said how its clock stands; `refresh` came after that.
     pub(crate) fn on_report(&mut self, from: HostId, report: ClockReport) {
         self.judge.on_report(from, report, self.wall, self.now);
-        self.wall.usable = self.judge.trouble(self.now).is_none();
+        self.wall.usable = self.trouble().is_none();
     }
 
     pub(crate) fn state(&self) -> ClockState {
         ClockState {
             source: self.source.name(),
             error: self.judge.error(self.now),
-            trouble: self.judge.trouble(self.now),
+            trouble: self.trouble(),
             complaint: self.complaint.clone(),
             steps: self.steps,
-            contradicted_by: self.judge.contradicted_by().collect(),
+            contradicted_by: self.judge.contradicted_by(self.wall, self.now).collect(),
         }
     }
 
     pub(crate) fn trouble(&self) -> Option<ClockTrouble> {
-        self.judge.trouble(self.now)
+        self.judge.trouble(self.now, self.wall)
     }
 }
 

@@ -40,6 +40,18 @@ kernel::timers! {
     }
 }
 
+/// What is asked for again at once, at a look.
+const AGAIN_MAX: usize = 64;
+
+/// Those that have been late for the longest.
+fn longest_late<T: Ord>(mut late: Vec<(Instant, T)>) -> BTreeSet<T> {
+    if late.len() > AGAIN_MAX {
+        late.sort_unstable();
+        late.truncate(AGAIN_MAX);
+    }
+    late.into_iter().map(|(_, which)| which).collect()
+}
+
 /// Everything that a gateway hears.
 #[derive(Clone, PartialEq, Debug)]
 pub enum GatewayHears {
@@ -360,7 +372,7 @@ impl Role for TxnGateway {
                 self.look_after_attempts(cx);
                 let (now, after) = (cx.now(), self.parameters.resend_after);
                 let late = self.fates.iter().filter(|(_, asked)| now.since(asked.asked_at) >= after);
-                for id in late.map(|(&id, _)| id).collect::<Vec<_>>() {
+                for id in longest_late(late.map(|(&id, asked)| (asked.asked_at, id)).collect()) {
                     let expired =
                         self.fates.get(&id).is_some_and(|it| now.since(it.since) >= self.parameters.try_for);
                     match expired.then(|| self.fates.remove(&id)).flatten() {

@@ -283,14 +283,14 @@ impl TxnGateway {
             for (&shard, of) in &read.shards {
                 let is_open = of.skipped.keys().any(|txn| !read.ended.contains_key(txn));
                 if now.since(of.asked_at) >= after && (of.found.is_none() || is_open) {
-                    late.push((id, shard));
+                    late.push((of.asked_at, (id, shard)));
                 }
             }
         }
         for id in expired {
             self.fail_read(id, TxnFailure::Unavailable, cx);
         }
-        for (id, shard) in late {
+        for (id, shard) in super::longest_late(late) {
             cx.mark("gateway.read_again");
             self.ask_shard(id, shard, cx);
         }

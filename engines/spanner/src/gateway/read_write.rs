@@ -8,7 +8,7 @@ use crate::messages::gateway::Ended;
 use crate::messages::shard::{LockedUnder, PrepareTxn, Release};
 use crate::txn::{CallRef, Fate, Priority, ReadSet, ShardId, TrueTime, TxnId};
 use kernel::{Bytes, Cx, Instant, planted};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::txn::{
     Begin, Begun, CallKey, Commit, Committed, Condition, KeyRow, KeyWrite, OneShot, ReadWithin, ScannedRows,
@@ -45,6 +45,8 @@ struct AtShard {
     /// Locks for what it has read there.
     held: Option<LockedUnder>,
     pending: Option<Pending>,
+    /// Bytes of what it has locked there or asks to lock.
+    bytes: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ enum Kind {
         /// The user's name for it.
         name: u64,
         owner: Asker,
+        since: Instant,
     },
 }
 
@@ -123,6 +126,9 @@ const BACK_OFF_MAX: Duration = Duration::from_millis(50);
 /// The longest pause of one that made way for an older one: it keeps its age, and waits for locks instead of taking them from others.
 const MADE_WAY_PAUSE_MAX: Duration = Duration::from_millis(2);
 
+/// How long an interactive transaction may be open, in times that it may be idle: younger ones wait for what it has read.
+const OPEN_IDLES: u32 = 6;
+
 /// One-shot transactions.
 impl TxnGateway {
     pub(super) fn on_one_shot(&mut self, caller: Caller, call: OneShot, cx: &mut Cx<'_, Self>) {
@@ -190,7 +196,7 @@ impl TxnGateway {
             return caller.fail(TxnFailure::Malformed, cx);
         }
         let first_start = call.priority.unwrap_or_else(|| TrueTime(cx.wall()).latest());
-        let kind = Kind::Interactive { name: call.id, owner };
+        let kind = Kind::Interactive { name: call.id, owner, since: cx.now() };
         let number = self.new_attempt(kind, None, call.token, first_start, cx);
         self.interactive.insert((owner, call.id), number);
         caller.answer(Begun { id: call.id, priority: first_start }, cx);
@@ -266,7 +272,7 @@ impl TxnGateway {
     /// Gives up an attempt that is not to be committed.
     fn drop_attempt(&mut self, number: u64, cx: &mut Cx<'_, Self>) {
         let Some(attempt) = self.attempts.remove(&number) else { return };
-        if let Kind::Interactive { name, owner } = attempt.kind {
+        if let Kind::Interactive { name, owner, .. } = attempt.kind {
             self.interactive.remove(&(owner, name));
         }
         self.release(&attempt, cx);
@@ -356,7 +362,7 @@ impl TxnGateway {
             self.estimates.measured(&participants, took, cx.now());
         }
         let Some(attempt) = self.attempts.remove(&txn.number) else { return };
-        if let Kind::Interactive { name, owner } = attempt.kind {
+        if let Kind::Interactive { name, owner, .. } = attempt.kind {
             self.interactive.remove(&(owner, name));
         }
         match (fate, attempt.kind) {
@@ -377,6 +383,11 @@ impl TxnGateway {
             }
             (Fate::Aborted, Kind::OneShot(call)) => {
                 if let Some(caller) = attempt.caller {
+                    // Another attempt would not come to its end in time, and nobody would know how it ends.
+                    if cx.now().since(call.since) >= self.parameters.lock_wait_max() {
+                        cx.mark("gateway.gave_up_between_attempts");
+                        return caller.fail(TxnFailure::Busy, cx);
+                    }
                     let (token, start) = (call.token, call.first_start);
                     let kind = Kind::OneShot(call.clone());
                     let number = self.new_attempt(kind, Some(caller), token, start, cx);
@@ -391,17 +402,33 @@ impl TxnGateway {
         }
     }
 
+    /// Those whose answers have been late for the longest, as many as may be asked for again at once: thousands that wait for one lock
+    /// would fill the ways to other hosts.
+    fn first_late(&self, after: Duration, now: Instant) -> BTreeSet<u64> {
+        let late = self.attempts.iter().filter(|(_, attempt)| {
+            let asks = matches!(attempt.phase, Phase::Committing(_) | Phase::Reading);
+            asks && now.since(attempt.asked_at) >= after
+        });
+        super::longest_late(late.map(|(&number, attempt)| (attempt.asked_at, number)).collect())
+    }
+
     /// Asks again where answers are late, and gives up what has been idle or tried for too long.
     pub(super) fn look_after_attempts(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, after) = (cx.now(), self.parameters.resend_after);
         let all: Vec<u64> = self.attempts.keys().copied().collect();
+        let again = self.first_late(after, now);
         for number in all {
             let Some(attempt) = self.attempts.get_mut(&number) else { continue };
+            let idle_max = self.parameters.idle_max;
+            let is_committing = matches!(attempt.phase, Phase::Committing(_));
             let expired = match &attempt.kind {
                 Kind::OneShot(call) => now.since(call.since) >= self.parameters.try_for,
-                Kind::Interactive { .. } => now.since(attempt.used_at) >= self.parameters.idle_max,
+                Kind::Interactive { since, .. } => {
+                    let is_old = now.since(*since) >= OPEN_IDLES * idle_max && !is_committing;
+                    now.since(attempt.used_at) >= idle_max || is_old
+                }
             };
-            let is_late = now.since(attempt.asked_at) >= after;
+            let is_late = again.contains(&number);
             match &attempt.phase {
                 Phase::Committing(_) => {
                     if expired && let Some(caller) = attempt.caller.take() {

@@ -2,7 +2,7 @@
 //! it is sent to anybody.
 
 use super::SpannerShard;
-use super::active::{OpenFate, Stage};
+use super::active::{Active, OpenFate, Stage};
 use super::frame::Frame;
 use super::lead::Lead;
 use super::steps::Applied;
@@ -244,6 +244,23 @@ impl Lead {
         }
     }
 
+    /// What waits for locks for long is aborted while its user still waits for it; nobody comes back for it else, and those behind it
+    /// wait for nothing.
+    fn give_up_waiting(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
+        let (now, most, shard) = (cx.now(), frame.parameters.lock_wait_max(), frame.shard);
+        let is_stuck = |active: &Active| {
+            active.stage == Stage::Preparing
+                && active.is_decided_by(shard)
+                && active.waits_since.is_some_and(|since| now.since(since) >= most)
+        };
+        let stuck: Vec<TxnId> =
+            self.txns.iter().filter(|(_, it)| is_stuck(it)).map(|(&txn, _)| txn).collect();
+        for txn in stuck {
+            cx.mark("shard.gave_up_waiting_for_locks");
+            self.abort_undecided(&txn, frame, cx);
+        }
+    }
+
     pub(super) fn look_after_decisions(&mut self, frame: &mut Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
         let (now, after) = (cx.now(), frame.parameters.resend_after);
         let waits = |open: &OpenFate| !open.waits_for.is_empty() && now.since(open.sent_at) >= after;
@@ -261,6 +278,7 @@ impl Lead {
             cx.mark("shard.gave_up_collecting");
             self.abort_undecided(&txn, frame, cx);
         }
+        self.give_up_waiting(frame, cx);
         if planted!(decision_forgotten_early) && !self.decisions.is_empty() {
             self.decisions.clear();
         }

@@ -9,6 +9,7 @@ use crate::machine::entry::{Extend, ForgetBelow};
 use crate::messages::shard::{AskFate, OwnerAlive};
 use crate::txn::TxnId;
 use kernel::{Cx, NodeId, planted};
+use std::collections::BTreeSet;
 use wire::txn::Timestamp;
 
 impl Lead {
@@ -22,10 +23,11 @@ impl Lead {
         if !self.owners.on_alive(message, cx.now()) {
             return;
         }
+        let open: BTreeSet<u64> = message.open.iter().copied().collect();
         // What it does not go on with holds no locks, though its release may be lost.
         let abandoned: Vec<TxnId> = self.open_of(gateway, |txn| {
             txn.incarnation < incarnation
-                || txn.incarnation == incarnation && txn.number < next && !message.open.contains(&txn.number)
+                || txn.incarnation == incarnation && txn.number < next && !open.contains(&txn.number)
         });
         for txn in abandoned {
             cx.mark("shard.dropped_what_its_gateway_gave_up");

@@ -28,6 +28,7 @@ mod view;
 pub use counts::{BoundedUse, ShardCounts};
 pub use knowledge::LeaderKnowledge;
 pub use moving::ShardPlacement;
+pub(crate) use participant::READ_LOCK_BYTES_MAX;
 pub use view::TxnInProgress;
 
 use crate::directory::Directory;

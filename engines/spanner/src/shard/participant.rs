@@ -17,7 +17,7 @@ use kernel::{Bytes, Cx, planted};
 use wire::txn::{KeyWrite, Timestamp};
 
 /// What a transaction may lock at a shard to read it, in bytes of keys: all of it stands in one record when it prepares.
-pub(super) const READ_LOCK_BYTES_MAX: usize = 512 << 10;
+pub(crate) const READ_LOCK_BYTES_MAX: usize = 512 << 10;
 
 impl Lead {
     pub(super) fn on_read_locked(

@@ -1,6 +1,7 @@
 //! One input, exact effects: the decisions of the roles, one by one.
 
 mod earliest_end;
+mod refusals;
 
 use kernel::{Bytes, Decode as _, Effect, Encode as _, HostId, NodeId, RequestId, Role as _, Wall};
 use parts::{Ballot, Slot};

@@ -3,8 +3,9 @@
 use crate::cluster::keys::parse_duration;
 use crate::services::json_bytes::JsonBytes;
 use kernel::Bytes;
-use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use std::fmt;
 use wire::txn::{
     CallKey, Condition, KeyRange, KeyScan, KeyWrite, OneShot, ReadOnly, Timestamp, TxnCall, TxnLevel,
 };
@@ -23,8 +24,36 @@ struct PutBody {
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Puts {
-    ByKey(BTreeMap<String, JsonBytes>),
+    ByKey(PutPairs),
     Listed(Vec<PutBody>),
+}
+
+/// The pairs of an object, with names that stand there twice: of a map, all but the last would be dropped.
+#[derive(Debug)]
+struct PutPairs(Vec<(String, JsonBytes)>);
+
+impl<'de> Deserialize<'de> for PutPairs {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Pairs;
+
+        impl<'de> Visitor<'de> for Pairs {
+            type Value = PutPairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("keys and their values")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<PutPairs, A::Error> {
+                let mut pairs = Vec::new();
+                while let Some(pair) = map.next_entry()? {
+                    pairs.push(pair);
+                }
+                Ok(PutPairs(pairs))
+            }
+        }
+
+        deserializer.deserialize_map(Pairs)
+    }
 }
 
 impl Default for Puts {
@@ -137,7 +166,7 @@ fn scans(bodies: &[ScanBody]) -> Result<Vec<KeyScan>, String> {
 
 fn writes(puts: &Puts, deletes: &[JsonBytes]) -> Result<Vec<KeyWrite>, String> {
     let mut writes: Vec<KeyWrite> = match puts {
-        Puts::ByKey(puts) => puts
+        Puts::ByKey(PutPairs(puts)) => puts
             .iter()
             .map(|(key, value)| {
                 Ok(KeyWrite { key: key.clone().into_bytes().into(), value: Some(value.bytes()?) })
@@ -194,7 +223,7 @@ impl TransactionBody {
 
     fn writes_something(&self) -> bool {
         let puts = match &self.put {
-            Puts::ByKey(puts) => !puts.is_empty(),
+            Puts::ByKey(PutPairs(puts)) => !puts.is_empty(),
             Puts::Listed(puts) => !puts.is_empty(),
         };
         puts || !self.delete.is_empty() || !self.conditions.is_empty() || self.otherwise.is_some()
@@ -290,6 +319,8 @@ mod tests {
         let Ok(TxnCall::OneShot(any)) = call(any) else { panic!("a one-shot") };
         let written = KeyWrite { key: Bytes::from_static(&[0, 1]), value: Some(Bytes::from_static(&[255])) };
         assert_eq!(any.writes, [written]);
+        let twice = call(r#"{"put": {"a": "1", "a": "2"}}"#).expect("it is JSON");
+        assert!(twice.fault().is_some(), "one of the two values would be dropped");
     }
 
     // What makes no sense and is taken all the same does something else than was meant.

@@ -35,6 +35,10 @@ fn read_body<B: DeserializeOwned + Default>(body: &[u8]) -> Result<B, Refused> {
     if body.is_empty() {
         return Ok(B::default());
     }
+    // Fields would be taken by their positions from a list.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Refused::bad("the body cannot be read: wanted is a JSON object, {...}"));
+    }
     serde_json::from_slice(body).map_err(|why| Refused::bad(format!("the body cannot be read: {why}")))
 }
 
@@ -197,5 +201,20 @@ pub(super) async fn transactions(State(admin): State<Arc<Admin>>) -> Result<Resp
     match seen.await {
         Ok(shards) => Ok(Json(in_progress(&shards, &admin.file)).into_response()),
         Err(_) => Ok(failure(TxnFailure::Unavailable, None)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A list whose elements are taken for fields writes what nobody asked for.
+    #[test]
+    fn a_body_is_an_object() {
+        assert!(read_body::<TransactionBody>(b" \n{\"read\": [\"a\"]}").is_ok());
+        assert!(read_body::<TransactionBody>(b"").is_ok());
+        for list in [&b"[]"[..], b" [0]", b"null", b"7"] {
+            assert!(read_body::<BeginBody>(list).is_err() && read_body::<TransactionBody>(list).is_err());
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::gateway::{GatewayTimer, TxnGateway};
 use crate::machine::entry::ReplicaValues;
 use crate::messages::gateway::{LockedValues, LostLocks};
 use crate::messages::shard::{LockedUnder, ReadLocked};
+use crate::shard::READ_LOCK_BYTES_MAX;
 use kernel::{Bytes, Cx, Decode, planted};
 use std::time::Duration;
 use wire::txn::{Condition, RowsWithin, TxnFailure};
@@ -42,6 +43,15 @@ impl TxnGateway {
                     pending.writes.push(write.key.clone());
                 }
             }
+        }
+        let mut is_too_much = false;
+        for at in attempt.shards.values_mut() {
+            let Some(pending) = &at.pending else { continue };
+            at.bytes += pending.what.size() + pending.writes.iter().map(Bytes::len).sum::<usize>();
+            is_too_much |= at.bytes > READ_LOCK_BYTES_MAX;
+        }
+        if is_too_much {
+            return self.end_reading(number, TxnFailure::Malformed, cx);
         }
         attempt.keys = keys;
         attempt.scans = scans.into_iter().map(|scan| (scan, Vec::new())).collect();
@@ -159,7 +169,7 @@ impl TxnGateway {
                 let longest = if why == TxnFailure::Busy { BACK_OFF_MAX } else { MADE_WAY_PAUSE_MAX };
                 self.try_again(number, *call, longest, cx);
             }
-            Kind::Interactive { name, owner } => match attempt.caller {
+            Kind::Interactive { name, owner, .. } => match attempt.caller {
                 Some(caller) => {
                     self.interactive.remove(&(owner, name));
                     self.attempts.remove(&number);
