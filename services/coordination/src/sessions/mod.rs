@@ -144,8 +144,12 @@ impl HomeSessions {
             let timeout =
                 if planted!(session_timeout_halved) { session.timeout / 2 } else { session.timeout };
             session.deadline = now.plus(u64::from(timeout) + u64::from(slack));
-            if !session.queued {
-                session.queued = true;
+            // One that is attached with a shorter timeout may expire earlier than it is queued. On a replica that has loaded it, it stands
+            // at its deadline, and all must expire it by the same clock.
+            if session.queued.is_none_or(|queued| queued > session.deadline) {
+                if let Some(queued) = session.queued.replace(session.deadline) {
+                    self.deadlines.remove(queued, id);
+                }
                 self.deadlines.queue(session.deadline, id);
             }
         }
@@ -392,12 +396,16 @@ impl mason::Stub for HomeSessions {
         }
         for id in self.deadlines.due(now) {
             let Some(session) = self.sessions.get_mut(&id) else { continue };
-            session.queued = false;
+            if session.queued.is_some_and(|queued| queued > now) {
+                // It left, and is back: the other one is of its earlier stay.
+                continue;
+            }
+            session.queued = None;
             if session.closing {
                 continue;
             }
             if session.deadline > now {
-                session.queued = true;
+                session.queued = Some(session.deadline);
                 if !planted!(deadline_not_queued_again) {
                     self.deadlines.queue(session.deadline, id);
                 }
@@ -489,8 +497,8 @@ impl mason::Stub for HomeSessions {
             if planted!(connection_epochs_not_in_snapshot) {
                 session.epoch = ConnectionEpoch(1);
             }
-            session.queued = !session.closing;
-            if session.queued {
+            session.queued = (!session.closing).then_some(session.deadline);
+            if !session.closing {
                 self.deadlines.queue(session.deadline, *id);
             }
         }

@@ -18,8 +18,8 @@ pub(crate) struct Session {
     /// Where it has made ephemeral nodes; parents included.
     pub(crate) spaces: BTreeSet<Space>,
     pub(crate) closing: bool,
-    /// Whether it stands in the queue of deadlines.
-    pub(crate) queued: bool,
+    /// Where it stands in the queue of deadlines: not behind its own.
+    pub(crate) queued: Option<GroupTime>,
 }
 
 impl Session {
@@ -33,7 +33,7 @@ impl Session {
             deadline: GroupTime(0),
             spaces: BTreeSet::new(),
             closing: false,
-            queued: false,
+            queued: None,
         }
     }
 }
@@ -54,7 +54,7 @@ pub(crate) fn digest(opened: u64, sessions: &BTreeMap<ZkSessionId, Session>) -> 
         origin.write(&mut bytes);
         bytes.extend_from_slice(address.as_bytes());
         // One that is closing has no use for its position in the queue.
-        let flags = u64::from(*closing) << 1 | u64::from(*queued || *closing);
+        let flags = u64::from(*closing) << 1 | u64::from(queued.is_some() || *closing);
         let numbers = [id.0, epoch.0, u64::from(*timeout), deadline.0, flags, spaces.len() as u64];
         numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
         spaces.iter().for_each(|space| bytes.extend_from_slice(&space.0.to_le_bytes()));

@@ -136,6 +136,25 @@ fn a_new_leader_and_a_loaded_snapshot_expire_nobody_early() {
     assert_eq!(other.ask(c, op::EXISTS, &read("/e", false)).error, -101);
 }
 
+// Replicas of a group that expire a session by different clocks are not replicas: one that was restarted has it from a snapshot.
+#[test]
+fn a_shorter_timeout_counts_at_once_and_after_a_restart() {
+    for reloads in [false, true] {
+        let mut cluster = Cluster::new(1, 1, 4, 9);
+        let c = &mut cluster;
+        let first = Client::connect(c, 0);
+        let again = Client::resume(c, 0, first.session, &first.password, 0, 4_000).expect("it is open");
+        if reloads {
+            c.reload_group(0);
+        }
+        c.disconnect(again.node);
+        c.pass(3_500);
+        assert_eq!(c.sessions(0), 1, "expired early; reloads: {reloads}");
+        c.pass(2_500);
+        assert_eq!(c.sessions(0), 0, "expires by the timeout that it had before; reloads: {reloads}");
+    }
+}
+
 // A sign of life that meets a session on its way out says that it is gone. Who asked for its end would be disconnected by it, and never
 // learn that its nodes are gone.
 #[test]
