@@ -299,7 +299,13 @@ fn native_mute_readers(target: &Target) {
 }
 
 /// Eight connections that take all that comes, and ask for more for each so many bytes.
-fn take_on(target: &Target, port: SocketAddr, greeting: &[u8], each: usize, ask: impl Fn(u64) -> Vec<u8> + Sync) {
+fn take_on(
+    target: &Target,
+    port: SocketAddr,
+    greeting: &[u8],
+    each: usize,
+    ask: impl Fn(u64) -> Vec<u8> + Sync,
+) {
     crowd(target, 8, |_| {
         let Some(mut stream) = dial(port) else { return };
         let first: Vec<u8> = (0..8).flat_map(&ask).collect();

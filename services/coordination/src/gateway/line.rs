@@ -57,7 +57,7 @@ mod tests {
     fn who_waits_keeps_its_place() {
         let node = |slot| NodeId::new(HostId(1), HostSlot(slot));
         let mut line = Line::default();
-        [3, 1, 2, 3, 1].map(|slot| line.push(node(slot)));
+        [3, 1, 2, 3, 1].into_iter().for_each(|slot| line.push(node(slot)));
         assert_eq!(line.in_order(), [3, 1, 2].map(node));
         line.remove(node(1));
         assert_eq!(line.pop(), Some(node(3)));
