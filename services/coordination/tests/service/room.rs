@@ -175,7 +175,7 @@ fn large_writes_of_many_are_in_flight_one_at_a_time() {
     }
 }
 
-// Of those who wait for a turn always the same went first: readers of large answers kept others waiting for seconds.
+// Of those who wait for a turn always the same went first: others waited for seconds behind readers of large answers.
 #[test]
 fn readers_of_large_answers_let_others_have_their_turns() {
     let shape = Shape { hosts: 1, groups: 1, shards: 1, seed: 11 };
