@@ -1,6 +1,7 @@
 //! The least deployment of the store that carries a load: deduced in closed form, then held against a simulation (what the
 //! compartmentalization paper leaves as future work, section 8.4).
 
+pub mod chains;
 pub mod mason;
 pub mod questions;
 

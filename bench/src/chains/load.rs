@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// "16-byte appends" (section 6.1).
-const BODY: [u8; 16] = [b'x'; 16];
+const BODY_BYTES: usize = 16;
 /// Handles of the library that each client's calls are spread over.
 const HANDLES: u64 = 2;
 
@@ -23,8 +23,12 @@ pub enum PastOf {
     All,
 }
 
-fn append(session: u64, number: u64, seen: AppendTime, colours: Vec<Colour>) -> FuzzyRequest {
-    let content = Content { colours, bodies: vec![Bytes::from_static(&BODY)] };
+fn body(bytes: usize) -> Bytes {
+    Bytes::from(vec![b'x'; bytes])
+}
+
+fn append(session: u64, number: u64, seen: AppendTime, colours: Vec<Colour>, body: &Bytes) -> FuzzyRequest {
+    let content = Content { colours, bodies: vec![body.clone()] };
     FuzzyRequest::Append(AppendCall { client: session, number, below: number, seen, content })
 }
 
@@ -41,13 +45,21 @@ pub struct ColourLoad {
     seen: BTreeMap<(usize, u64), AppendTime>,
     all_have_seen: AppendTime,
     apart: Option<ColourPlacement>,
+    body: Bytes,
 }
 
 impl ColourLoad {
     /// The clients' colours, and the share of appends that go to two.
     pub fn new(colours: Vec<Colour>, two: f64, past: PastOf) -> Self {
         let (numbers, seen) = (BTreeMap::new(), BTreeMap::new());
-        Self { colours, two, past, numbers, seen, all_have_seen: AppendTime::ZERO, apart: None }
+        let (all_have_seen, body) = (AppendTime::ZERO, body(BODY_BYTES));
+        Self { colours, two, past, numbers, seen, all_have_seen, apart: None, body }
+    }
+
+    /// Bodies of so many bytes.
+    #[must_use]
+    pub fn of_bytes(self, bytes: usize) -> Self {
+        Self { body: body(bytes), ..self }
     }
 
     /// An append to two colours goes to two partitions.
@@ -84,7 +96,7 @@ impl Load<FuzzyLog> for ColourLoad {
         };
         let number = self.numbers.entry(session.number).or_default();
         *number += 1;
-        (append(session.number, *number, seen, colours), class)
+        (append(session.number, *number, seen, colours, &self.body), class)
     }
 
     fn answered(&mut self, session: LoadSession, _: Class, response: &FuzzyResponse, _: Duration) -> bool {
@@ -163,6 +175,7 @@ pub struct TokenLoad {
     numbers: BTreeMap<u64, u64>,
     /// Positions that sessions have got, and not used.
     tokens: BTreeMap<u64, u64>,
+    body: Bytes,
 }
 
 impl TokenLoad {
@@ -171,7 +184,8 @@ impl TokenLoad {
 
     /// The sequencer's colour, and one of each partition.
     pub fn new(sequencer: Colour, colours: Vec<Colour>) -> Self {
-        Self { sequencer, colours, numbers: BTreeMap::new(), tokens: BTreeMap::new() }
+        let (numbers, tokens) = (BTreeMap::new(), BTreeMap::new());
+        Self { sequencer, colours, numbers, tokens, body: body(BODY_BYTES) }
     }
 }
 
@@ -183,7 +197,7 @@ impl Load<FuzzyLog> for TokenLoad {
             Some(position) => (self.colours[(position % self.colours.len() as u64) as usize], Class(0)),
             None => (self.sequencer, Self::TOKENS),
         };
-        (append(session.number, *number, AppendTime::ZERO, vec![colour]), class)
+        (append(session.number, *number, AppendTime::ZERO, vec![colour], &self.body), class)
     }
 
     fn answered(

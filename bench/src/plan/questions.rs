@@ -1,6 +1,6 @@
 //! The questions that the page of figures answers, and its table of answers.
 
-use super::{FAULTS, Trial, WantedLoad, mason};
+use super::{FAULTS, Trial, WantedLoad, chains, mason};
 use crate::figures::{RunWatch, Table, Unit, rows};
 use crate::multipaxos::{Clients, MachineLayout, StoreDeployment, Workload};
 use crate::profile::Profile;
@@ -18,6 +18,7 @@ pub struct PlanQuestion {
 enum Asked {
     Store(WantedLoad),
     Mason(mason::OrderingLoad),
+    Chains(chains::AppendLoad),
 }
 
 /// All questions of the page.
@@ -31,6 +32,10 @@ pub fn questions() -> Vec<PlanQuestion> {
         arguments,
         asked: Asked::Mason(mason::OrderingLoad { per_second, ordered }),
     };
+    let over_chains = |arguments, per_second, in_two| PlanQuestion {
+        arguments,
+        asked: Asked::Chains(chains::AppendLoad { per_second, bytes: 16, in_two }),
+    };
     vec![
         store("--writes 800k/s", 800e3, 0.0, 16),
         store("--writes 50k/s --reads 450k/s", 50e3, 450e3, 16),
@@ -40,6 +45,8 @@ pub fn questions() -> Vec<PlanQuestion> {
         store("--reads 2M/s", 0.0, 2e6, 16),
         over_mason("--numbers 5M/s --spaces 4", 5e6, mason::WhatIsOrdered::Sequence { spaces: 4 }),
         over_mason("--operations 2M/s --value 64", 2e6, mason::WhatIsOrdered::Operations { bytes: 64 }),
+        over_chains("--appends 3M/s", 3e6, 0.0),
+        over_chains("--appends 3M/s --two-colours 10", 3e6, 0.1),
     ]
 }
 
@@ -70,6 +77,12 @@ impl PlanQuestion {
             Asked::Mason(wanted) => {
                 let plan = wanted.plan(&Profile::d430()).map_err(|error| error.to_string())?;
                 Ok(row(asked, plan.size.machines(), of_mason(plan.size), &plan.trial, &plan.smaller))
+            }
+            Asked::Chains(wanted) => {
+                let plan = wanted.plan(&Profile::c4_2xlarge()).map_err(|error| error.to_string())?;
+                let stations = format!("{} partitions, chains of two", plan.size.partitions);
+                let smaller: Vec<_> = plan.smaller.into_iter().map(|trial| ("partition", trial)).collect();
+                Ok(row(asked, plan.size.machines(), stations, &plan.trial, &smaller))
             }
         }
     }

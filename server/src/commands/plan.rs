@@ -1,9 +1,9 @@
-//! `ordinate plan`: the least deployment that carries a load, of the store or of a service over Mason.
+//! `ordinate plan`: the least deployment that carries a load, of the store, of a service over Mason, or of the partially ordered log.
 
 use super::output::{GivenOutput, Output};
 use crate::failure::Failure;
 use bench::multipaxos::{AcceptorLayout, Clients, Demand, MachineLayout, StoreDeployment, Workload};
-use bench::plan::{CapacityPlan as Planned, FAULTS, Trial, WantedLoad, mason};
+use bench::plan::{CapacityPlan as Planned, FAULTS, Trial, WantedLoad, chains, mason};
 use bench::{Profile, figures::Unit};
 use paxos::Level;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 /// Deduce the least deployment that carries a load, and simulate it
 ///
 /// Of the key-value store with --writes and --reads; of the sequence with --numbers; of the coordination service over Mason with
-/// --operations.
+/// --operations; of the partially ordered log with --appends.
 #[derive(clap::Args)]
 pub struct Plan {
     /// Writes a second: 800k/s, 1.2M/s, 50000
@@ -29,13 +29,20 @@ pub struct Plan {
     /// Writes a second of the coordination service, each executed by one shard
     #[arg(long, value_parser = rate, conflicts_with_all = ["writes", "reads"])]
     operations: Option<f64>,
+    /// Appends a second of the partially ordered log
+    #[arg(long, value_parser = rate, conflicts_with_all = ["writes", "reads", "operations", "numbers"])]
+    appends: Option<f64>,
+    /// Percent of the appends that go to two colours
+    #[arg(long, value_name = "PERCENT", default_value_t = 0, requires = "appends",
+        value_parser = clap::value_parser!(u8).range(0..=100))]
+    two_colours: u8,
     /// Freshness of reads
     #[arg(long, default_value = "linearizable", value_parser = ["linearizable", "sequential", "eventual"])]
     consistency: String,
     /// Bytes of a value
     #[arg(long, default_value_t = 16, value_parser = value)]
     value: usize,
-    /// What machines cost: a name, or a file that ordinate calibrate wrote [default: m5.xlarge, and d430 for services over Mason]
+    /// What machines cost: a name, or a file that ordinate calibrate wrote [default: m5.xlarge; d430 for services over Mason; c4.2xlarge for appends]
     #[arg(long, value_name = "NAME|FILE")]
     machines: Option<String>,
     #[command(flatten)]
@@ -65,6 +72,9 @@ fn value(text: &str) -> Result<usize, String> {
 impl Plan {
     /// Runs and prints.
     pub fn run(self) -> Result<(), Failure> {
+        if let Some(per_second) = self.appends.filter(|appends| *appends >= 1.0) {
+            return self.plan_chains(per_second);
+        }
         let ordered = match (self.numbers, self.operations) {
             (Some(per_second), _) => {
                 Some((per_second, mason::WhatIsOrdered::Sequence { spaces: self.spaces }))
@@ -79,12 +89,7 @@ impl Plan {
             let remedy = "ordinate plan --writes 800k/s --value 16";
             return Err(Failure::input("O8003", "no load is given", "neither writes nor reads", remedy));
         }
-        let usual = if ordered.is_some() { "d430" } else { "m5.xlarge" };
-        let name = self.machines.as_deref().unwrap_or(usual);
-        let profile = Profile::find(name).map_err(|error| {
-            let what = format!("{name} is no profile");
-            Failure::input("O8004", what, error.to_string(), "ordinate calibrate --out machine.toml")
-        })?;
+        let profile = self.profile(if ordered.is_some() { "d430" } else { "m5.xlarge" })?;
         match ordered {
             Some((per_second, ordered)) => {
                 let wanted = mason::OrderingLoad { per_second, ordered };
@@ -95,6 +100,26 @@ impl Plan {
                 }
             }
             None => self.plan_store(per_second, &profile)?,
+        }
+        Ok(())
+    }
+
+    fn profile(&self, usual: &str) -> Result<Profile, Failure> {
+        let name = self.machines.as_deref().unwrap_or(usual);
+        Profile::find(name).map_err(|error| {
+            let what = format!("{name} is no profile");
+            Failure::input("O8004", what, error.to_string(), "ordinate calibrate --out machine.toml")
+        })
+    }
+
+    fn plan_chains(&self, per_second: f64) -> Result<(), Failure> {
+        let in_two = f64::from(self.two_colours) / 100.0;
+        let wanted = chains::AppendLoad { per_second, bytes: self.value, in_two };
+        let profile = self.profile("c4.2xlarge")?;
+        let plan = wanted.plan(&profile).map_err(|error| none(&error))?;
+        match self.output.0 {
+            Output::Table => print_chains(&wanted, &profile, &plan),
+            Output::Json => println!("{}", chains_as_json(&plan)),
         }
         Ok(())
     }
@@ -197,6 +222,14 @@ fn ordered_as_json(plan: &mason::OrderingPlan) -> Value {
         "fewer": fewer.collect::<Vec<_>>() })
 }
 
+fn chains_as_json(plan: &chains::AppendPlan) -> Value {
+    let chains::AppendPlan { size, trial, smaller } = plan;
+    let busy = trial.busy.iter().map(|(name, busy)| ((*name).to_owned(), json!(busy)));
+    json!({ "machines": size.machines(), "partitions": size.partitions,
+        "busy_simulated": busy.collect::<Map<String, Value>>(), "trial": trial_as_json(trial),
+        "fewer": smaller.as_ref().map(|trial| json!({ "partitions": trial.deployment.partitions, "trial": trial_as_json(trial) })) })
+}
+
 fn trial_as_json<D>(trial: &Trial<D>) -> Value {
     json!({ "carries": trial.carries(), "asked_per_second": trial.asked, "answered_per_second": trial.answered,
         "median_ms": trial.median.as_secs_f64() * 1e3, "p99_ms": trial.tail.as_secs_f64() * 1e3 })
@@ -248,6 +281,39 @@ fn print_ordered(wanted: &mason::OrderingLoad, profile: &Profile, plan: &mason::
             }
         };
         println!("  fewer          {what}: {}", words(trial));
+    }
+}
+
+fn print_chains(wanted: &chains::AppendLoad, profile: &Profile, plan: &chains::AppendPlan) {
+    let chains::AppendPlan { size, trial, smaller } = plan;
+    println!(
+        "{}/s appends of {} B, {:.0} % of them to two colours, on {} machines",
+        Unit::PerSecond.write(wanted.per_second.round()),
+        wanted.bytes,
+        wanted.in_two * 100.0,
+        profile.name
+    );
+    println!("  {}", profile.about);
+    println!("  {} machines survive {FAULTS} failure of each chain", size.machines());
+    println!("  {:14} {:>8}   {:>12}", "", "machines", "simulated");
+    let servers = 2 * usize::from(size.partitions);
+    for (station, machines, note) in
+        [("director", 3, ""), ("server", servers, "  two a partition; the busiest is each head")]
+    {
+        let busy = trial.busy.iter().find(|(name, _)| *name == station).map_or(0.0, |(_, busy)| *busy);
+        println!("  {station:14} {machines:>8}   {:>11.0}%{note}", busy * 100.0);
+    }
+    println!("  simulated      {}", words(trial));
+    match smaller {
+        None => println!("  fewer          there is one partition"),
+        Some(trial) => {
+            let partitions = trial.deployment.partitions;
+            println!(
+                "  fewer          {partitions} partition{}: {}",
+                plural(partitions.into()),
+                words(trial)
+            );
+        }
     }
 }
 
