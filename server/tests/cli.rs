@@ -476,6 +476,18 @@ fn failures_to_reach_a_cluster_name_what_was_found() {
     assert_eq!(refused.code, Some(4), "{refused:?}");
     assert!(refused.err.starts_with("error[O4003]: hosts listen at"), "{refused:?}");
     assert!(refused.err.contains("ordinate status"), "{refused:?}");
+    // Another port of a host ends the connection: there is nothing to be looked for in the cluster.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let other = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    for refused in [read(&other), run(&["log", "list", "--timeout", "0.5", "--endpoints", &other])] {
+        assert_eq!(refused.code, Some(4), "{refused:?}");
+        assert!(refused.err.starts_with("error[O4001]: no host answers at 127.0.0.1:"), "{refused:?}");
+        assert!(
+            refused.err.contains("no native port") && refused.err.contains("listen.native"),
+            "{refused:?}"
+        );
+    }
     // What is no address is refused before anybody waits.
     let began = Instant::now();
     for wrong in ["127.0.0.1", "localhost", "http://127.0.0.1:7071", "a:b", ":7071"] {

@@ -30,6 +30,8 @@ class _Order:
     #: What a reply of this variant comes to.
     outcome: Callable[[int, wire.Reader], Any]
     may_repeat: bool
+    #: How long a host that is well may take for the answer because of what was asked.
+    wait: float
     answer: asyncio.Future[Any]
     sent: bool = False
 
@@ -99,7 +101,7 @@ class Calls:
             if self._closed:
                 raise Closed("the client is closed")
             answer = asyncio.get_running_loop().create_future()
-            order = _Order(message, outcome, may_repeat, answer)
+            order = _Order(message, outcome, may_repeat, wait, answer)
             self._link.want()
             if self._link.is_up:
                 self._send(order)
@@ -136,6 +138,7 @@ class Calls:
         self._in_flight[self._next] = order
         order.sent = True
         self._link.send(order.message(self._next))
+        self._link.suspicion.expect(order.wait)
 
     def _on_up(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -158,6 +161,7 @@ class Calls:
         reader, variant = wire.Reader(message), message[1]
         reader.take(2)
         order = self._in_flight.pop(reader.u64(), None)
+        self._link.suspicion.heard(min((owed.wait for owed in self._in_flight.values()), default=None))
         if order is None or order.answer.done():
             return
         try:

@@ -41,6 +41,8 @@ _PAUSE_MAX = 0.05
 _WRITTEN_BYTES_MAX = 2 << 20
 #: How often the fate of a commit is asked for whose host is gone.
 _ASK_FATE_EVERY = 0.2
+#: What no log has after so long was most likely never prepared: shards abort what a dead host began after two seconds.
+_ASK_FATE_WITHIN = 5.0
 
 
 @dataclass(frozen=True)
@@ -477,10 +479,15 @@ class TxnSession:
 
     async def _fate_of(self, key: tuple[int, int]) -> int:
         """The host that played the client is gone, or does not know: the shards' logs do."""
-        deadline = asyncio.get_running_loop().time() + self._timeout
-        while asyncio.get_running_loop().time() < deadline:
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._timeout
+        enough = now() + _ASK_FATE_WITHIN
+        answered = now()
+        # A shard that is not reached may have it: only what all have answered counts.
+        while now() < deadline and answered < enough:
             try:
                 committed = await self.status(commit_id(key))
+                answered = now()
             except errors.CallError:
                 committed = None
             if committed is not None:

@@ -1,6 +1,7 @@
 //! Calls of a service that answers each by one message: a task with one connection at a time.
 
 use crate::connection::{Connection, DialError, Reading, Writing};
+use crate::suspicion::Suspicion;
 use crate::{CallError, Credentials};
 use kernel::{Decode, Encode};
 use std::collections::hash_map::RandomState;
@@ -45,7 +46,12 @@ pub(crate) trait Ask: Send + 'static {
         true
     }
 
-    /// After so long without any message of a host that owes this answer, another host is asked; none: it is waited for.
+    /// How long a host that is well may take for the answer because of what was asked.
+    fn wait(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// After so long without any message of a host that owes this answer, another host is asked; none: it is waited for, unless it hangs.
     fn patience(&self) -> Option<Duration> {
         None
     }
@@ -128,6 +134,7 @@ struct Served<A: Ask> {
     next: u64,
     /// When the host is given up unless it says something.
     silent_at: Option<tokio::time::Instant>,
+    suspicion: Suspicion,
 }
 
 enum Event<A: Ask> {
@@ -156,7 +163,7 @@ async fn run<A: Ask>(
         }
         let endpoint = endpoints[at % endpoints.len()].clone();
         at += 1;
-        match Connection::dial(endpoint, credentials.clone(), DIAL_WITHIN).await {
+        match Connection::dial(endpoint.clone(), credentials.clone(), DIAL_WITHIN).await {
             Err(DialError::Broken | DialError::Refused(_)) => {
                 while let Ok(order) = orders.try_recv() {
                     waiting.push_back(order);
@@ -166,8 +173,9 @@ async fn run<A: Ask>(
                 tokio::time::sleep(DIAL_AGAIN_AFTER).await;
             }
             Ok(Connection { reading, writing }) => {
-                let mut served =
-                    Served { reading, writing, in_flight: BTreeMap::new(), next, silent_at: None };
+                let (in_flight, silent_at) = (BTreeMap::new(), None);
+                let suspicion = Suspicion::of(endpoint, credentials.clone());
+                let mut served = Served { reading, writing, in_flight, next, silent_at, suspicion };
                 let open = served.serve(&mut orders, &mut waiting).await;
                 next = served.next;
                 for order in served.in_flight.into_values().filter(|order| !order.answer.is_closed()) {
@@ -212,6 +220,7 @@ impl<A: Ask> Served<A> {
                 _ = self.writing.progress() => Event::Broken,
                 () = pause => Event::Again,
                 () = silence => Event::Broken,
+                () = self.suspicion.hangs() => Event::Broken,
             };
             match event {
                 Event::Order(None) => return false,
@@ -242,14 +251,19 @@ impl<A: Ask> Served<A> {
             let silent_at = order.ask.patience().map(|patience| tokio::time::Instant::now() + patience);
             // One with little patience does not wait as long as one with much.
             self.silent_at = [self.silent_at, silent_at].into_iter().flatten().min();
+            self.suspicion.expects_within(order.ask.wait());
             self.in_flight.insert(self.next, order);
         }
     }
 
     /// The host has so long to answer something, as long as one call has patience.
     fn wait_for_some(&mut self) {
-        let waiting = self.in_flight.values().filter(|order| !order.answer.is_closed());
-        let patience = waiting.filter_map(|order| order.ask.patience()).min();
+        let (mut patience, mut wait) = (None, None);
+        for order in self.in_flight.values().filter(|order| !order.answer.is_closed()) {
+            patience = [patience, order.ask.patience()].into_iter().flatten().min();
+            wait = [wait, Some(order.ask.wait())].into_iter().flatten().min();
+        }
+        self.suspicion.heard(wait);
         self.silent_at = patience.map(|patience| tokio::time::Instant::now() + patience);
     }
 

@@ -155,6 +155,11 @@ impl Ask for Request {
     fn may_repeat(&self) -> bool {
         self.written().is_empty()
     }
+
+    fn wait(&self) -> Duration {
+        let wait_ms = if let Self::Read(read) = self { read.wait_ms } else { 0 };
+        Duration::from_millis(wait_ms.into())
+    }
 }
 
 /// A client of the shared log. Cheap to clone; must be made inside a tokio runtime.

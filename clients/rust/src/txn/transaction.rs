@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How often the fate of a commit is asked for whose host is gone.
 const ASK_FATE_EVERY: Duration = Duration::from_millis(200);
+/// What no log has after so long was most likely never prepared: shards abort what a dead host began after two seconds.
+const ASK_FATE_WITHIN: Duration = Duration::from_secs(5);
 
 /// One attempt at an interactive transaction. What it reads, nobody writes before it ends; what it writes, nobody sees before it is
 /// committed. Cheap to clone.
@@ -153,12 +155,19 @@ impl Transaction {
 
     /// The host that played its client is gone, or does not know: the shards' logs do.
     async fn fate_of(&self, key: CallKey) -> Result<Timestamp, TxnError> {
-        let deadline = tokio::time::Instant::now() + self.client.timeout;
-        while tokio::time::Instant::now() < deadline {
-            if let Ok(Some(at)) = self.client.status(key).await {
-                self.client.absorb(at);
-                self.client.commit_answered(key);
-                return Ok(at);
+        let begun = tokio::time::Instant::now();
+        let deadline = begun + self.client.timeout;
+        // A shard that is not reached may have it: only what all have answered counts.
+        let mut answered_until = begun;
+        while tokio::time::Instant::now() < deadline && answered_until < begun + ASK_FATE_WITHIN {
+            match self.client.status(key).await {
+                Ok(Some(at)) => {
+                    self.client.absorb(at);
+                    self.client.commit_answered(key);
+                    return Ok(at);
+                }
+                Ok(None) => answered_until = tokio::time::Instant::now(),
+                Err(_) => {}
             }
             tokio::time::sleep(ASK_FATE_EVERY).await;
         }
