@@ -337,6 +337,17 @@ class TxnSession:
         self._next = 1
         self._open: set[int] = set()
 
+    def _lost(self, key: tuple[int, int]) -> errors.CommitUnknown:
+        """Nobody learns how a commit has ended: it may still be executed. The session goes on under another name, or shards would
+        remember all that it commits from now on, and refuse it when that is too much."""
+        if key[0] == self._name:
+            self._name, self._next, self._open = secrets.randbits(64), 1, set()
+        return errors.CommitUnknown("the commit may have been executed, or may still be", commit_id(key))
+
+    def _answered(self, key: tuple[int, int]) -> None:
+        if key[0] == self._name:
+            self._open.discard(key[1])
+
     def session(self) -> TxnSession:
         """Another session over the same connection, which has seen nothing yet."""
         return TxnSession(self._calls, self._timeout)
@@ -393,11 +404,15 @@ class TxnSession:
         try:
             reply = await self.call(message, may_repeat=True, busy_is_final=False, size=size)
         except (errors.TimedOut, errors.MaybeExecuted, errors.CommitUnknown):
-            raise errors.CommitUnknown("the commit may have been executed, or may still be", commit_id(key)) from None
+            raise self._lost(key) from None
         except errors.TxnError:
-            self._open.discard(key[1])
+            self._answered(key)
             raise
-        self._open.discard(key[1])
+        except BaseException:
+            # Nobody waits for the answer any more, or it was not sent.
+            self._lost(key)
+            raise
+        self._answered(key)
         return OneShotResult(reply.get("at"), reply["rows"], reply.get("condition"), commit_id(key))
 
     async def transaction(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
@@ -471,9 +486,13 @@ class TxnSession:
         except (errors.TimedOut, errors.MaybeExecuted, errors.CommitUnknown):
             return await self._fate_of(key)
         except errors.TxnError:
-            self._open.discard(key[1])
+            self._answered(key)
             raise
-        self._open.discard(key[1])
+        except BaseException:
+            # Nobody waits for the answer any more, or it was not sent.
+            self._lost(key)
+            raise
+        self._answered(key)
         at: int = reply["at"]
         return at
 
@@ -492,7 +511,7 @@ class TxnSession:
                 committed = None
             if committed is not None:
                 self.absorb(committed)
-                self._open.discard(key[1])
+                self._answered(key)
                 return committed
             await asyncio.sleep(_ASK_FATE_EVERY)
-        raise errors.CommitUnknown("the commit may have been executed, or may still be", commit_id(key))
+        raise self._lost(key)
