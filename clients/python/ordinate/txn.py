@@ -41,7 +41,7 @@ _PAUSE_MAX = 0.05
 _WRITTEN_BYTES_MAX = 2 << 20
 #: How often the fate of a commit is asked for whose host is gone.
 _ASK_FATE_EVERY = 0.2
-#: What no log has after so long was most likely never prepared: shards abort what a dead host began after two seconds.
+#: What no log has after so long was most likely never prepared: shards abort what a dead host began within a second.
 _ASK_FATE_WITHIN = 5.0
 
 
@@ -357,19 +357,27 @@ class TxnSession:
         self.token = max(self.token, token)
 
     async def call(
-        self, message: Callable[[int], bytes], *, may_repeat: bool, busy_is_final: bool = True, size: int = 0
+        self,
+        message: Callable[[int], bytes],
+        *,
+        may_repeat: bool,
+        has_effect: bool = False,
+        busy_is_final: bool = True,
+        size: int = 0,
     ) -> dict[str, Any]:
         """The fields of the reply to a message."""
 
         def outcome(variant: int, reader: wire.Reader) -> dict[str, Any]:
             try:
                 return read_reply(reader, variant)
-            except errors.TxnBusy:
+            except errors.TxnBusy as busy:
                 if busy_is_final:
                     raise
-                raise Busy from None
+                raise Busy(busy) from None
 
-        reply: dict[str, Any] = await self._calls.call_variants(message, outcome, may_repeat=may_repeat, size=size)
+        reply: dict[str, Any] = await self._calls.call_variants(
+            message, outcome, may_repeat=may_repeat, has_effect=has_effect, size=size
+        )
         self.absorb(reply.get("token", 0))
         return reply
 
@@ -402,7 +410,7 @@ class TxnSession:
             return one_shot_message(identifier, token, key, acknowledged, named, writes, reads, otherwise)
 
         try:
-            reply = await self.call(message, may_repeat=True, busy_is_final=False, size=size)
+            reply = await self.call(message, may_repeat=True, has_effect=True, busy_is_final=False, size=size)
         except (errors.TimedOut, errors.MaybeExecuted, errors.CommitUnknown):
             raise self._lost(key) from None
         except errors.TxnError:

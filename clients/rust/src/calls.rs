@@ -36,7 +36,7 @@ pub(crate) trait Ask: Send + 'static {
     fn reply(message: Self::Message) -> Option<(u64, Self::Reply)>;
 
     /// What the reply comes to; none if the host is busy, has done nothing and is to be asked again.
-    fn outcome(&self, reply: Self::Reply) -> Option<Result<Self::Answer, CallError>>;
+    fn outcome(&self, reply: Self::Reply, so_far: SoFar) -> Option<Result<Self::Answer, CallError>>;
 
     /// True if it may be executed twice: then a broken connection is no reason to give it up.
     fn may_repeat(&self) -> bool;
@@ -57,6 +57,15 @@ pub(crate) trait Ask: Send + 'static {
     }
 }
 
+/// What has become of a call before its reply came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SoFar {
+    /// There is no time to ask again.
+    pub(crate) is_last: bool,
+    /// It was sent before, to a host that may have executed it and was lost.
+    pub(crate) was_lost: bool,
+}
+
 /// Calls on their way to a cluster. Cheap to clone.
 #[derive(Debug)]
 pub(crate) struct Calls<A: Ask>(mpsc::UnboundedSender<Order<A>>);
@@ -72,6 +81,19 @@ struct Order<A: Ask> {
     ask: A,
     answer: oneshot::Sender<Result<A::Answer, CallError>>,
     stage: Arc<AtomicU8>,
+    sent_at: Option<tokio::time::Instant>,
+    /// When its caller stops waiting.
+    deadline: tokio::time::Instant,
+    was_lost: bool,
+}
+
+impl<A: Ask> Order<A> {
+    /// An answer that takes as long as this one took comes too late, if the call is made again.
+    fn so_far(&self) -> SoFar {
+        let now = tokio::time::Instant::now();
+        let took = self.sent_at.map_or(Duration::ZERO, |sent_at| now - sent_at);
+        SoFar { is_last: now + BUSY_PAUSE + took >= self.deadline, was_lost: self.was_lost }
+    }
 }
 
 /// 64 bits that nobody else draws: the standard library's hasher is seeded by the system. Not a secret.
@@ -113,7 +135,9 @@ impl<A: Ask> Calls<A> {
     ) -> impl Future<Output = Result<A::Answer, CallError>> + use<A> {
         let (answer, answered) = oneshot::channel();
         let stage = Arc::new(AtomicU8::new(ORDERED));
-        let ordered = self.0.send(Order { ask, answer, stage: Arc::clone(&stage) });
+        let deadline = tokio::time::Instant::now() + timeout;
+        let (sent_at, was_lost, at) = (None, false, Arc::clone(&stage));
+        let ordered = self.0.send(Order { ask, answer, stage: at, sent_at, deadline, was_lost });
         async move {
             ordered.map_err(|_| CallError::Closed)?;
             match tokio::time::timeout(timeout, answered).await {
@@ -178,7 +202,8 @@ async fn run<A: Ask>(
                 let mut served = Served { reading, writing, in_flight, next, silent_at, suspicion };
                 let open = served.serve(&mut orders, &mut waiting).await;
                 next = served.next;
-                for order in served.in_flight.into_values().filter(|order| !order.answer.is_closed()) {
+                for mut order in served.in_flight.into_values().filter(|order| !order.answer.is_closed()) {
+                    order.was_lost = true;
                     if order.ask.may_repeat() {
                         waiting.push_back(order);
                     } else {
@@ -241,10 +266,11 @@ impl<A: Ask> Served<A> {
         }
     }
 
-    fn send(&mut self, order: Order<A>) {
+    fn send(&mut self, mut order: Order<A>) {
         if !has_come_to(&order.stage, SENT) {
             return;
         }
+        order.sent_at = Some(tokio::time::Instant::now());
         self.next += 1;
         self.writing.push(&order.ask.message(self.next));
         if order.ask.is_answered() {
@@ -270,7 +296,7 @@ impl<A: Ask> Served<A> {
     /// Returns the call if it is to be made again.
     fn take(&mut self, id: u64, reply: A::Reply) -> Option<Order<A>> {
         let order = self.in_flight.remove(&id)?;
-        let Some(outcome) = order.ask.outcome(reply) else { return Some(order) };
+        let Some(outcome) = order.ask.outcome(reply, order.so_far()) else { return Some(order) };
         // The caller may have stopped waiting.
         let _ = order.answer.send(outcome);
         None

@@ -1,6 +1,6 @@
 //! Calls of the shared log.
 
-use crate::calls::{Ask, Calls};
+use crate::calls::{Ask, Calls, SoFar};
 use crate::connect::connects;
 use crate::{CallError, TIMEOUT};
 use kernel::Bytes;
@@ -147,9 +147,11 @@ impl Ask for Request {
         }
     }
 
-    fn outcome(&self, answer: Answer) -> Option<Result<Answer, CallError>> {
-        let busy = matches!(&answer, Answer::Refused(refused) if refused.why == Why::Busy);
-        (!busy).then_some(Ok(answer))
+    fn outcome(&self, answer: Answer, so_far: SoFar) -> Option<Result<Answer, CallError>> {
+        match matches!(&answer, Answer::Refused(refused) if refused.why == Why::Busy) {
+            true => so_far.is_last.then_some(Err(CallError::Busy)),
+            false => Some(Ok(answer)),
+        }
     }
 
     fn may_repeat(&self) -> bool {

@@ -1,7 +1,7 @@
 //! A call of the partially ordered log on its way.
 
 use crate::CallError;
-use crate::calls::Ask;
+use crate::calls::{Ask, SoFar};
 use crate::directed::Directed;
 use std::time::Duration;
 use wire::fuzzylog::{FuzzyCall, FuzzyFailure, FuzzyReply, TO_CLIENT, TO_HOST};
@@ -26,7 +26,7 @@ impl Ask for FuzzyCall {
     }
 
     /// What may have been executed is asked for again, too: it has a number.
-    fn outcome(&self, reply: FuzzyReply) -> Option<Result<FuzzyReply, CallError>> {
+    fn outcome(&self, reply: FuzzyReply, _so_far: SoFar) -> Option<Result<FuzzyReply, CallError>> {
         let again = |why| matches!(why, FuzzyFailure::Busy | FuzzyFailure::Unknown);
         let again = matches!(&reply, FuzzyReply::FuzzyFailed(failed) if again(failed.why));
         (!again).then_some(Ok(reply))

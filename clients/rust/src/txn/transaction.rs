@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How often the fate of a commit is asked for whose host is gone.
 const ASK_FATE_EVERY: Duration = Duration::from_millis(200);
-/// What no log has after so long was most likely never prepared: shards abort what a dead host began after two seconds.
+/// What no log has after so long was most likely never prepared: shards abort what a dead host began within a second.
 const ASK_FATE_WITHIN: Duration = Duration::from_secs(5);
 
 /// One attempt at an interactive transaction. What it reads, nobody writes before it ends; what it writes, nobody sees before it is
