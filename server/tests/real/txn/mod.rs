@@ -215,6 +215,10 @@ fn transfers_keep_their_sum_while_hosts_die() {
         let held = struck.killed.iter().filter(|gap| **gap <= KILL_GAP_MAX).count();
         assert!(2 * held >= rounds, "gaps of {:?}, claimed {KILL_GAP_MAX:?}", struck.killed);
         let soon = struck.doubts.iter().filter(|took| **took <= IN_DOUBT_MAX).count();
-        assert!(2 * soon >= struck.doubts.len(), "doubts settled after {:?}, claimed {IN_DOUBT_MAX:?}", struck.doubts);
+        assert!(
+            2 * soon >= struck.doubts.len(),
+            "doubts settled after {:?}, claimed {IN_DOUBT_MAX:?}",
+            struck.doubts
+        );
     });
 }
