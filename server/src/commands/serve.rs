@@ -69,6 +69,7 @@ impl Serve {
         let files = Files::fit(&mut file)?;
         let log = self.begin_log(&file);
         let (gate, latencies) = (Gate::default(), Latencies::default());
+        latencies.note_slower_than(file.slow_call());
         let events: EventSink = Box::new({
             let log = log.clone();
             move |event| log.take(event)

@@ -1,7 +1,7 @@
 //! Users of a host that hangs: its connections stay open, and nothing comes back.
 
 use crate::support::cluster::{Cluster, PATIENCE};
-use crate::support::side_by_side;
+use crate::support::{http, side_by_side};
 use ordinate_client::{CallError, Log, LogError, Sequence, TxnClient, TxnLevel};
 use std::time::{Duration, Instant};
 
@@ -49,5 +49,23 @@ fn users_of_a_host_that_hangs_turn_to_another() {
         println!("users of a host that hangs were answered after {took:?}");
         cluster.signal(0, "-CONT");
         cluster.until("the host goes on", PATIENCE, |it| it.is_ready(0)).await;
+    });
+}
+
+// A user who waits, and a log that says nothing of it: the operator hears of it from the user.
+#[test]
+fn slow_calls_are_named_in_the_log() {
+    side_by_side(async {
+        let cluster = Cluster::start(3, "", "").await;
+        let admin = cluster.hosts[0].admin;
+        let put = move || http::ask(admin, "PUT", "/v1/kv/key", b"value").map(|answer| answer.code);
+        assert_eq!(put(), Some(200));
+        [1, 2].into_iter().for_each(|host| cluster.signal(host, "-STOP"));
+        let slow = tokio::task::spawn_blocking(put);
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        [1, 2].into_iter().for_each(|host| cluster.signal(host, "-CONT"));
+        assert_eq!(slow.await.expect("it does not panic"), Some(200));
+        let names = |it: &Cluster| it.log(0).contains("calls were slow: 1 of kv ");
+        cluster.until("the log names it", PATIENCE, names).await;
     });
 }
