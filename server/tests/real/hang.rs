@@ -41,8 +41,9 @@ fn users_of_a_host_that_hangs_turn_to_another() {
         assert_eq!(read.expect("it was sent again").rows.len(), 1);
         one_shot.expect("it was sent again");
         stat.expect("it was sent again");
-        assert!(matches!(append, Err(LogError::Call(CallError::MaybeExecuted))), "{append:?}");
-        assert!(matches!(number, Err(CallError::MaybeExecuted)), "{number:?}");
+        // A client to which the host was too slow at first is at another one, and answered there.
+        assert!(matches!(append, Ok(_) | Err(LogError::Call(CallError::MaybeExecuted))), "{append:?}");
+        assert!(matches!(number, Ok(_) | Err(CallError::MaybeExecuted)), "{number:?}");
         assert!(took < LEFT_WITHIN, "{took:?}");
         log.append("jobs", ["after"].into_iter().collect()).await.expect("two hosts are up");
         sequence.next(&["ids"], b"").await.expect("two hosts are up");
