@@ -527,6 +527,30 @@ fn zk_says_that_a_port_is_not_zookeepers() {
     assert_eq!(refused.code, Some(4), "{refused:?}");
 }
 
+// What is allowed and not meant is met in production, where it is dear.
+#[test]
+fn a_sound_file_may_be_warned_of() {
+    let folder = Folder::new("warnings");
+    let hosts = |count: u8| -> String {
+        (b'a'..b'a' + count).map(|name| format!("{0} = \"h{0}:7072\"\n", char::from(name))).collect()
+    };
+    let check = |count: u8, more: &str| {
+        folder.write("x.toml", &format!("cluster = \"c\"\n{more}\n[hosts]\n{}", hosts(count)));
+        let checked = folder.run(&["config", "check", "x.toml"]);
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        checked.out
+    };
+    let exposed = "[listen]\nadmin = \"0.0.0.0:7070\"";
+    assert!(!check(3, "").contains("WARNING"), "{}", check(3, ""));
+    assert!(check(2, "").contains("two hosts survive no failure"), "{}", check(2, ""));
+    assert!(check(4, "").contains("4 hosts that vote survive no more failures than 3"), "{}", check(4, ""));
+    assert!(
+        check(3, exposed).contains("0.0.0.0:7070) is reached from other machines"),
+        "{}",
+        check(3, exposed)
+    );
+}
+
 // TLS that is asked for and cannot be had must not become a port without it.
 #[test]
 fn a_secure_port_for_http_needs_certificates() {
