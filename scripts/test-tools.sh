@@ -8,5 +8,10 @@ apt-get install --yes --no-install-recommends prometheus=2.42.0+ds-5+deb12u1
 if command -v systemctl > /dev/null; then systemctl disable --now prometheus > /dev/null 2>&1 || true; fi
 # kcat is the Kafka client that people have at hand.
 apt-get install --yes --no-install-recommends kcat=1.7.1-2
-# A browser sends what no hand-written request does: headless, for pages of other origins. Debian has its newest version alone.
-apt-get install --yes --no-install-recommends chromium curl
+# A browser sends what no hand-written request does: headless, for pages of other origins. Debian drops a version of it when it mends one.
+browser=156.0.8078.108-1~deb12u1
+install() { apt-get install --yes --no-install-recommends "$@"; }
+if ! install chromium=$browser chromium-common=$browser curl; then
+  echo "Debian has no Chromium $browser any more: the one that it has now" >&2
+  install chromium curl
+fi
