@@ -527,6 +527,25 @@ fn zk_says_that_a_port_is_not_zookeepers() {
     assert_eq!(refused.code, Some(4), "{refused:?}");
 }
 
+// Who plans an upgrade by the page stops the cluster for nothing, or does not expect that it stops.
+#[test]
+fn the_page_of_versions_names_those_of_messages() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("it is in the repository");
+    let source = read("src/host.rs");
+    let version = |name: &str| -> String {
+        let line = source.lines().find_map(|line| line.strip_prefix(&format!("const {name}: u32 = ")));
+        line.expect("host.rs has it").trim_end_matches(';').to_owned()
+    };
+    let words = format!(
+        "Messages have version {}; {} and later are understood",
+        version("MESSAGE_VERSION"),
+        version("MESSAGE_VERSION_MIN")
+    );
+    let page = read("../docs/versions.md");
+    assert!(page.contains(&words), "docs/versions.md: {words:?}");
+}
+
 // What is allowed and not meant is met in production, where it is dear.
 #[test]
 fn a_sound_file_may_be_warned_of() {
