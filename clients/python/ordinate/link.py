@@ -112,7 +112,7 @@ class Link:
             finally:
                 writing.cancel()
                 self._writer = None
-                self.suspicion.heard(None)
+                self.suspicion.forget()
                 self._out.clear()
                 writer.transport.abort()
                 self._on_down()

@@ -20,6 +20,8 @@ class Suspicion:
         self._greet = greet
         self._give_up = give_up
         self._pause = GREET_AFTER
+        #: It was greeted since it was heard last.
+        self._was_greeted = False
         self._timer: asyncio.TimerHandle | None = None
         self._greeting: asyncio.Task[None] | None = None
 
@@ -33,12 +35,20 @@ class Suspicion:
     def heard(self, wait: float | None) -> None:
         """The host has said something, and may take so long for the first of what it still owes; none: it owes nothing."""
         self.stop()
-        self._pause = GREET_AFTER
+        if not self._was_greeted:
+            # One that is slow for long is greeted seldom: thousands of clients would be a load of their own.
+            self._pause = max(self._pause * 7 / 8, GREET_AFTER)
+        self._was_greeted = False
         if wait is not None:
             self.expect(wait)
 
+    def forget(self) -> None:
+        """The connection is gone, and the next one leads to another host."""
+        self.stop()
+        self._pause, self._was_greeted = GREET_AFTER, False
+
     def stop(self) -> None:
-        """There is no connection any more."""
+        """Nothing is expected any more."""
         if self._timer is not None:
             self._timer.cancel()
         if self._greeting is not None:
@@ -62,5 +72,6 @@ class Suspicion:
             self._give_up()
             return
         self._greeting = None
+        self._was_greeted = True
         self._pause = min(2 * self._pause, GREET_AFTER_MAX)
         self._look_at(asyncio.get_running_loop().time() + self._pause)

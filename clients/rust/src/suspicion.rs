@@ -21,12 +21,14 @@ pub(crate) struct Suspicion {
     at: Option<Instant>,
     /// The next pause.
     pause: Duration,
+    /// It was greeted since it was heard last.
+    was_greeted: bool,
     greeting: Option<Pin<Box<dyn Future<Output = bool> + Send>>>,
 }
 
 impl Suspicion {
     pub(crate) fn of(endpoint: String, credentials: Credentials) -> Self {
-        Self { endpoint, credentials, at: None, pause: GREET_AFTER, greeting: None }
+        Self { endpoint, credentials, at: None, pause: GREET_AFTER, was_greeted: false, greeting: None }
     }
 
     /// The host owes an answer that it may take so long for.
@@ -37,7 +39,11 @@ impl Suspicion {
 
     /// The host has said something, and may take so long for the first of what it still owes; none: it owes nothing.
     pub(crate) fn heard(&mut self, wait: Option<Duration>) {
-        (self.at, self.pause, self.greeting) = (None, GREET_AFTER, None);
+        if !self.was_greeted {
+            // One that is slow for long is greeted seldom: thousands of clients would be a load of their own.
+            self.pause = (self.pause * 7 / 8).max(GREET_AFTER);
+        }
+        (self.at, self.was_greeted, self.greeting) = (None, false, None);
         if let Some(wait) = wait {
             self.expects_within(wait);
         }
@@ -53,7 +59,7 @@ impl Suspicion {
                     if !answered {
                         return;
                     }
-                    self.pause = (2 * self.pause).min(GREET_AFTER_MAX);
+                    (self.was_greeted, self.pause) = (true, (2 * self.pause).min(GREET_AFTER_MAX));
                     self.at = Some(Instant::now() + self.pause);
                 }
                 None => {
@@ -68,5 +74,24 @@ impl Suspicion {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // Clients of a host that is only slow would greet it twice a second, each of them.
+    #[test]
+    fn a_host_that_is_slow_for_long_is_greeted_seldom() {
+        let mut suspicion = Suspicion::of("127.0.0.1:9".to_owned(), Credentials::default());
+        suspicion.was_greeted = true;
+        suspicion.pause = GREET_AFTER_MAX;
+        suspicion.heard(None);
+        assert_eq!(suspicion.pause, GREET_AFTER_MAX, "it took as long as before");
+        suspicion.heard(None);
+        assert!(suspicion.pause < GREET_AFTER_MAX, "it answered by itself");
+        (0..30).for_each(|_| suspicion.heard(None));
+        assert_eq!(suspicion.pause, GREET_AFTER);
     }
 }

@@ -37,8 +37,12 @@ impl Ask for FuzzyCall {
         true
     }
 
+    fn wait(&self) -> Duration {
+        let wait_ms = if let Self::SyncColour(call) = self { call.wait_ms } else { 0 };
+        Duration::from_millis(wait_ms.into())
+    }
+
     fn patience(&self) -> Option<Duration> {
-        let wait = if let Self::SyncColour(call) = self { call.wait_ms } else { 0 };
-        Some(SILENT_FOR + Duration::from_millis(wait.into()))
+        Some(SILENT_FOR + self.wait())
     }
 }
