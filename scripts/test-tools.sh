@@ -6,6 +6,8 @@ apt-get install --yes --no-install-recommends gcc=4:12.2.0-3 libc6-dev iproute2=
 # promtool reads what hosts export. The Debian package also starts a server of its own, which is not wanted.
 apt-get install --yes --no-install-recommends prometheus=2.42.0+ds-5+deb12u1
 if command -v systemctl > /dev/null; then systemctl disable --now prometheus > /dev/null 2>&1 || true; fi
+# kcat is the Kafka client that people have at hand.
+apt-get install --yes --no-install-recommends kcat=1.7.1-2
 # A browser sends what no hand-written request does: headless, for pages of other origins. Debian drops a version of it when it mends one.
 browser=156.0.8078.108-1~deb12u1
 install() { apt-get install --yes --no-install-recommends "$@"; }

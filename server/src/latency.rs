@@ -23,12 +23,19 @@ struct Histogram {
     buckets: [AtomicU64; BOUNDS_US.len()],
     count: AtomicU64,
     sum_us: AtomicU64,
+    /// How many took longer than a slow one may, and the longest, since that was last asked.
+    slow: AtomicU64,
+    slowest_us: AtomicU64,
 }
 
 impl Histogram {
     /// So many answers took as long.
-    fn record(&self, took: Duration, answers: u64) {
+    fn record(&self, took: Duration, answers: u64, slow_after: &AtomicU64) {
         let micros = took.as_micros() as u64;
+        if micros > slow_after.load(Relaxed) {
+            self.slow.fetch_add(answers, Relaxed);
+            self.slowest_us.fetch_max(micros, Relaxed);
+        }
         if let Some(bucket) = BOUNDS_US.iter().position(|bound| micros <= *bound) {
             self.buckets[bucket].fetch_add(answers, Relaxed);
         }
@@ -120,12 +127,21 @@ const STEPS: usize = 6;
 #[derive(Clone, Default, Debug)]
 pub struct Latencies(Arc<Measured>);
 
-#[derive(Default, Debug)]
+#[derive(Debug)]
 struct Measured {
+    /// Calls that take longer are slow, in microseconds.
+    slow_after_us: AtomicU64,
     answers: Mutex<BTreeMap<MeasuredOperation, Arc<Histogram>>>,
     failures: Mutex<BTreeMap<(MeasuredOperation, CallFailure), u64>>,
     /// How it stood some steps ago, oldest first.
     steps: Mutex<VecDeque<(std::time::Instant, BTreeMap<MeasuredOperation, Counted>)>>,
+}
+
+impl Default for Measured {
+    fn default() -> Self {
+        let (answers, failures, steps) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { slow_after_us: AtomicU64::new(u64::MAX), answers, failures, steps }
+    }
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -138,9 +154,26 @@ impl Latencies {
         Arc::clone(locked(&self.0.answers).entry(operation).or_default())
     }
 
+    /// Calls that take longer are slow from now on; zero: none is.
+    pub fn note_slower_than(&self, slow_after: Duration) {
+        let micros = if slow_after.is_zero() { u64::MAX } else { slow_after.as_micros() as u64 };
+        self.0.slow_after_us.store(micros, Relaxed);
+    }
+
+    /// The operations of which calls were slow since that was last asked: how many of each, and how long the longest took.
+    pub fn take_slow(&self) -> Vec<(MeasuredOperation, u64, Duration)> {
+        let all = locked(&self.0.answers);
+        let slow = all.iter().filter_map(|(operation, histogram)| {
+            let count = histogram.slow.swap(0, Relaxed);
+            let slowest = Duration::from_micros(histogram.slowest_us.swap(0, Relaxed));
+            (count > 0).then_some((*operation, count, slowest))
+        });
+        slow.collect()
+    }
+
     /// Counts one answer.
     pub fn record(&self, operation: MeasuredOperation, took: Duration) {
-        self.of(operation).record(took, 1);
+        self.of(operation).record(took, 1, &self.0.slow_after_us);
     }
 
     /// Counts a call that was not done, beside its answer.
@@ -344,7 +377,8 @@ impl<K: TimedCall> Stopwatch<K> {
 
     fn record(&self, run: &Run, now: Instant) {
         if run.count > 0 {
-            self.operations[run.operation as usize].1.record(now.since(run.at), run.count);
+            let slow_after = &self.latencies.0.slow_after_us;
+            self.operations[run.operation as usize].1.record(now.since(run.at), run.count, slow_after);
         }
     }
 }
@@ -357,6 +391,24 @@ fn slot_of<K: TimedCall>(call: K, slots: usize) -> usize {
 mod tests {
     use super::*;
     use crate::admin::exposition::Format;
+
+    // A user who waits is looked for in vain if nobody says which operation was slow; said again and again it is noise.
+    #[test]
+    fn slow_calls_are_named_once() {
+        let latencies = Latencies::default();
+        let put = ("kv", "put");
+        latencies.record(put, Duration::from_secs(9));
+        assert_eq!(latencies.take_slow(), [], "nobody said what is slow");
+        latencies.note_slower_than(Duration::from_secs(1));
+        let mut watch = Stopwatch::new(latencies.clone());
+        watch.start_all([1, 2].into_iter(), put, Instant(0));
+        watch.start(3, ("kv", "get"), Instant(0));
+        watch.stop(3, Instant(0) + Duration::from_secs(1));
+        watch.stop_all([1, 2].into_iter(), Instant(0) + Duration::from_secs(3));
+        latencies.record(put, Duration::from_secs(2));
+        assert_eq!(latencies.take_slow(), [(put, 3, Duration::from_secs(3))]);
+        assert_eq!(latencies.take_slow(), []);
+    }
 
     // A histogram whose buckets do not add up shows quantiles that nobody waited for.
     #[test]

@@ -34,10 +34,11 @@ pub fn watch(
         let followers = file.services().iter().flat_map(|service| service.followers(&file, &host));
         let followers: Vec<Follower> = followers.collect();
         let left_dialled_for = if followers.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
-        let mut seen = Seen::default();
+        let (mut seen, mut slow) = (Seen::default(), Slow::default());
         loop {
             log.tick();
             latencies.turn(Instant::now());
+            slow.report(&latencies, &log, Instant::now());
             let of_late = HostStatus::of_late(&handle, &file, &host, OF_LATE);
             if let Some((status, metrics)) = runtime.block_on(of_late).as_deref() {
                 gate.set(refusal(status));
@@ -53,6 +54,32 @@ pub fn watch(
             std::thread::sleep(WATCH_EVERY);
         }
     });
+}
+
+/// Slow calls are summed up this often.
+const SLOW_EVERY: Duration = Duration::from_secs(10);
+
+/// When the log has named slow calls last.
+#[derive(Default)]
+struct Slow {
+    said: Option<Instant>,
+}
+
+impl Slow {
+    fn report(&mut self, latencies: &Latencies, log: &EventLog, now: Instant) {
+        if self.said.is_some_and(|said| now.saturating_duration_since(said) < SLOW_EVERY) {
+            return;
+        }
+        let slow = latencies.take_slow();
+        if slow.is_empty() {
+            return;
+        }
+        self.said = Some(now);
+        let named = slow.iter().map(|((service, operation), count, slowest)| {
+            format!("{count} of {service} {operation}, the slowest {:.2} s", slowest.as_secs_f64())
+        });
+        log.warn(LogPart::Clients, &format!("calls were slow: {}", named.collect::<Vec<_>>().join("; ")));
+    }
 }
 
 /// What the log has said of the members and of what is on the disk.

@@ -476,6 +476,18 @@ fn failures_to_reach_a_cluster_name_what_was_found() {
     assert_eq!(refused.code, Some(4), "{refused:?}");
     assert!(refused.err.starts_with("error[O4003]: hosts listen at"), "{refused:?}");
     assert!(refused.err.contains("ordinate status"), "{refused:?}");
+    // Another port of a host ends the connection: there is nothing to be looked for in the cluster.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let other = listener.local_addr().expect("it is bound").to_string();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    for refused in [read(&other), run(&["log", "list", "--timeout", "0.5", "--endpoints", &other])] {
+        assert_eq!(refused.code, Some(4), "{refused:?}");
+        assert!(refused.err.starts_with("error[O4001]: no host answers at 127.0.0.1:"), "{refused:?}");
+        assert!(
+            refused.err.contains("no native port") && refused.err.contains("listen.native"),
+            "{refused:?}"
+        );
+    }
     // What is no address is refused before anybody waits.
     let began = Instant::now();
     for wrong in ["127.0.0.1", "localhost", "http://127.0.0.1:7071", "a:b", ":7071"] {
@@ -513,6 +525,49 @@ fn zk_says_that_a_port_is_not_zookeepers() {
     assert!(!refused.err.contains("whole buffer") && !refused.err.contains("may have been"), "{refused:?}");
     let refused = run(&["zk", "--servers", "127.0.0.1:9", "ls", "/"]);
     assert_eq!(refused.code, Some(4), "{refused:?}");
+}
+
+// Who plans an upgrade by the page stops the cluster for nothing, or does not expect that it stops.
+#[test]
+fn the_page_of_versions_names_those_of_messages() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("it is in the repository");
+    let source = read("src/host.rs");
+    let version = |name: &str| -> String {
+        let line = source.lines().find_map(|line| line.strip_prefix(&format!("const {name}: u32 = ")));
+        line.expect("host.rs has it").trim_end_matches(';').to_owned()
+    };
+    let words = format!(
+        "Messages have version {}; {} and later are understood",
+        version("MESSAGE_VERSION"),
+        version("MESSAGE_VERSION_MIN")
+    );
+    let page = read("../docs/versions.md");
+    assert!(page.contains(&words), "docs/versions.md: {words:?}");
+}
+
+// What is allowed and not meant is met in production, where it is dear.
+#[test]
+fn a_sound_file_may_be_warned_of() {
+    let folder = Folder::new("warnings");
+    let hosts = |count: u8| -> String {
+        (b'a'..b'a' + count).map(|name| format!("{0} = \"h{0}:7072\"\n", char::from(name))).collect()
+    };
+    let check = |count: u8, more: &str| {
+        folder.write("x.toml", &format!("cluster = \"c\"\n{more}\n[hosts]\n{}", hosts(count)));
+        let checked = folder.run(&["config", "check", "x.toml"]);
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        checked.out
+    };
+    let exposed = "[listen]\nadmin = \"0.0.0.0:7070\"";
+    assert!(!check(3, "").contains("WARNING"), "{}", check(3, ""));
+    assert!(check(2, "").contains("two hosts survive no failure"), "{}", check(2, ""));
+    assert!(check(4, "").contains("4 hosts that vote survive no more failures than 3"), "{}", check(4, ""));
+    assert!(
+        check(3, exposed).contains("0.0.0.0:7070) is reached from other machines"),
+        "{}",
+        check(3, exposed)
+    );
 }
 
 // TLS that is asked for and cannot be had must not become a port without it.

@@ -6,6 +6,7 @@ from .errors import (
     AlreadyTrimmed,
     BeyondColour,
     BeyondTail,
+    Busy,
     CallError,
     Closed,
     Collected,
@@ -53,7 +54,7 @@ from .sequence import SequencePosition
 from .txn import PROCESS_ORDERED, RSS, STRICT, OneShotResult, ReadResult, Scan, Scanned, Transaction, TxnLevel, TxnRow, TxnSession
 
 __all__ = [
-    "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
+    "BeyondTail", "Busy", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
     "LogStat", "MaybeExecuted", "Mismatch", "MismatchAt", "Moved", "NoSuchLog", "NotGranted", "NotSent", "OverBudget", "Page", "Part", "SequencePosition", "Refused", "Sealed", "TimedOut",
     "DiskFull", "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
     "Aborted", "Collected", "CommitUnknown", "FromTheFuture", "NoClock", "NoTransaction", "OneShotResult", "PROCESS_ORDERED", "RSS",

@@ -21,7 +21,11 @@ _ONLY_VARIANT = 1
 
 
 class Busy(Exception):
-    """The host has done nothing and is to be asked again."""
+    """The host has done nothing and is to be asked again; `last`: what the call ends with if there is no time for that."""
+
+    def __init__(self, last: CallError | None = None) -> None:
+        super().__init__()
+        self.last = last
 
 
 @dataclass(eq=False)
@@ -30,8 +34,21 @@ class _Order:
     #: What a reply of this variant comes to.
     outcome: Callable[[int, wire.Reader], Any]
     may_repeat: bool
+    #: Whether it matters if it was executed.
+    has_effect: bool
+    #: How long a host that is well may take for the answer because of what was asked.
+    wait: float
     answer: asyncio.Future[Any]
-    sent: bool = False
+    #: When its caller stops waiting.
+    deadline: float
+    #: When it was sent last; 0: it was not.
+    sent_at: float = 0.0
+    #: It was sent before, to a host that may have executed it and was lost.
+    was_lost: bool = False
+
+    def is_last(self, now: float) -> bool:
+        """An answer that takes as long as this one took comes too late, if the call is made again."""
+        return now + BUSY_PAUSE + (now - self.sent_at) >= self.deadline
 
 
 class Calls:
@@ -84,6 +101,7 @@ class Calls:
         outcome: Callable[[int, wire.Reader], Any],
         *,
         may_repeat: bool,
+        has_effect: bool = False,
         size: int = 0,
         wait: float = 0.0,
     ) -> Any:
@@ -99,7 +117,7 @@ class Calls:
             if self._closed:
                 raise Closed("the client is closed")
             answer = asyncio.get_running_loop().create_future()
-            order = _Order(message, outcome, may_repeat, answer)
+            order = _Order(message, outcome, may_repeat, has_effect, wait, answer, deadline)
             self._link.want()
             if self._link.is_up:
                 self._send(order)
@@ -112,7 +130,7 @@ class Calls:
                 if order in self._in_flight.values():
                     # The host has not answered for so long: another may.
                     self._link.turn()
-                if not order.sent:
+                if not order.sent_at:
                     said = f"no answer within {within} s; the request was sent to no host, so nothing was executed"
                     raise NotSent(said + self._said()) from None
                 raise TimedOut(f"no answer within {within} s{self._said()}") from None
@@ -134,8 +152,9 @@ class Calls:
     def _send(self, order: _Order) -> None:
         self._next += 1
         self._in_flight[self._next] = order
-        order.sent = True
+        order.sent_at = asyncio.get_running_loop().time()
         self._link.send(order.message(self._next))
+        self._link.suspicion.expect(order.wait)
 
     def _on_up(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -146,6 +165,7 @@ class Calls:
     def _on_down(self) -> None:
         in_flight, self._in_flight = self._in_flight, {}
         for order in in_flight.values():
+            order.was_lost = True
             if order.may_repeat:
                 self._waiting.append(order)
             else:
@@ -158,16 +178,27 @@ class Calls:
         reader, variant = wire.Reader(message), message[1]
         reader.take(2)
         order = self._in_flight.pop(reader.u64(), None)
+        self._link.suspicion.heard(min((owed.wait for owed in self._in_flight.values()), default=None))
         if order is None or order.answer.done():
             return
         try:
             order.answer.set_result(order.outcome(variant, reader))
-        except Busy:
-            asyncio.get_running_loop().call_later(BUSY_PAUSE, self._again, order)
+        except Busy as busy:
+            loop = asyncio.get_running_loop()
+            if busy.last is not None and order.is_last(loop.time()):
+                _fail(order, self._worth(order, busy.last))
+            else:
+                loop.call_later(BUSY_PAUSE, self._again, order)
         except CallError as error:
-            order.answer.set_exception(error)
+            _fail(order, self._worth(order, error))
         except wire.Malformed as error:
             order.answer.set_exception(Unreadable(f"the answer cannot be read: {error}"))
+
+    def _worth(self, order: _Order, error: CallError) -> CallError:
+        """That one host has executed nothing says nothing of another one, which was lost with the call."""
+        if order.was_lost and order.has_effect:
+            return MaybeExecuted("the connection broke; the call may have been executed")
+        return error
 
     def _again(self, order: _Order) -> None:
         if self._link.is_up:

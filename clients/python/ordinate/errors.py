@@ -27,6 +27,10 @@ class Invalid(CallError):
     """Never executed: the server says what is wrong with the command."""
 
 
+class Busy(CallError):
+    """Not executed: the host was too busy for as long as the call may take. The same may succeed later."""
+
+
 class Unreadable(CallError):
     """The answer cannot be read: client and server do not fit."""
 

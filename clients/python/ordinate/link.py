@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 
 from . import wire
+from .suspicion import Suspicion
 
 #: A dial that takes longer is given up for the next endpoint; twice as long after each round of all endpoints.
 DIAL_WITHIN = 0.5
@@ -55,6 +56,8 @@ class Link:
         self._writer: asyncio.StreamWriter | None = None
         self._out: list[bytes] = []
         self._more = asyncio.Event()
+        #: Of the host that the connection leads to.
+        self.suspicion = Suspicion(self._greet, self.turn)
         #: What hosts have said that turned the client away, by endpoint.
         self.refusals: dict[str, str] = {}
 
@@ -78,6 +81,7 @@ class Link:
             self._writer.transport.abort()
 
     async def close(self) -> None:
+        self.suspicion.stop()
         if self._task is not None:
             self._task.cancel()
             try:
@@ -108,11 +112,21 @@ class Link:
             finally:
                 writing.cancel()
                 self._writer = None
+                self.suspicion.forget()
                 self._out.clear()
                 writer.transport.abort()
                 self._on_down()
             if self._failures and self._failures % len(self._endpoints) == 0:
                 await asyncio.sleep(DIAL_AGAIN_AFTER)
+
+    async def _greet(self) -> None:
+        """Another connection to the host that the last one leads to."""
+        try:
+            _, writer = await self._dial(self._endpoints[(self._at - 1) % len(self._endpoints)])
+        except wire.Malformed:
+            # One that turns the client away does not hang.
+            return
+        writer.transport.abort()
 
     async def _dial(self, endpoint: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         name, _, port = endpoint.rpartition(":")

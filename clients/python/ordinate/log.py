@@ -150,7 +150,7 @@ def read_answer(reader: wire.Reader) -> None | list[int] | LogEntries | list[Log
         raise wire.Malformed(f"an answer of kind {tag}")
     why, name, at = reader.u8(), reader.text(), reader.u64()
     if why == _BUSY:
-        raise Busy
+        raise Busy(errors.Busy("busy, not executed: too much is waiting; try again later"))
     if why == _UNKNOWN:
         raise errors.MaybeExecuted("the host lost track of the call; it may have been executed")
     if why == _NOT_GRANTED:

@@ -33,7 +33,7 @@ def read_numbered(reader: wire.Reader) -> SequencePosition:
     if status == 0:
         return position
     if status == 1:
-        raise Busy
+        raise Busy(errors.Busy("busy, not executed: too much is waiting; try again later"))
     if status == 2:
         raise errors.MaybeExecuted("a position may have been given; asking again takes another one")
     if status == 4:

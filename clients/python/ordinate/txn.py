@@ -41,6 +41,8 @@ _PAUSE_MAX = 0.05
 _WRITTEN_BYTES_MAX = 2 << 20
 #: How often the fate of a commit is asked for whose host is gone.
 _ASK_FATE_EVERY = 0.2
+#: What no log has after so long was most likely never prepared: shards abort what a dead host began within a second.
+_ASK_FATE_WITHIN = 5.0
 
 
 @dataclass(frozen=True)
@@ -335,6 +337,17 @@ class TxnSession:
         self._next = 1
         self._open: set[int] = set()
 
+    def _lost(self, key: tuple[int, int]) -> errors.CommitUnknown:
+        """Nobody learns how a commit has ended: it may still be executed. The session goes on under another name, or shards would
+        remember all that it commits from now on, and refuse it when that is too much."""
+        if key[0] == self._name:
+            self._name, self._next, self._open = secrets.randbits(64), 1, set()
+        return errors.CommitUnknown("the commit may have been executed, or may still be", commit_id(key))
+
+    def _answered(self, key: tuple[int, int]) -> None:
+        if key[0] == self._name:
+            self._open.discard(key[1])
+
     def session(self) -> TxnSession:
         """Another session over the same connection, which has seen nothing yet."""
         return TxnSession(self._calls, self._timeout)
@@ -344,19 +357,27 @@ class TxnSession:
         self.token = max(self.token, token)
 
     async def call(
-        self, message: Callable[[int], bytes], *, may_repeat: bool, busy_is_final: bool = True, size: int = 0
+        self,
+        message: Callable[[int], bytes],
+        *,
+        may_repeat: bool,
+        has_effect: bool = False,
+        busy_is_final: bool = True,
+        size: int = 0,
     ) -> dict[str, Any]:
         """The fields of the reply to a message."""
 
         def outcome(variant: int, reader: wire.Reader) -> dict[str, Any]:
             try:
                 return read_reply(reader, variant)
-            except errors.TxnBusy:
+            except errors.TxnBusy as busy:
                 if busy_is_final:
                     raise
-                raise Busy from None
+                raise Busy(busy) from None
 
-        reply: dict[str, Any] = await self._calls.call_variants(message, outcome, may_repeat=may_repeat, size=size)
+        reply: dict[str, Any] = await self._calls.call_variants(
+            message, outcome, may_repeat=may_repeat, has_effect=has_effect, size=size
+        )
         self.absorb(reply.get("token", 0))
         return reply
 
@@ -389,13 +410,17 @@ class TxnSession:
             return one_shot_message(identifier, token, key, acknowledged, named, writes, reads, otherwise)
 
         try:
-            reply = await self.call(message, may_repeat=True, busy_is_final=False, size=size)
+            reply = await self.call(message, may_repeat=True, has_effect=True, busy_is_final=False, size=size)
         except (errors.TimedOut, errors.MaybeExecuted, errors.CommitUnknown):
-            raise errors.CommitUnknown("the commit may have been executed, or may still be", commit_id(key)) from None
+            raise self._lost(key) from None
         except errors.TxnError:
-            self._open.discard(key[1])
+            self._answered(key)
             raise
-        self._open.discard(key[1])
+        except BaseException:
+            # Nobody waits for the answer any more, or it was not sent.
+            self._lost(key)
+            raise
+        self._answered(key)
         return OneShotResult(reply.get("at"), reply["rows"], reply.get("condition"), commit_id(key))
 
     async def transaction(self, body: Callable[[Transaction], Awaitable[T]]) -> T:
@@ -469,23 +494,32 @@ class TxnSession:
         except (errors.TimedOut, errors.MaybeExecuted, errors.CommitUnknown):
             return await self._fate_of(key)
         except errors.TxnError:
-            self._open.discard(key[1])
+            self._answered(key)
             raise
-        self._open.discard(key[1])
+        except BaseException:
+            # Nobody waits for the answer any more, or it was not sent.
+            self._lost(key)
+            raise
+        self._answered(key)
         at: int = reply["at"]
         return at
 
     async def _fate_of(self, key: tuple[int, int]) -> int:
         """The host that played the client is gone, or does not know: the shards' logs do."""
-        deadline = asyncio.get_running_loop().time() + self._timeout
-        while asyncio.get_running_loop().time() < deadline:
+        now = asyncio.get_running_loop().time
+        deadline = now() + self._timeout
+        enough = now() + _ASK_FATE_WITHIN
+        answered = now()
+        # A shard that is not reached may have it: only what all have answered counts.
+        while now() < deadline and answered < enough:
             try:
                 committed = await self.status(commit_id(key))
+                answered = now()
             except errors.CallError:
                 committed = None
             if committed is not None:
                 self.absorb(committed)
-                self._open.discard(key[1])
+                self._answered(key)
                 return committed
             await asyncio.sleep(_ASK_FATE_EVERY)
-        raise errors.CommitUnknown("the commit may have been executed, or may still be", commit_id(key))
+        raise self._lost(key)

@@ -1,6 +1,7 @@
 //! Calls of a service that answers each by one message: a task with one connection at a time.
 
 use crate::connection::{Connection, DialError, Reading, Writing};
+use crate::suspicion::Suspicion;
 use crate::{CallError, Credentials};
 use kernel::{Decode, Encode};
 use std::collections::hash_map::RandomState;
@@ -35,7 +36,7 @@ pub(crate) trait Ask: Send + 'static {
     fn reply(message: Self::Message) -> Option<(u64, Self::Reply)>;
 
     /// What the reply comes to; none if the host is busy, has done nothing and is to be asked again.
-    fn outcome(&self, reply: Self::Reply) -> Option<Result<Self::Answer, CallError>>;
+    fn outcome(&self, reply: Self::Reply, so_far: SoFar) -> Option<Result<Self::Answer, CallError>>;
 
     /// True if it may be executed twice: then a broken connection is no reason to give it up.
     fn may_repeat(&self) -> bool;
@@ -45,10 +46,24 @@ pub(crate) trait Ask: Send + 'static {
         true
     }
 
-    /// After so long without any message of a host that owes this answer, another host is asked; none: it is waited for.
+    /// How long a host that is well may take for the answer because of what was asked.
+    fn wait(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// After so long without any message of a host that owes this answer, another host is asked; none: it is waited for, unless it hangs.
     fn patience(&self) -> Option<Duration> {
         None
     }
+}
+
+/// What has become of a call before its reply came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SoFar {
+    /// There is no time to ask again.
+    pub(crate) is_last: bool,
+    /// It was sent before, to a host that may have executed it and was lost.
+    pub(crate) was_lost: bool,
 }
 
 /// Calls on their way to a cluster. Cheap to clone.
@@ -66,6 +81,19 @@ struct Order<A: Ask> {
     ask: A,
     answer: oneshot::Sender<Result<A::Answer, CallError>>,
     stage: Arc<AtomicU8>,
+    sent_at: Option<tokio::time::Instant>,
+    /// When its caller stops waiting.
+    deadline: tokio::time::Instant,
+    was_lost: bool,
+}
+
+impl<A: Ask> Order<A> {
+    /// An answer that takes as long as this one took comes too late, if the call is made again.
+    fn so_far(&self) -> SoFar {
+        let now = tokio::time::Instant::now();
+        let took = self.sent_at.map_or(Duration::ZERO, |sent_at| now - sent_at);
+        SoFar { is_last: now + BUSY_PAUSE + took >= self.deadline, was_lost: self.was_lost }
+    }
 }
 
 /// 64 bits that nobody else draws: the standard library's hasher is seeded by the system. Not a secret.
@@ -107,7 +135,9 @@ impl<A: Ask> Calls<A> {
     ) -> impl Future<Output = Result<A::Answer, CallError>> + use<A> {
         let (answer, answered) = oneshot::channel();
         let stage = Arc::new(AtomicU8::new(ORDERED));
-        let ordered = self.0.send(Order { ask, answer, stage: Arc::clone(&stage) });
+        let deadline = tokio::time::Instant::now() + timeout;
+        let (sent_at, was_lost, at) = (None, false, Arc::clone(&stage));
+        let ordered = self.0.send(Order { ask, answer, stage: at, sent_at, deadline, was_lost });
         async move {
             ordered.map_err(|_| CallError::Closed)?;
             match tokio::time::timeout(timeout, answered).await {
@@ -128,6 +158,7 @@ struct Served<A: Ask> {
     next: u64,
     /// When the host is given up unless it says something.
     silent_at: Option<tokio::time::Instant>,
+    suspicion: Suspicion,
 }
 
 enum Event<A: Ask> {
@@ -156,7 +187,7 @@ async fn run<A: Ask>(
         }
         let endpoint = endpoints[at % endpoints.len()].clone();
         at += 1;
-        match Connection::dial(endpoint, credentials.clone(), DIAL_WITHIN).await {
+        match Connection::dial(endpoint.clone(), credentials.clone(), DIAL_WITHIN).await {
             Err(DialError::Broken | DialError::Refused(_)) => {
                 while let Ok(order) = orders.try_recv() {
                     waiting.push_back(order);
@@ -166,11 +197,13 @@ async fn run<A: Ask>(
                 tokio::time::sleep(DIAL_AGAIN_AFTER).await;
             }
             Ok(Connection { reading, writing }) => {
-                let mut served =
-                    Served { reading, writing, in_flight: BTreeMap::new(), next, silent_at: None };
+                let (in_flight, silent_at) = (BTreeMap::new(), None);
+                let suspicion = Suspicion::of(endpoint, credentials.clone());
+                let mut served = Served { reading, writing, in_flight, next, silent_at, suspicion };
                 let open = served.serve(&mut orders, &mut waiting).await;
                 next = served.next;
-                for order in served.in_flight.into_values().filter(|order| !order.answer.is_closed()) {
+                for mut order in served.in_flight.into_values().filter(|order| !order.answer.is_closed()) {
+                    order.was_lost = true;
                     if order.ask.may_repeat() {
                         waiting.push_back(order);
                     } else {
@@ -212,6 +245,7 @@ impl<A: Ask> Served<A> {
                 _ = self.writing.progress() => Event::Broken,
                 () = pause => Event::Again,
                 () = silence => Event::Broken,
+                () = self.suspicion.hangs() => Event::Broken,
             };
             match event {
                 Event::Order(None) => return false,
@@ -232,31 +266,37 @@ impl<A: Ask> Served<A> {
         }
     }
 
-    fn send(&mut self, order: Order<A>) {
+    fn send(&mut self, mut order: Order<A>) {
         if !has_come_to(&order.stage, SENT) {
             return;
         }
+        order.sent_at = Some(tokio::time::Instant::now());
         self.next += 1;
         self.writing.push(&order.ask.message(self.next));
         if order.ask.is_answered() {
             let silent_at = order.ask.patience().map(|patience| tokio::time::Instant::now() + patience);
             // One with little patience does not wait as long as one with much.
             self.silent_at = [self.silent_at, silent_at].into_iter().flatten().min();
+            self.suspicion.expects_within(order.ask.wait());
             self.in_flight.insert(self.next, order);
         }
     }
 
     /// The host has so long to answer something, as long as one call has patience.
     fn wait_for_some(&mut self) {
-        let waiting = self.in_flight.values().filter(|order| !order.answer.is_closed());
-        let patience = waiting.filter_map(|order| order.ask.patience()).min();
+        let (mut patience, mut wait) = (None, None);
+        for order in self.in_flight.values().filter(|order| !order.answer.is_closed()) {
+            patience = [patience, order.ask.patience()].into_iter().flatten().min();
+            wait = [wait, Some(order.ask.wait())].into_iter().flatten().min();
+        }
+        self.suspicion.heard(wait);
         self.silent_at = patience.map(|patience| tokio::time::Instant::now() + patience);
     }
 
     /// Returns the call if it is to be made again.
     fn take(&mut self, id: u64, reply: A::Reply) -> Option<Order<A>> {
         let order = self.in_flight.remove(&id)?;
-        let Some(outcome) = order.ask.outcome(reply) else { return Some(order) };
+        let Some(outcome) = order.ask.outcome(reply, order.so_far()) else { return Some(order) };
         // The caller may have stopped waiting.
         let _ = order.answer.send(outcome);
         None

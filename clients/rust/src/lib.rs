@@ -27,6 +27,7 @@ mod log;
 pub mod maps;
 mod process;
 mod sequence;
+mod suspicion;
 mod tls;
 mod txn;
 

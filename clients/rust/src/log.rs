@@ -1,6 +1,6 @@
 //! Calls of the shared log.
 
-use crate::calls::{Ask, Calls};
+use crate::calls::{Ask, Calls, SoFar};
 use crate::connect::connects;
 use crate::{CallError, TIMEOUT};
 use kernel::Bytes;
@@ -147,13 +147,20 @@ impl Ask for Request {
         }
     }
 
-    fn outcome(&self, answer: Answer) -> Option<Result<Answer, CallError>> {
-        let busy = matches!(&answer, Answer::Refused(refused) if refused.why == Why::Busy);
-        (!busy).then_some(Ok(answer))
+    fn outcome(&self, answer: Answer, so_far: SoFar) -> Option<Result<Answer, CallError>> {
+        match matches!(&answer, Answer::Refused(refused) if refused.why == Why::Busy) {
+            true => so_far.is_last.then_some(Err(CallError::Busy)),
+            false => Some(Ok(answer)),
+        }
     }
 
     fn may_repeat(&self) -> bool {
         self.written().is_empty()
+    }
+
+    fn wait(&self) -> Duration {
+        let wait_ms = if let Self::Read(read) = self { read.wait_ms } else { 0 };
+        Duration::from_millis(wait_ms.into())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls of the sequence service.
 
-use crate::calls::{Ask, Calls};
+use crate::calls::{Ask, Calls, SoFar};
 use crate::connect::connects;
 use crate::{CallError, TIMEOUT};
 use kernel::Bytes;
@@ -39,9 +39,9 @@ impl Ask for Wanted {
         }
     }
 
-    fn outcome(&self, numbered: Numbered) -> Option<Result<SequencePosition, CallError>> {
+    fn outcome(&self, numbered: Numbered, so_far: SoFar) -> Option<Result<SequencePosition, CallError>> {
         match Outcome::of(numbered.status) {
-            Outcome::Busy => None,
+            Outcome::Busy => so_far.is_last.then_some(Err(CallError::Busy)),
             Outcome::Done => Some(Ok(SequencePosition { numbers: numbered.numbers, gsn: numbered.gsn })),
             Outcome::Unknown => Some(Err(CallError::MaybeExecuted)),
             Outcome::DiskFull => Some(Err(CallError::DiskFull)),

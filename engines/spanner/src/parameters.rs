@@ -59,7 +59,7 @@ impl SpannerParameters {
         resend_after: Duration::from_millis(100),
         horizon_ahead: Duration::from_millis(200),
         close_every: Duration::from_millis(20),
-        owner_silence: Duration::from_secs(2),
+        owner_silence: Duration::from_millis(500),
         owner_alive_every: Duration::from_millis(200),
         keep: Duration::from_secs(600),
         fence_bound: Duration::from_millis(500),

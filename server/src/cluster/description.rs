@@ -111,6 +111,13 @@ impl ClusterFile {
         self.values.get(name).map(|(value, origin)| (value.as_str(), origin))
     }
 
+    /// Calls of users that take longer are in the host's log; zero: none is.
+    pub fn slow_call(&self) -> std::time::Duration {
+        let value =
+            self.value("log_output.slow_call").and_then(|(value, _)| super::keys::parse_duration(value));
+        value.unwrap_or_default()
+    }
+
     /// The services that are on.
     pub fn services(&self) -> &[Arc<dyn Service>] {
         &self.services

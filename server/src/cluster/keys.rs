@@ -155,6 +155,13 @@ pub(super) const SHARED: &[Key] = &[
         "a program that reads the log must know which; the lines of the start are text always",
     ),
     key(
+        "log_output.slow_call",
+        KeyKind::Duration,
+        "1s",
+        "calls of users that take longer are counted in the host's log, by service and operation, every ten seconds at most; 0s: never",
+        "too short: a line every ten seconds says what everybody knows",
+    ),
+    key(
         "trace.endpoint",
         KeyKind::Checked(is_collector, "the URL of a collector, like http://127.0.0.1:4318"),
         "",

@@ -12,16 +12,20 @@ pub fn address(text: &str) -> Result<String, String> {
     if address.starts_with("https://") {
         return Err("the admin port speaks HTTP without TLS".to_owned());
     }
-    native_address(address)
+    with_port(address, "127.0.0.1:7070")
 }
 
 /// `host:port`, and nothing else.
 pub fn native_address(address: &str) -> Result<String, String> {
+    with_port(address, "127.0.0.1:7071")
+}
+
+fn with_port(address: &str, example: &str) -> Result<String, String> {
     match address.rsplit_once(':') {
         Some((host, port)) if !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok() => {
             Ok(address.to_owned())
         }
-        Some(_) | None => Err("wanted: an address with a port, like 127.0.0.1:7071".to_owned()),
+        Some(_) | None => Err(format!("wanted: an address with a port, like {example}")),
     }
 }
 

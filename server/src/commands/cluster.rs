@@ -2,6 +2,7 @@
 
 use super::admin::{GivenToken, fetch, parse};
 use super::kv::Endpoint;
+use super::served::{print_colours, print_transactions};
 use crate::failure::Failure;
 use clap::Subcommand;
 use kernel::{HostId, NodeId};
@@ -150,6 +151,8 @@ impl ShowStatus {
             println!("  {space}: {given} positions given");
         }
         print_log(&status["log"]);
+        print_transactions(&status["txn"]);
+        print_colours(&status["fuzzylog"]);
         print_members(&status);
         Ok(())
     }

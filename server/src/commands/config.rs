@@ -6,6 +6,7 @@ use super::profile;
 use super::serve::read_file;
 use crate::failure::Failure;
 use clap::Subcommand;
+use parts::Shape;
 use serde_json::{Value, json};
 use server::access::AccessFile;
 use server::cluster::ClusterFile;
@@ -144,10 +145,7 @@ fn check_surroundings(file: &ClusterFile) -> Result<Vec<(&'static str, String)>,
             ));
         }
     }
-    if file.hosts.len() == 2 {
-        let text = "two hosts survive no failure, as one does: run one, or three";
-        shown.push(("WARNING", text.to_owned()));
-    }
+    shown.extend(warnings(file).into_iter().map(|text| ("WARNING", text)));
     if let Some(paths) = &file.tls {
         HostTls::load(paths).map_err(|error| {
             let remedy = "ordinate tls init makes them; ordinate tls show FOLDER shows what there is";
@@ -171,6 +169,32 @@ fn check_surroundings(file: &ClusterFile) -> Result<Vec<(&'static str, String)>,
         shown.push(("access", format!("{} identities in {}", policy.len(), path.display())));
     }
     Ok(shown)
+}
+
+/// What works, and is hardly meant so.
+fn warnings(file: &ClusterFile) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if file.hosts.len() == 2 {
+        warnings.push("two hosts survive no failure, as one does: run one, or three".to_owned());
+    }
+    for group in file.placement.configuration().acceptors.groups() {
+        let count = group.members().len();
+        if count > 2 && count.is_multiple_of(2) && group.shape() == Shape::Majority {
+            warnings.push(format!("{count} hosts that vote survive no more failures than {}", count - 1));
+        }
+    }
+    let has = match (file.listen.is_admin_exposed(), &file.access) {
+        (false, _) => None,
+        (true, None) => Some("no password"),
+        (true, Some(_)) => Some("no TLS"),
+    };
+    if let Some(has) = has {
+        warnings.push(format!(
+            "listen.admin ({}) is reached from other machines, and has {has}",
+            file.listen.admin
+        ));
+    }
+    warnings
 }
 
 fn explain(name: Option<&str>, config: Option<PathBuf>, output: Output) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use super::admin::{GRANT_REMEDY, GivenToken};
 use super::output::GivenOutput;
 pub use super::output::Output;
+use super::reached::{is_another_port, listening};
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use ordinate_client::{
@@ -11,12 +12,8 @@ use ordinate_client::{
 };
 use serde_json::json;
 use std::future::Future;
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// How long it is tried to learn whether a host is there at all.
-const CONNECTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// How long the host of this process may take for an answer.
 const OWN_HOST_WITHIN: Duration = Duration::from_secs(30);
@@ -182,26 +179,25 @@ impl Endpoint {
         }
     }
 
-    /// The addresses at which somebody listens.
-    fn listening(&self) -> Vec<&str> {
-        let is_there = |endpoint: &&String| {
-            let addresses = endpoint.to_socket_addrs().into_iter().flatten();
-            let mut connected = addresses.map(|it| TcpStream::connect_timeout(&it, CONNECTED_WITHIN));
-            connected.any(|connection| connection.is_ok())
-        };
-        self.endpoints.iter().filter(is_there).map(String::as_str).collect()
-    }
-
     /// How a command ends whose calls may have been executed.
     pub fn exit_unknown(&self) -> Exit {
-        if self.listening().is_empty() { Exit::Unreachable } else { Exit::Failed }
+        if listening(&self.endpoints).is_empty() { Exit::Unreachable } else { Exit::Failed }
     }
 
     /// No answer came: because no host is there, or because those that are do not hear enough of the others.
     fn unanswered(&self, fact: String) -> Failure {
-        let there = self.listening();
+        let there = listening(&self.endpoints);
         if there.is_empty() {
             return Failure::unreachable(&self.endpoints.join(","), fact);
+        }
+        if self.certificates.tls_ca.is_none() && there.iter().all(|endpoint| is_another_port(endpoint)) {
+            let fact =
+                format!("{fact}; {} closes connections of clients: it is no native port", there.join(","));
+            let remedy = "ordinate config explain listen.native  (with TLS: --tls-ca, --tls-cert, --tls-key)";
+            return Failure {
+                remedy: remedy.into(),
+                ..Failure::unreachable(&self.endpoints.join(","), fact)
+            };
         }
         let what = format!("hosts listen at {}, and the cluster does not answer", there.join(","));
         let remedy = "ordinate status --admin ADDRESS  (it says whether a majority is heard)";

@@ -3,7 +3,7 @@
 use crate::commands::backup;
 use crate::commands::files::Files;
 use crate::failure::Failure;
-use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, ServerTls, Shortage};
+use runtime::{ClockSource, DataError, EventSink, HostError, HostHandle, JournalError, ServerTls, Shortage};
 use server::access::{Access, PolicyError};
 use server::admin::{self, Admin, HttpPort};
 use server::cluster::file::Overrides;
@@ -69,6 +69,7 @@ impl Serve {
         let files = Files::fit(&mut file)?;
         let log = self.begin_log(&file);
         let (gate, latencies) = (Gate::default(), Latencies::default());
+        latencies.note_slower_than(file.slow_call());
         let events: EventSink = Box::new({
             let log = log.clone();
             move |event| log.take(event)
@@ -156,7 +157,15 @@ impl Serve {
         eprintln!("ordinate {}  host {} of cluster {}", env!("CARGO_PKG_VERSION"), self.host, file.cluster);
         eprintln!("  engine      paxos, {} hosts", file.hosts.len());
         if file.clock_config().required {
-            eprintln!("  clock       {}, at most {:?} off", file.clock.source, file.clock.error_max);
+            match file.clock.source {
+                ClockSource::Fixed { epsilon } => {
+                    eprintln!("  clock       fixed, {epsilon:?} off at most: you vouch for it")
+                }
+                measured => eprintln!(
+                    "  clock       {measured}, of no use while it may be off by more than {:?}",
+                    file.clock.error_max
+                ),
+            }
         }
         match file.durability {
             Durability::MajorityFsync => {

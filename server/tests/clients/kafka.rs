@@ -194,7 +194,7 @@ fn transactions_are_refused_at_once() {
 fn a_file_goes_through_kcat_while_a_host_dies() {
     side_by_side(async {
         if Command::new("kcat").arg("-V").output().is_err() {
-            println!("SKIPPED: there is no kcat (Debian has it)");
+            println!("SKIPPED: there is no kcat (scripts/test-tools.sh)");
             return;
         }
         let (mut cluster, addresses) = start().await;
@@ -244,7 +244,7 @@ const DEFAULT_TOPIC_BYTES: usize = 40_000_000;
 fn all_that_goes_into_a_default_topic_comes_out_again() {
     side_by_side(async {
         if Command::new("kcat").arg("-V").output().is_err() {
-            println!("SKIPPED: there is no kcat (Debian has it)");
+            println!("SKIPPED: there is no kcat (scripts/test-tools.sh)");
             return;
         }
         let (cluster, addresses) = Cluster::serving("KAFKA", 1, "[log]\nspaces = 2").await;

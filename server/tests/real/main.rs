@@ -19,6 +19,7 @@ mod failover;
 mod fuzzylog;
 mod grants;
 mod grants_tls;
+mod hang;
 mod health;
 mod input;
 mod inspect;

@@ -189,6 +189,13 @@ impl Cluster {
         environment.push((name.to_owned(), value.to_owned()));
     }
 
+    /// From its next start on, a host has the environment of another, too.
+    pub fn take_environment(&mut self, host: usize, of: usize) {
+        for (name, value) in self.hosts[of].environment.clone() {
+            self.set_environment(host, &name, &value);
+        }
+    }
+
     /// A command that the next start of a host runs inside of, such as `ip netns exec NAME`.
     pub fn set_wrapper(&mut self, host: usize, wrapper: &[&str]) {
         self.hosts[host].wrapper = wrapper.iter().map(|&word| word.to_owned()).collect();

@@ -1,7 +1,7 @@
 //! A call of the partially ordered log on its way.
 
 use crate::CallError;
-use crate::calls::Ask;
+use crate::calls::{Ask, SoFar};
 use crate::directed::Directed;
 use std::time::Duration;
 use wire::fuzzylog::{FuzzyCall, FuzzyFailure, FuzzyReply, TO_CLIENT, TO_HOST};
@@ -26,7 +26,7 @@ impl Ask for FuzzyCall {
     }
 
     /// What may have been executed is asked for again, too: it has a number.
-    fn outcome(&self, reply: FuzzyReply) -> Option<Result<FuzzyReply, CallError>> {
+    fn outcome(&self, reply: FuzzyReply, _so_far: SoFar) -> Option<Result<FuzzyReply, CallError>> {
         let again = |why| matches!(why, FuzzyFailure::Busy | FuzzyFailure::Unknown);
         let again = matches!(&reply, FuzzyReply::FuzzyFailed(failed) if again(failed.why));
         (!again).then_some(Ok(reply))
@@ -37,8 +37,12 @@ impl Ask for FuzzyCall {
         true
     }
 
+    fn wait(&self) -> Duration {
+        let wait_ms = if let Self::SyncColour(call) = self { call.wait_ms } else { 0 };
+        Duration::from_millis(wait_ms.into())
+    }
+
     fn patience(&self) -> Option<Duration> {
-        let wait = if let Self::SyncColour(call) = self { call.wait_ms } else { 0 };
-        Some(SILENT_FOR + Duration::from_millis(wait.into()))
+        Some(SILENT_FOR + self.wait())
     }
 }

@@ -62,6 +62,30 @@ impl Session {
     fn new(token: Timestamp) -> Self {
         Self { token, name: drawn(), next: 1, open: BTreeSet::new() }
     }
+
+    /// A name for a commit, and the number below which the session has all answers.
+    fn name_commit(&mut self) -> (CallKey, u64) {
+        let number = self.next;
+        self.next += 1;
+        self.open.insert(number);
+        let acknowledged = self.open.first().copied().unwrap_or(number);
+        (CallKey { session: self.name, number }, acknowledged)
+    }
+
+    fn is_answered(&mut self, key: CallKey) {
+        if key.session == self.name {
+            self.open.remove(&key.number);
+        }
+    }
+
+    /// Nobody learns how a commit has ended: it stays open, as it may still be executed. The session goes on under another name, or
+    /// shards would remember all that it commits from now on, and refuse it when that is too much.
+    fn is_lost(&mut self, key: CallKey) {
+        if key.session == self.name {
+            (self.name, self.next) = (drawn(), 1);
+            self.open.clear();
+        }
+    }
 }
 
 connects!(TxnClient, |calls| Self {
@@ -69,6 +93,34 @@ connects!(TxnClient, |calls| Self {
     timeout: TIMEOUT,
     session: Arc::new(Mutex::new(Session::new(Timestamp(0)))),
 });
+
+/// A commit without an answer; one whose caller stops waiting is lost.
+struct OpenCommit<'a> {
+    client: &'a TxnClient,
+    key: CallKey,
+    is_answered: bool,
+}
+
+impl OpenCommit<'_> {
+    /// The answer is here.
+    fn answered(mut self) {
+        self.is_answered = true;
+        self.client.session_now().is_answered(self.key);
+    }
+
+    /// No answer will come.
+    fn lost(self) -> TxnError {
+        TxnError::Unknown { id: self.key }
+    }
+}
+
+impl Drop for OpenCommit<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.client.session_now().is_lost(self.key);
+        }
+    }
+}
 
 impl TxnClient {
     /// Another session over the same connection, which has seen nothing yet.
@@ -121,18 +173,9 @@ impl TxnClient {
     }
 
     /// A name for a commit, and the number below which the session has all answers.
-    fn name_commit(&self) -> (CallKey, u64) {
-        let mut session = self.session_now();
-        let number = session.next;
-        session.next += 1;
-        session.open.insert(number);
-        let acknowledged = session.open.first().copied().unwrap_or(number);
-        (CallKey { session: session.name, number }, acknowledged)
-    }
-
-    /// The answer to a commit is here.
-    fn commit_answered(&self, key: CallKey) {
-        self.session_now().open.remove(&key.number);
+    fn name_commit(&self) -> (OpenCommit<'_>, u64) {
+        let (key, acknowledged) = self.session_now().name_commit();
+        (OpenCommit { client: self, key, is_answered: false }, acknowledged)
     }
 
     /// A call that changes nothing, or is executed once.
@@ -169,4 +212,37 @@ fn unreadable() -> TxnError {
 /// True if a failure ends an attempt, and another one may succeed.
 fn ends_an_attempt(why: TxnFailure) -> bool {
     why.may_be_retried() || why == TxnFailure::NoTransaction
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A shard remembers what a session has not acknowledged, up to a bound: a session that waits for ever for one answer is refused in
+    // the end.
+    #[test]
+    fn a_lost_commit_does_not_keep_later_ones_unacknowledged() {
+        let mut session = Session::new(Timestamp(0));
+        let (first, _) = session.name_commit();
+        let (beside, _) = session.name_commit();
+        session.is_lost(first);
+        let (later, acknowledged) = session.name_commit();
+        assert_ne!(later.session, first.session, "what is lost may still be executed under its name");
+        assert_eq!(acknowledged, later.number);
+        session.is_answered(beside);
+        session.is_answered(later);
+        let (last, acknowledged) = session.name_commit();
+        assert_eq!((last.session, acknowledged), (later.session, last.number));
+    }
+
+    // Callers have deadlines of their own: they stop waiting, and the session goes on.
+    #[tokio::test]
+    async fn a_commit_that_nobody_waits_for_is_lost() {
+        let client = TxnClient::connect(["127.0.0.1:9"]);
+        let commit = client.one_shot().put("key", "value").run();
+        assert!(tokio::time::timeout(Duration::from_millis(1), commit).await.is_err(), "nobody answers");
+        let (open, acknowledged) = client.name_commit();
+        assert_eq!(acknowledged, open.key.number);
+        open.answered();
+    }
 }

@@ -86,38 +86,34 @@ impl<'a> OneShotCall<'a> {
     /// Runs it. Sent again when a connection breaks, and executed once.
     pub async fn run(self) -> Result<OneShotOutcome, TxnError> {
         let Self { client, conditions, writes, reads, otherwise } = self;
-        let (key, acknowledged) = client.name_commit();
-        let token = client.token();
+        let (open, acknowledged) = client.name_commit();
+        let (key, token) = (open.key, client.token());
         let key_of = Some(key);
         let call: TxnCall =
             OneShot { id: 0, token, key: key_of, acknowledged, conditions, writes, reads, otherwise }.into();
         if let Some(fault) = call.fault() {
-            client.commit_answered(key);
+            open.answered();
             return Err(TxnError::Fault(fault));
         }
-        let reply = client.calls.call(call, client.timeout).await;
-        let reply = match reply {
+        let reply = match client.calls.call(call, client.timeout).await {
             Ok(reply) => reply,
             Err(unsent @ CallError::NotSent(_)) => {
-                client.commit_answered(key);
+                open.answered();
                 return Err(TxnError::Unreached(unsent));
             }
-            // It may be executed later, so its name is not given up.
-            Err(_) => return Err(TxnError::Unknown { id: key }),
+            Err(_) => return Err(open.lost()),
         };
         client.take_token(&reply);
-        if !matches!(&reply, TxnReply::Failed(failed) if failed.why == TxnFailure::Unknown) {
-            client.commit_answered(key);
+        if matches!(&reply, TxnReply::Failed(failed) if failed.why == TxnFailure::Unknown) {
+            return Err(open.lost());
         }
+        open.answered();
         match reply {
             TxnReply::Committed(reply) => {
                 Ok(OneShotOutcome::Committed { at: reply.at, rows: reply.rows, id: key })
             }
             TxnReply::NotMet(reply) => {
                 Ok(OneShotOutcome::NotMet { condition: reply.condition as usize, rows: reply.rows })
-            }
-            TxnReply::Failed(failed) if failed.why == TxnFailure::Unknown => {
-                Err(TxnError::Unknown { id: key })
             }
             TxnReply::Failed(failed) => Err(TxnError::Failed(failed.why)),
             TxnReply::ReadRows(_)

@@ -1,6 +1,6 @@
 //! Interactive transactions: a closure that reads and writes, tried again until it commits.
 
-use super::{TxnClient, TxnError, ends_an_attempt, unreadable};
+use super::{OpenCommit, TxnClient, TxnError, ends_an_attempt, unreadable};
 use crate::CallError;
 use kernel::Bytes;
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use wire::txn::{
-    Begin, CallKey, Commit, GiveUp, KeyRange, KeyRow, KeyScan, KeyWrite, ReadWithin, ScannedRows, Timestamp,
-    TxnCall, TxnFailure, TxnReply,
+    Begin, Commit, GiveUp, KeyRange, KeyRow, KeyScan, KeyWrite, ReadWithin, ScannedRows, Timestamp, TxnCall,
+    TxnFailure, TxnReply,
 };
 
 /// The first pause before a transaction is tried again; twice as long after each attempt.
@@ -17,6 +17,8 @@ const PAUSE: Duration = Duration::from_micros(500);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// How often the fate of a commit is asked for whose host is gone.
 const ASK_FATE_EVERY: Duration = Duration::from_millis(200);
+/// What no log has after so long was most likely never prepared: shards abort what a dead host began within a second.
+const ASK_FATE_WITHIN: Duration = Duration::from_secs(5);
 
 /// One attempt at an interactive transaction. What it reads, nobody writes before it ends; what it writes, nobody sees before it is
 /// committed. Cheap to clone.
@@ -129,41 +131,48 @@ impl Transaction {
         if let Some(why) = self.state().ended {
             return Err(TxnError::Failed(why));
         }
-        let (key, acknowledged) = self.client.name_commit();
-        let (txn, writes) = (self.number, self.taken_writes());
+        let (open, acknowledged) = self.client.name_commit();
+        let (txn, writes, key) = (self.number, self.taken_writes(), open.key);
         let call: TxnCall = Commit { id: 0, txn, key: Some(key), acknowledged, writes }.into();
         if let Some(fault) = call.fault() {
-            self.client.commit_answered(key);
+            open.answered();
             self.abort();
             return Err(TxnError::Fault(fault));
         }
         match self.client.calls.call(call, self.client.timeout).await {
             Ok(TxnReply::Committed(reply)) => {
                 self.client.absorb(reply.token);
-                self.client.commit_answered(key);
+                open.answered();
                 Ok(reply.at)
             }
             Ok(TxnReply::Failed(failed)) if failed.why.is_surely_void() => {
-                self.client.commit_answered(key);
+                open.answered();
                 Err(TxnError::Failed(failed.why))
             }
-            Ok(_) | Err(_) => self.fate_of(key).await,
+            Ok(_) | Err(_) => self.fate_of(open).await,
         }
     }
 
     /// The host that played its client is gone, or does not know: the shards' logs do.
-    async fn fate_of(&self, key: CallKey) -> Result<Timestamp, TxnError> {
-        let deadline = tokio::time::Instant::now() + self.client.timeout;
-        while tokio::time::Instant::now() < deadline {
-            if let Ok(Some(at)) = self.client.status(key).await {
-                self.client.absorb(at);
-                self.client.commit_answered(key);
-                return Ok(at);
+    async fn fate_of(&self, open: OpenCommit<'_>) -> Result<Timestamp, TxnError> {
+        let begun = tokio::time::Instant::now();
+        let deadline = begun + self.client.timeout;
+        // A shard that is not reached may have it: only what all have answered counts.
+        let mut answered_until = begun;
+        while tokio::time::Instant::now() < deadline && answered_until < begun + ASK_FATE_WITHIN {
+            match self.client.status(open.key).await {
+                Ok(Some(at)) => {
+                    self.client.absorb(at);
+                    open.answered();
+                    return Ok(at);
+                }
+                Ok(None) => answered_until = tokio::time::Instant::now(),
+                Err(_) => {}
             }
             tokio::time::sleep(ASK_FATE_EVERY).await;
         }
         // It may still be prepared somewhere: that it was not committed is not known.
-        Err(TxnError::Unknown { id: key })
+        Err(open.lost())
     }
 }
 

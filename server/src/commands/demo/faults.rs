@@ -25,12 +25,15 @@ impl Cluster {
         let leader = self.leader().await;
         let watch = Watch::start(&self.endpoints(), self.rounds);
         tokio::time::sleep(BEFORE).await;
-        for name in hosts {
+        for name in &hosts {
             self.strike(fault, name)?;
         }
         let (served, quorum) = self.until_served(&watch).await;
         if served {
             tokio::time::sleep(AFTER).await;
+        }
+        if served && matches!(fault, "restart" | "resume" | "heal") {
+            self.until_known_to_serve(&hosts).await;
         }
         let verdict = watch.finish().await;
         let now = self.leader().await;
@@ -59,6 +62,20 @@ impl Cluster {
             }
         }
         Ok(verdict)
+    }
+
+    /// What hosts that are back say of themselves is true by the next line.
+    async fn until_known_to_serve(&self, hosts: &[&str]) {
+        let struck = Instant::now();
+        while struck.elapsed() < QUORUM_KNOWN_AFTER + BEFORE {
+            let waits = |(name, status): &(&str, Option<HostStatus>)| {
+                hosts.contains(name) && status.as_ref().is_some_and(|it| it.not_serving.is_some())
+            };
+            if !self.statuses().await.iter().any(waits) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// Whether a write is acknowledged now that something was struck, and whether some host hears a quorum.

@@ -84,7 +84,7 @@ fn asked(message: &Bytes) -> Option<Asked> {
     let id = u64::from_le_bytes(*head[2..].first_chunk()?);
     let (reads, operation) = match head[1] {
         1 => (true, read_operation(*message.get(LEVEL_AT)?)),
-        2 => (true, "one_shot"),
+        2 => (wants_rows(&message[HEAD_BYTES..]).unwrap_or(true), "one_shot"),
         3 => (false, "begin"),
         4 => (true, "read_within"),
         5 => (false, "commit"),
@@ -95,6 +95,44 @@ fn asked(message: &Bytes) -> Option<Asked> {
         _ => return None,
     };
     Some(Asked { id: Some(id), reads, operation })
+}
+
+/// Whether a one-shot, behind its head, is answered what keys hold; none if it is malformed. One that only writes needs no room for
+/// that, and thousands may wait for a lock.
+fn wants_rows(mut rest: &[u8]) -> Option<bool> {
+    fn skip(rest: &mut &[u8], bytes: usize) -> Option<()> {
+        rest.split_off(..bytes).map(|_| ())
+    }
+    fn tag(rest: &mut &[u8]) -> Option<bool> {
+        rest.split_off_first().map(|tag| *tag != 0)
+    }
+    fn number(rest: &mut &[u8]) -> Option<usize> {
+        let number = rest.split_off(..4)?;
+        Some(u32::from_le_bytes(*number.first_chunk()?) as usize)
+    }
+    fn skip_bytes(rest: &mut &[u8]) -> Option<()> {
+        let length = number(rest)?;
+        skip(rest, length)
+    }
+    // The token, the name, and what is acknowledged.
+    skip(&mut rest, 8)?;
+    let name = if tag(&mut rest)? { 16 } else { 0 };
+    skip(&mut rest, name + 8)?;
+    for _ in 0..number(&mut rest)? {
+        skip_bytes(&mut rest)?;
+        skip(&mut rest, 8)?;
+    }
+    for _ in 0..number(&mut rest)? {
+        skip_bytes(&mut rest)?;
+        if tag(&mut rest)? {
+            skip_bytes(&mut rest)?;
+        }
+    }
+    let reads = number(&mut rest)?;
+    for _ in 0..reads {
+        skip_bytes(&mut rest)?;
+    }
+    Some(reads + number(&mut rest)? > 0)
 }
 
 /// Reads of each level are measured apart.
@@ -147,8 +185,8 @@ fn failure_in(reply: &Bytes) -> Option<CallFailure> {
 mod tests {
     use super::*;
     use wire::txn::{
-        CallKey, Commit, CommitStatus, Committed, GiveUp, ReadOnly, ReadRows, RowsWithin, Timestamp, TxnCall,
-        TxnLevel, native_call,
+        CallKey, Commit, CommitStatus, Committed, Condition, GiveUp, KeyWrite, OneShot, ReadOnly, ReadRows,
+        RowsWithin, Timestamp, TxnCall, TxnLevel, native_call,
     };
 
     // A call that is measured as another one, or not taken for a read, has no room for its rows.
@@ -171,6 +209,24 @@ mod tests {
             assert_eq!(of(call.into()), (Some(7), true, operation));
         }
         let key = CallKey { session: 1, number: 2 };
+        let bytes = |text: &'static str| Bytes::from_static(text.as_bytes());
+        let one_shot = |key, reads: &[&'static str], otherwise: &[&'static str]| {
+            let conditions = vec![Condition { key: bytes("a"), version: Timestamp(7) }];
+            let writes = vec![
+                KeyWrite { key: bytes("a"), value: Some(bytes("value")) },
+                KeyWrite { key: bytes("b"), value: None },
+            ];
+            let reads = reads.iter().map(|text| bytes(text)).collect();
+            let otherwise = otherwise.iter().map(|text| bytes(text)).collect();
+            let (id, acknowledged) = (7, 2);
+            of(OneShot { id, token, key, acknowledged, conditions, writes, reads, otherwise }.into())
+        };
+        for key in [None, Some(key)] {
+            assert_eq!(one_shot(key, &[], &[]), (Some(7), false, "one_shot"));
+            assert_eq!(one_shot(key, &["c"], &[]), (Some(7), true, "one_shot"));
+            assert_eq!(one_shot(key, &["c\0\0\0\0"], &[]), (Some(7), true, "one_shot"));
+            assert_eq!(one_shot(key, &[], &["c"]), (Some(7), true, "one_shot"));
+        }
         let commit = Commit { id: 8, txn: 1, key: Some(key), acknowledged: 0, writes: Vec::new() };
         assert_eq!(of(commit.into()), (Some(8), false, "commit"));
         assert_eq!(of(CommitStatus { id: 9, key }.into()), (Some(9), false, "commit_status"));
