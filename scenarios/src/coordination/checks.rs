@@ -148,7 +148,8 @@ impl Checks {
             | Ask::SetWatches { .. }
             | Ask::Sync { .. }
             | Ask::Ping
-            | Ask::Close => {}
+            | Ask::Close
+            | Ask::Judged { .. } => {}
         }
     }
 

@@ -59,7 +59,7 @@ impl Memory {
         if server.shard_map().version > 0 {
             return;
         }
-        for owner in server.service().owners() {
+        for owner in server.service().znodes().owners() {
             let known = self.groups.values().find_map(|(_, sessions)| sessions.get(&owner.0));
             invariant!(
                 EPH,

@@ -1,6 +1,7 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use super::checks::NOWHERE;
+use super::judged::JudgedTree;
 use super::node::Seat;
 use coordination::wire::ZkSessionId;
 use coordination::wire::parent_of;
@@ -73,7 +74,7 @@ impl Servers {
             if self.checked.insert(id, next) == Some(next) {
                 continue;
             }
-            let half_done = server.service().contains(NOWHERE);
+            let half_done = server.service().znodes().contains(NOWHERE);
             invariant!(ATOMIC, !half_done, "{id} has {NOWHERE}: a multi that was refused has made it");
             let digest = server.service().digest();
             let known = *self.digests.entry((server.space(), next)).or_insert(digest);
@@ -98,7 +99,7 @@ impl Servers {
 }
 
 /// A role of the service.
-pub(super) type Member = MasonMember<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>;
+pub(super) type Member = MasonMember<coordination::HomeSessions, JudgedTree, coordination::Gateway>;
 
 /// The roles of the cluster on one host.
 pub(super) fn members_of<'a>(
@@ -183,16 +184,16 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         if server.shard_map().version > known.version {
             *known = server.shard_map();
         }
-        if let Some(path) = server.service().misplaced() {
+        if let Some(path) = server.service().znodes().misplaced() {
             return Err((
                 "UNIQ",
                 format!("{path} is in shard {}, where nobody looks for it", server.space()),
             ));
         }
-        if let Some(path) = server.service().paths().find(|&path| !paths.insert(path)) {
+        if let Some(path) = server.service().znodes().paths().find(|&path| !paths.insert(path)) {
             return Err(("UNIQ", format!("{path} is in two shards")));
         }
-        owners.extend(server.service().owners());
+        owners.extend(server.service().znodes().owners());
     }
     for (id, member) in members(&one, cluster) {
         if let (MasonMember::Shard(server), Some(shard_map)) = (member, shard_map)
@@ -233,7 +234,7 @@ fn akin(host: HostId, cluster: &Cluster<'_, Seat>) -> Result<(), (&'static str, 
     let (mut nodes, one) = (BTreeMap::new(), [host]);
     for (_, member) in members(&one, cluster) {
         let MasonMember::Shard(server) = member else { continue };
-        nodes.extend(server.service().kinships().map(|node| (node.path, node)));
+        nodes.extend(server.service().znodes().kinships().map(|node| (node.path, node)));
     }
     let mut listed = 0;
     for node in nodes.values() {

@@ -207,6 +207,12 @@ impl Missed {
 }
 
 impl Znodes {
+    /// What is watched here: path, reader, the bits of what for, the last registration. For invariants.
+    pub fn watched(&self) -> impl Iterator<Item = (&str, NodeId, u8, WatchSeq)> {
+        let rows = self.watches.paths.iter();
+        rows.flat_map(|(path, watches)| watches.iter().map(|it| (&**path, it.reader, it.kinds, it.seq)))
+    }
+
     /// Before a snapshot replaces everything; a second one does not make the first forgotten.
     pub(crate) fn remember_watched(&mut self) {
         if self.watches.paths.is_empty() || self.missed.is_some() {
