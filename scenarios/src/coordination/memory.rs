@@ -41,7 +41,7 @@ impl Memory {
         }
         *furthest = executed;
         known.clear();
-        for (session, spaces) in machine.stub().spaces_of_sessions() {
+        for (session, spaces) in machine.stub().sessions().spaces_of_sessions() {
             let before = self.last.entry(session.0).or_default();
             invariant!(
                 EPH,

@@ -32,7 +32,7 @@ use checks::Checks;
 use coordination::{Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings};
 use ephemerals::Ephemerals;
 use expiring::{EXPIRE_EVERY, Expiring, LET_EXPIRE, LOOK_AT_A_SESSION};
-use judged::{JudgedTree, SharedTree};
+use judged::{JudgedSessions, JudgedTree, SharedTree};
 use kernel::client::Response;
 use kernel::{Bytes, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use living::Living;
@@ -128,7 +128,7 @@ impl CoordinationScenario {
         let counting = HomeSessions::new(Group(0), sessions.clone());
         let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
         let parts = HostParts {
-            stub: &|group| HomeSessions::new(group, sessions.clone()),
+            stub: &|group| JudgedSessions::new(group, sessions.clone()),
             shard: &|space| JudgedTree::new(space, placement, number, self.tree.clone()),
             gateway: Gateway::new(self.settings(host)),
         };

@@ -1,7 +1,7 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use super::checks::NOWHERE;
-use super::judged::JudgedTree;
+use super::judged::{JudgedSessions, JudgedTree};
 use super::node::Seat;
 use coordination::wire::ZkSessionId;
 use coordination::wire::parent_of;
@@ -49,7 +49,7 @@ impl Servers {
         self.layout = known.fold(self.layout, u64::max);
         for session in sessions {
             for (node, machine) in replicas(cluster.called_nodes_of(host)) {
-                let stub = machine.stub();
+                let stub = machine.stub().sessions();
                 if stub.contains(ZkSessionId(session)) {
                     self.held.insert((node, session));
                 } else if stub.has_ended(ZkSessionId(session))
@@ -99,7 +99,7 @@ impl Servers {
 }
 
 /// A role of the service.
-pub(super) type Member = MasonMember<coordination::HomeSessions, JudgedTree, coordination::Gateway>;
+pub(super) type Member = MasonMember<JudgedSessions, JudgedTree, coordination::Gateway>;
 
 /// The roles of the cluster on one host.
 pub(super) fn members_of<'a>(
@@ -148,7 +148,7 @@ fn members<'a>(
 /// The home groups' replicas among these.
 pub(super) fn replicas<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a Seat)>,
-) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::HomeSessions>)> {
+) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<JudgedSessions>)> {
     nodes.filter_map(|(node, seat)| {
         let Seat::Member(member) = seat else { return None };
         let MasonMember::Log(embedded) = &**member else { return None };
@@ -210,7 +210,9 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
     }
     akin(host, cluster)?;
     for (node, machine) in replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host())) {
-        if let Some(view) = machine.stub().after(ZkSessionId(0), machine.now()).find(|view| view.closing) {
+        if let Some(view) =
+            machine.stub().sessions().after(ZkSessionId(0), machine.now()).find(|view| view.closing)
+        {
             return Err(("SESS", format!("{node} is closing session {} and does not end it", view.session)));
         }
     }
@@ -219,7 +221,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         let mut of_core = replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
         // One that is closing, or that nobody lets expire, is no excuse.
         let is_held = of_core.any(|(_, machine)| {
-            let mut views = machine.stub().after(ZkSessionId(owner.0 - 1), machine.now());
+            let mut views = machine.stub().sessions().after(ZkSessionId(owner.0 - 1), machine.now());
             views.next().is_some_and(|view| view.session == owner && !view.closing && view.expires_in > 0)
         });
         if !is_held {

@@ -192,7 +192,7 @@ impl History {
     pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         for (node, member) in cluster.nodes_of(host) {
             let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs().filter(|(name, _)| *name != SCRATCH) {
+            for (name, log) in server.service().logs().logs().filter(|(name, _)| *name != SCRATCH) {
                 let (first, next) = log.range();
                 // Nothing goes by itself, but for what is retained for a second, and what the budget has no room for.
                 let asked = self.trimmed.get(name).copied().unwrap_or(0);
@@ -276,7 +276,7 @@ impl History {
         let mut tails: BTreeMap<&str, u64> = BTreeMap::new();
         for (_, member) in cluster.nodes() {
             let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs() {
+            for (name, log) in server.service().logs().logs() {
                 let tail = tails.entry(name).or_insert(0);
                 *tail = log.range().1.max(*tail);
             }

@@ -2,6 +2,7 @@
 
 mod archive;
 mod history;
+mod judged;
 mod numbered;
 mod scratch;
 
@@ -12,6 +13,7 @@ use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
 use archive::Archived;
 use history::History;
+use judged::{JudgedLogs, SharedModel};
 use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use numbered::Numbered;
@@ -29,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a host runs.
-type Node = ::mason::MasonMember<Names, Logs, Gateway>;
+type Node = ::mason::MasonMember<Names, JudgedLogs, Gateway>;
 
 /// One cluster, drawn from a seed.
 pub struct LogScenario {
@@ -42,6 +44,8 @@ pub struct LogScenario {
     /// Of the seeds that archive: how.
     archiving: Option<Archiving>,
     deployment: Deployment,
+    /// What the logs of all servers must be.
+    model: SharedModel,
     history: History,
     numbered: Numbered,
     scratch: Scratch,
@@ -135,17 +139,20 @@ impl LogScenario {
             ..paxos::Parameters::default()
         };
         let (parameters, log) = limits::fit(parameters, log);
+        let sizes = Sizes::draw(rng);
+        let bounds = SpaceBounds {
+            segment_bytes: 32 << rng.below(5),
+            open_bytes: 200 << rng.below(4),
+            page_bytes: 8 << rng.below(4),
+            unstored_bytes: 64 << rng.below(8),
+            cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
+        };
         Self {
-            sizes: Sizes::draw(rng),
+            sizes,
             hosts,
             spaces,
-            bounds: SpaceBounds {
-                segment_bytes: 32 << rng.below(5),
-                open_bytes: 200 << rng.below(4),
-                page_bytes: 8 << rng.below(4),
-                unstored_bytes: 64 << rng.below(8),
-                cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
-            },
+            model: SharedModel::new(spaces, bounds),
+            bounds,
             disk_bytes: if rng.chance(0.4) { 2_000 << rng.below(5) } else { u64::MAX },
             archiving,
             archived: Archived::default(),
@@ -305,10 +312,11 @@ impl Scenario for LogScenario {
             stub: &|_: Group| stub,
             shard: &|space: Space| {
                 let logs = Logs::new(space, self.spaces, self.bounds);
-                match &self.archiving {
+                let logs = match &self.archiving {
                     Some(archiving) => logs.with_archive(archiving.clone()),
                     None => logs,
-                }
+                };
+                JudgedLogs::new(space, logs, self.model.clone())
             },
             gateway: Gateway::new(Routes {
                 proxies,

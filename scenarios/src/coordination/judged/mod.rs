@@ -3,6 +3,7 @@
 //! Every answer is the model's, also that of each operation over several shards; each node that an operation has touched is; whom a
 //! change is announced to is; and so are reads at servers that have executed all that any server of their shard has.
 
+mod sessions;
 mod tree;
 mod watched;
 
@@ -12,6 +13,7 @@ use coordination::wire::{
 use coordination::{Placement, Znodes};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, Recount, SnapshotStep, invariant};
 use mason::{Gsn, Order, Resharded, Shard, ShardMap, ShardOut, Space};
+pub(super) use sessions::JudgedSessions;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -226,7 +228,7 @@ impl Shard for JudgedTree {
         );
         let placement = self.placement;
         let here = executed.events.iter().filter(|event| placement.space_of(&event.path) == self.space);
-        self.watched.judge(order.gsn.0, here, &notices);
+        self.watched.judge(order.gsn.0, executed.is_clean_up, here, &notices);
         self.gsn = Some(order.gsn.0);
         if is_first {
             let touched: Vec<&String> = executed.touched.iter().filter(|path| self.owns(path)).collect();

@@ -56,6 +56,8 @@ pub(super) struct Happened {
 pub(super) struct Executed {
     pub(super) answer: Vec<u8>,
     pub(super) events: Vec<Happened>,
+    /// Several shards count the events of a clean-up each by itself.
+    pub(super) is_clean_up: bool,
     /// Nodes that have come, gone or changed.
     pub(super) touched: BTreeSet<String>,
 }
@@ -132,6 +134,7 @@ impl Tree {
                 self.write(&head, &operation, order, out);
             }
             Body::CleanUp { session, .. } => {
+                out.is_clean_up = true;
                 let owned = self.nodes.iter().filter(|(_, node)| node.kind == Kind::Ephemeral(session.0));
                 let paths: Vec<String> = owned.map(|(path, _)| path.clone()).collect();
                 (0..).zip(paths).for_each(|(position, path)| self.remove(&path, position, order, out));

@@ -78,18 +78,26 @@ impl Watched {
     pub(super) fn judge<'a>(
         &mut self,
         gsn: u64,
+        is_clean_up: bool,
         events: impl Iterator<Item = &'a Happened>,
         notices: &[(NodeId, Bytes)],
     ) {
         let mut wanted = BTreeSet::new();
         events.for_each(|event| self.fire(event, &mut wanted));
+        if is_clean_up {
+            wanted = wanted
+                .into_iter()
+                .map(|(reader, _, kind, path, open)| (reader, 0, kind, path, open))
+                .collect();
+        }
         let mut given = Vec::new();
         for (reader, bytes) in notices {
             let events = WatchEvent::read_all(bytes);
             invariant!(WIRE, events.is_ok(), "a notice to {reader} that does not decode: {bytes:?}");
             for event in events.unwrap_or_default() {
                 let open = event.acls.is_empty() || is_open(&event.acls);
-                given.push((*reader, event.position, event.kind, event.path.to_owned(), open));
+                let position = if is_clean_up { 0 } else { event.position };
+                given.push((*reader, position, event.kind, event.path.to_owned(), open));
             }
         }
         let same = given.len() == wanted.len() && given.iter().all(|event| wanted.contains(event));
