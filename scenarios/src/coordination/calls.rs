@@ -19,6 +19,11 @@ fn one_of<T: Copy>(of: &[T], rng: &mut Rng) -> T {
     of[rng.index(of.len())]
 }
 
+/// True for nodes that these calls alone write.
+pub(super) fn are_judged(path: &str) -> bool {
+    PARENTS.iter().any(|parent| path.starts_with(parent))
+}
+
 fn any_path(rng: &mut Rng) -> &'static str {
     if rng.chance(0.3) { one_of(&PARENTS, rng) } else { one_of(&BELOW, rng) }
 }

@@ -1,5 +1,6 @@
 //! What users were sent, and what must hold of it.
 
+use super::calls;
 use super::ephemerals::Deleted;
 use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
 use super::user::{Armed, Awaited, User};
@@ -350,7 +351,9 @@ impl Checks {
     /// A node at one zxid is one state, and its versions count what was done to it.
     fn on_stat(&mut self, path: &str, stat: &Stat, value: Option<&str>, reported: &Reported<'_>) {
         let (czxid, mzxid, version) = (stat.czxid as u64, stat.mzxid as u64, stat.version);
-        let sound = czxid <= mzxid && (version == 0) == (czxid == mzxid);
+        // One operation may make a node and write it.
+        let at_once = czxid == mzxid && calls::are_judged(path);
+        let sound = czxid <= mzxid && ((version == 0) == (czxid == mzxid) || at_once);
         invariant!(STAT, sound, "{path}: {stat:?}");
         let owner = stat.ephemeral_owner as u64;
         let closed = self.closed.get(&owner).copied().unwrap_or(u64::MAX);

@@ -123,10 +123,9 @@ impl Shard for JudgedLogs {
             .collect();
         invariant!(WATCH, said == woken, "an append is announced to {said:?}, and {woken:?} wait for it");
         if is_first {
-            executed
-                .moved
-                .iter()
-                .for_each(|name| self.look(&Request::Describe(Named { name: name.clone() })));
+            let all: Vec<String> = self.model.0.borrow().names(self.space).cloned().collect();
+            let moved = all.into_iter().filter(|name| executed.moved.contains(name));
+            moved.for_each(|name| self.look(&Request::Describe(Named { name })));
         }
         out.answer().extend(answer);
         notices.into_iter().for_each(|(reader, notice)| out.notify(reader, notice));
