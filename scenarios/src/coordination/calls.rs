@@ -12,6 +12,7 @@ const PARENTS: [&str; 2] = ["/g0", "/g1"];
 const BELOW: [&str; 5] = ["/g0/a", "/g0/a/x", "/g0/b", "/g1/a", "/g1/b"];
 const CONTAINER: i32 = 4;
 const TTL: i32 = 5;
+const VALUE_BYTES_MAX: usize = 16;
 /// What everybody may do by a list: all; all but write; all but make and delete children; read.
 const LISTS: [i32; 4] = [31, 13, 19, 1];
 
@@ -30,13 +31,17 @@ fn any_path(rng: &mut Rng) -> &'static str {
 
 /// Some calls, one after the other.
 pub(super) fn draw(value: &str, rng: &mut Rng) -> Task {
+    // Steps are many, and one operation has room for two large values.
+    let value = value.get(..VALUE_BYTES_MAX).unwrap_or(value);
     let asks: VecDeque<Ask> = (0..rng.between(1, 5)).map(|_| ask(value, rng)).collect();
     Task { asks, pipelined: rng.chance(0.2) }
 }
 
 fn ask(value: &str, rng: &mut Rng) -> Ask {
     let (path, watch) = (any_path(rng).to_owned(), rng.chance(0.5));
-    match rng.below(16) {
+    match rng.below(18) {
+        16 => family(true, value, rng),
+        17 => family(false, value, rng),
         0 => Ask::Exists { path, watch },
         1 => Ask::Get { path, watch },
         2 | 3 => Ask::Children { path, watch },
@@ -67,6 +72,30 @@ fn ask(value: &str, rng: &mut Rng) -> Ask {
             Ask::Judged { opcode, body, writes: true }
         }
     }
+}
+
+/// A parent and its children come or go at once.
+fn family(comes: bool, value: &str, rng: &mut Rng) -> Ask {
+    let parent = one_of(&PARENTS, rng);
+    let below = BELOW.iter().copied().filter(|path| path.starts_with(parent) && rng.chance(0.7));
+    let mut paths: Vec<&str> = [parent].into_iter().chain(below).collect();
+    if !comes {
+        paths.reverse();
+    }
+    let mut body = Vec::new();
+    for path in paths {
+        put_step_head(if comes { op::CREATE } else { op::DELETE }, &mut body);
+        body.put_text(path);
+        if comes {
+            body.put_buffer(Some(value.as_bytes()));
+            put_list(LISTS[0], &mut body);
+            body.put_i32(0);
+        } else {
+            body.put_i32(-1);
+        }
+    }
+    put_steps_end(&mut body);
+    Ask::Judged { opcode: op::MULTI, body, writes: true }
 }
 
 fn version(rng: &mut Rng) -> i32 {

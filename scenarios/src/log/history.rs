@@ -181,6 +181,11 @@ impl History {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }
             },
+            (Request::Describe(_), Answer::Description(described)) => {
+                recent(&described.stat.name, described.stat.next);
+                self.has_tail(&described.stat.name, described.stat.next);
+            }
+            (Request::Identify(_), Answer::Identity(_)) | (Request::Expire(_), Answer::Done) => {}
             (Request::Create(_) | Request::Trim(_) | Request::Seal(_) | Request::Commit(_), Answer::Done)
             | (Request::Commit(_) | Request::Produce(_), Answer::Rejected(_))
             | (Request::BeginGeneration(_) | Request::GroupOf(_), Answer::Group(_)) => {}

@@ -225,8 +225,8 @@ impl LogScenario {
             10..15 => self.numbered.of_a_group(rng),
             15..45 => self.append(&[one], operation, None, rng),
             45..50 => {
-                // Some writers know the tail, some are late.
-                let expect = Some(self.history.tail(one).saturating_sub(rng.below(2)));
+                // Some writers know the tail, some are late, some early.
+                let expect = Some((self.history.tail(one) + 1).saturating_sub(rng.below(3)));
                 self.append(&[one], operation, expect, rng)
             }
             50..70 => {
@@ -244,7 +244,10 @@ impl LogScenario {
                 let read = Read { name: name(), from, entries_max, bytes_max, wait_ms };
                 if rng.chance(0.2) { Request::Recall(read) } else { Request::Read(read) }
             }
-            90..95 => Request::Stat(Named { name: name() }),
+            90..92 => Request::Stat(Named { name: name() }),
+            92 => Request::Describe(Named { name: name() }),
+            93 => Request::Identify(Named { name: name() }),
+            94 => Request::Expire(Named { name: name() }),
             95..97 => Request::List(List { after: String::new(), limit: 10 }),
             97..99 => {
                 let (name, before) = ("trimmed".to_owned(), self.history.tail("trimmed") / 2);
