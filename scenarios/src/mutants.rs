@@ -275,6 +275,12 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&kv::planted::earlier_version_satisfies_condition, &["LIN"]),
     coordination(&::coordination::planted::ended_ephemeral_stays_listed, &["ATOMIC", "LIN", "WATCH"]),
     log(&shared_log::planted::room_not_counted_from_snapshot, &["BOUND", "PREFIX"]),
+    coordination(&::coordination::planted::list_set_without_right, &["LIN"]),
+    coordination(&::coordination::planted::child_watch_fires_again, &["WATCH"]),
+    coordination(&::coordination::planted::deletion_compares_list_version, &["LIN"]),
+    coordination(&::coordination::planted::stranger_attaches, &["SESS"]),
+    log(&shared_log::planted::earlier_commit_ignored, &["LIN"]),
+    corfu(&::corfu::planted::lowest_vote_adopted, &["AGREE"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
 ];
 

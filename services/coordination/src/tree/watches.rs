@@ -136,6 +136,9 @@ impl Watches {
         let (concerned, spent) = match event {
             EventKind::Created | EventKind::DataChanged => (DATA | PERSISTENT | RECURSIVE, DATA),
             EventKind::Deleted => (DATA | CHILD | PERSISTENT | RECURSIVE, DATA | CHILD),
+            EventKind::ChildrenChanged if kernel::planted!(child_watch_fires_again) => {
+                (CHILD | PERSISTENT, 0)
+            }
             EventKind::ChildrenChanged => (CHILD | PERSISTENT, CHILD),
         };
         let mut readers = Vec::new();
