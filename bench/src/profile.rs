@@ -317,6 +317,7 @@ impl Profile {
                 (PricedStep::ForwardCommands, 100.0, 300.0),
                 (PricedStep::ChainWord, 50.0, 0.0),
                 (PricedStep::CommandDone, 800.0, 0.0),
+                (PricedStep::NodesPage, 300.0, 250.0),
                 (PricedStep::Other, 100.0, 0.0),
             ]),
         }

@@ -107,6 +107,8 @@ steps! {
     ChainWord => "chain.word",
     /// What came of a command.
     CommandDone => "chain.done",
+    /// Nodes of a colour, for a client that plays them.
+    NodesPage => "client.nodes",
     /// Everything else: heartbeats, elections, answers to clients.
     Other => "other",
 }
@@ -266,6 +268,9 @@ impl Scale<fuzzylog::FuzzyLog> for Steps {
             fuzzylog::FuzzyMessage::Client(FuzzyClientIn::CommandDone(_)) => PricedStep::CommandDone.of(1),
             fuzzylog::FuzzyMessage::Client(FuzzyClientIn::CommandsDone(message)) => {
                 PricedStep::CommandDone.of(message.outcomes.len())
+            }
+            fuzzylog::FuzzyMessage::Client(FuzzyClientIn::NodesPage(message)) => {
+                PricedStep::NodesPage.of(message.nodes.len())
             }
             fuzzylog::FuzzyMessage::Log(message) => weigh_log(message),
             fuzzylog::FuzzyMessage::ChainServer(_)

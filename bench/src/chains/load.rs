@@ -2,6 +2,7 @@
 
 use fuzzylog::{
     AppendCall, AppendTime, Colour, ColourPlacement, Content, FuzzyLog, FuzzyRequest, FuzzyResponse,
+    NodePosition, SyncCall,
 };
 use kernel::{Bytes, Rng};
 use sim::cost::{Class, Load, LoadSession};
@@ -91,6 +92,63 @@ impl Load<FuzzyLog> for ColourLoad {
         let seen = self.seen.entry(Self::handle(session)).or_default();
         *seen = (*seen).max(*at);
         self.all_have_seen = self.all_have_seen.max(*at);
+        true
+    }
+}
+
+/// Servers of an AtomicMap (section 4.1), each with a shard of its own, which is a colour: puts into it, sometimes into another server's as
+/// well, and meanwhile one session of each server that plays its colour, so that it could answer gets.
+#[derive(Clone, Debug)]
+pub struct MapLoad {
+    puts: ColourLoad,
+    /// By server: the session that plays, what it plays next, and the last time that it has seen.
+    players: BTreeMap<usize, (u64, NodePosition, AppendTime)>,
+    /// Nodes that were played.
+    played: u64,
+}
+
+impl MapLoad {
+    /// The class of pages that were played: no puts.
+    pub const PLAYED: Class = Class(2);
+
+    /// The servers' colours, and the share of puts that go to two.
+    pub fn new(colours: Vec<Colour>, two: f64) -> Self {
+        let puts = ColourLoad::new(colours, two, PastOf::Handle);
+        Self { puts, players: BTreeMap::new(), played: 0 }
+    }
+
+    /// Nodes that were played so far, by all servers.
+    pub fn played(&self) -> u64 {
+        self.played
+    }
+}
+
+impl Load<FuzzyLog> for MapLoad {
+    fn ask(&mut self, session: LoadSession, rng: &mut Rng) -> (FuzzyRequest, Class) {
+        let first = (session.number, NodePosition::default(), AppendTime::ZERO);
+        let &mut (player, from, seen) = self.players.entry(session.client).or_insert(first);
+        if session.number != player {
+            return self.puts.ask(session, rng);
+        }
+        let colour = self.puts.colours[session.client];
+        (FuzzyRequest::Sync(SyncCall { colour, from, seen }), Self::PLAYED)
+    }
+
+    fn answered(
+        &mut self,
+        session: LoadSession,
+        class: Class,
+        response: &FuzzyResponse,
+        at: Duration,
+    ) -> bool {
+        if class != Self::PLAYED {
+            return self.puts.answered(session, class, response, at);
+        }
+        let FuzzyResponse::Played(page) = response else { return false };
+        self.played += page.nodes.len() as u64;
+        if let Some((_, from, seen)) = self.players.get_mut(&session.client) {
+            (*from, *seen) = (NodePosition(page.from.0 + page.nodes.len() as u64), page.seen);
+        }
         true
     }
 }

@@ -5,5 +5,5 @@ mod load;
 mod recovery;
 
 pub use deployment::{ChainDeployment, ChainsNotReady, RunningChains};
-pub use load::{ColourLoad, PastOf, TokenLoad};
+pub use load::{ColourLoad, MapLoad, PastOf, TokenLoad};
 pub use recovery::recoveries;

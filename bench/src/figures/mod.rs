@@ -1,5 +1,6 @@
 //! The papers' figures: each runs its deployments, draws what they gave beside what the paper says, and compares claims.
 
+mod atomic_map;
 mod breakdown;
 mod compartmentalization;
 mod drawing;
@@ -42,6 +43,7 @@ pub fn all() -> Vec<Figure> {
     figures.sort_by_key(|figure| figure.name);
     figures.extend(compartmentalization::FIGURES);
     figures.extend(fuzzylog::FIGURES);
+    figures.extend(atomic_map::FIGURES);
     let mut rss = [rss::FIGURES, rss_scripts::FIGURES].concat();
     rss.sort_by_key(|figure| figure.name);
     figures.extend(rss);

@@ -43,13 +43,16 @@ pub const KINDS: &[Kind] = &[
     kind("zk: a hot node", zk_hot_node),
     kind("native: garbage", native_garbage),
     kind("native: mute readers", native_mute_readers),
+    kind("native: 8 readers of 200 KiB, pipelined", native_fast_readers),
     kind("all ports: connect floods", connect_floods),
     kind("all ports: 1,200 idle connections", idle_connections),
     kind("http: slow heads", http_slow_heads),
     kind("http: slow bodies, large writes", http_bodies),
     kind("http: mute readers, pipelined", http_mute_readers),
+    kind("http: 8 readers of a log", http_fast_readers),
     kind("http: tails that stall", http_stalled_tails),
     kind("kafka: fetches that are not read", kafka_mute_fetches),
+    kind("kafka: 8 readers of a topic", kafka_fast_fetches),
     kind("kafka: garbage", kafka_garbage),
     kind("hosts' port: strangers", strangers_at_the_hosts_port),
 ];
@@ -268,20 +271,24 @@ fn greeted(address: SocketAddr) -> Option<TcpStream> {
     Some(stream)
 }
 
-fn native_mute_readers(target: &Target) {
-    let mut get = Vec::new();
+/// One read of a large value.
+fn native_read(session: u64, sequence: u64) -> Vec<u8> {
+    let (mut get, mut row) = (Vec::new(), Vec::new());
     kv::Query::Get { key: b"large" }.encode(&mut get);
+    Commands::push(&mut row, Sequence(1 << 63 | sequence), &get);
+    let queries = Commands::from_row(row);
+    let query = Query { session: SessionId(session), level: Level::Eventual, seen: Slot(0), queries };
+    let mut writer = FrameWriter::default();
+    writer.message(&Message::from(query));
+    writer.bytes().to_vec()
+}
+
+fn native_mute_readers(target: &Target) {
     let mut open = Vec::new();
     for number in 0..64 {
         let Some(mut stream) = greeted(target.native).filter(|_| target.goes_on()) else { break };
         for sequence in 0..1_000 {
-            let mut row = Vec::new();
-            Commands::push(&mut row, Sequence(1 << 63 | sequence), &get);
-            let queries = Commands::from_row(row);
-            let query = Query { session: SessionId(number), level: Level::Eventual, seen: Slot(0), queries };
-            let mut writer = FrameWriter::default();
-            writer.message(&Message::from(query));
-            if stream.write_all(writer.bytes()).is_err() {
+            if stream.write_all(&native_read(number, sequence)).is_err() {
                 break;
             }
         }
@@ -289,6 +296,51 @@ fn native_mute_readers(target: &Target) {
         open.push(stream);
     }
     target.wait();
+}
+
+/// Eight connections that take all that comes, and ask for more for each so many bytes.
+fn take_on(
+    target: &Target,
+    port: SocketAddr,
+    greeting: &[u8],
+    each: usize,
+    ask: impl Fn(u64) -> Vec<u8> + Sync,
+) {
+    crowd(target, 8, |_| {
+        let Some(mut stream) = dial(port) else { return };
+        let first: Vec<u8> = (0..8).flat_map(&ask).collect();
+        if stream.write_all(greeting).and_then(|()| stream.write_all(&first)).is_err() {
+            return;
+        }
+        let (mut taken, mut asked, mut buffer) = (0, 8, vec![0; 256 << 10]);
+        while target.goes_on() {
+            match stream.read(&mut buffer) {
+                Ok(0) | Err(_) => return,
+                Ok(bytes) => taken += bytes,
+            }
+            while taken / each + 8 > asked {
+                if stream.write_all(&ask(asked as u64)).is_err() {
+                    return;
+                }
+                asked += 1;
+                target.count();
+            }
+        }
+    });
+}
+
+fn native_fast_readers(target: &Target) {
+    let greeting = protocol::preface(protocol::VERSION);
+    take_on(target, target.native, &greeting, 200 << 10, |sequence| native_read(7, sequence));
+}
+
+fn http_fast_readers(target: &Target) {
+    let read = b"GET /v1/log/lines?from=0&limit=1000 HTTP/1.1\r\nhost: a\r\n\r\n";
+    take_on(target, target.admin, b"", 1_000_000, |_| read.to_vec());
+}
+
+fn kafka_fast_fetches(target: &Target) {
+    take_on(target, target.kafka, b"", 1 << 20, |_| fetch_request(TOPIC, 1 << 20));
 }
 
 fn connect_floods(target: &Target) {

@@ -1,4 +1,4 @@
-//! Twenty-four kinds of ordinary and hostile load at the ports of real `ordinate serve` processes, one at a time and three together. Meanwhile
+//! Twenty-eight kinds of ordinary and hostile load at the ports of real `ordinate serve` processes, one at a time and three together. Meanwhile
 //! polite clients, at the host that is struck and at another one, measure how long they wait; every host's memory is looked at, and
 //! in the end every write that was acknowledged is read.
 //!

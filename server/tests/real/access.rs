@@ -1,7 +1,7 @@
 //! Who may write over HTTP: programs, and no page that happens to be open in a browser on the same machine.
 
 use crate::support::cluster::{Cluster, PATIENCE, free_address};
-use crate::support::{http, side_by_side};
+use crate::support::{browser, http, side_by_side};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -147,15 +147,6 @@ fn applications_are_served_with_tls() {
     });
 }
 
-/// Headless Chromium, where there is one.
-fn chromium() -> Option<String> {
-    let named = std::env::var("ORDINATE_CHROMIUM").ok().into_iter();
-    let known = ["chromium", "chromium-browser", "google-chrome", "chrome"].map(str::to_owned);
-    named
-        .chain(known)
-        .find(|name| Command::new(name).arg("--version").output().is_ok_and(|it| it.status.success()))
-}
-
 /// Serves a page to everybody who asks, for as long as the test runs.
 fn serve_page(page: String) -> SocketAddr {
     let listener = TcpListener::bind(free_address()).expect("a free address");
@@ -179,9 +170,6 @@ fn serve_page(page: String) -> SocketAddr {
 #[test]
 fn a_browser_writes_nothing_for_a_page_of_another_origin() {
     side_by_side(async {
-        let Some(chromium) = chromium() else {
-            return println!("SKIPPED: there is no Chromium (scripts/test-tools.sh)");
-        };
         let cluster = Cluster::start(1, ALL, "").await;
         let admin = cluster.hosts[0].admin;
         // A form, a simple `fetch`, and one that has to ask before.
@@ -197,12 +185,7 @@ fn a_browser_writes_nothing_for_a_page_of_another_origin() {
         );
         let address = serve_page(page);
         let profile = cluster.folder.join("browser");
-        let mut browser = Command::new(chromium);
-        browser.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]);
-        browser.args(["--virtual-time-budget=5000", "--dump-dom"]);
-        browser.arg(format!("--user-data-dir={}", profile.display())).arg(format!("http://{address}/"));
-        let said = browser.output().expect("it ran before");
-        let dom = String::from_utf8_lossy(&said.stdout);
+        let Some(dom) = browser::dom(&format!("http://{address}/"), &profile) else { return };
         assert!(dom.contains("<title>done</title>"), "the page did its worst: {dom}");
         let deadline = Instant::now() + Duration::from_secs(2);
         while Instant::now() < deadline {

@@ -2,7 +2,7 @@
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::http::{Answer, ask};
-use crate::support::side_by_side;
+use crate::support::{browser, side_by_side};
 use serde_json::json;
 use std::net::SocketAddr;
 
@@ -101,6 +101,31 @@ fn the_http_api_answers_as_documented() {
         let served =
             |_: &Cluster| ask(admin, "PUT", "/v1/kv/n", b"10").is_some_and(|answer| answer.code == 200);
         cluster.until("a serves", PATIENCE, served).await;
+    });
+}
+
+// A page that leaves a service out, or that says "does not answer" because a field has another name.
+#[test]
+fn the_page_shows_every_service() {
+    side_by_side(async {
+        let settings = "[coordination]\nengine = \"mason\"\nshards = 2\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1\n\
+                        [txn]\nshards = 2\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[fuzzylog]\npartitions = 2";
+        let cluster = Cluster::start(3, settings, "").await;
+        let admin = cluster.hosts[0].admin;
+        let put = ask(admin, "PUT", "/v1/kv/one", b"1").expect("an answer");
+        assert_eq!(put.code, 200);
+        let Some(dom) = browser::dom(&format!("http://{admin}/"), &cluster.folder.join("browser")) else {
+            return;
+        };
+        assert!(dom.contains("✓ serving"), "{dom}");
+        for service in ["coordination", "fuzzylog", "kv", "log", "sequence", "txn"] {
+            let row =
+                dom.split("<tr>").find(|row| row.starts_with(&format!("<th scope=\"row\">{service}</th>")));
+            let row = row.unwrap_or_else(|| panic!("{service} is not there: {dom}"));
+            assert!(row.contains("✓ served"), "{row}");
+            assert!(!row.contains("NaN") && !row.contains("undefined"), "{row}");
+        }
+        assert!(dom.contains("1 key, "), "{dom}");
     });
 }
 

@@ -1,5 +1,6 @@
 //! What the tests of real processes share: clusters, and the smallest clients of every protocol.
 
+pub mod browser;
 pub mod bucket;
 pub mod cluster;
 pub mod http;

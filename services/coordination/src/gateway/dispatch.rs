@@ -25,6 +25,9 @@ impl Gateway {
         while let Some(seq) = self.connections.get(&node).map(|connection| connection.next) {
             let may_go = self.may_go(node, seq);
             let room = if may_go { self.room_for(node, seq) } else { Room::Now };
+            if matches!(room, Room::Now | Room::Never) {
+                self.roomless.remove(node);
+            }
             if matches!(room, Room::Later | Room::NextTurn)
                 || self.dispatch_one(node, seq, may_go, room) == Behind::Wait
             {

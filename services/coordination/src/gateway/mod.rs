@@ -26,6 +26,7 @@ mod dump;
 mod facts;
 mod handshake;
 mod kinds;
+mod line;
 mod marks;
 mod metrics;
 mod probe;
@@ -48,6 +49,7 @@ pub use settings::{Consistency, Routes, Settings};
 
 use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage, Work};
+use crate::gateway::line::Line;
 use crate::gateway::marks::Marks;
 use crate::gateway::probe::Probes;
 use crate::gateway::quotas::Quotas;
@@ -122,12 +124,12 @@ pub struct Gateway {
     /// What users are owed.
     pool: Pool,
     /// Connections that wait until somebody has taken what it is owed.
-    roomless: BTreeSet<NodeId>,
+    roomless: Line,
     /// Somebody has, since they last looked.
     freed: bool,
     turn: Turn,
-    /// Connections that had their share of this turn.
-    next_turn: BTreeSet<NodeId>,
+    /// Connections that wait for a turn.
+    next_turn: Line,
     /// The connection that had its turn last.
     served: NodeId,
     /// Bytes of writes that are not answered.
@@ -164,10 +166,10 @@ impl Gateway {
             blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
             pool: Pool::new(settings.replies),
-            roomless: BTreeSet::new(),
+            roomless: Line::default(),
             freed: false,
             turn: Turn::new(room::TURN_BOUNDS),
-            next_turn: BTreeSet::new(),
+            next_turn: Line::default(),
             served: NodeId::ZERO,
             write_bytes: 0,
             metrics: Metrics::default(),
@@ -305,14 +307,11 @@ impl Gateway {
             self.pool.close(&mut connection.account);
             self.freed = true;
         }
-        for waiting in [
-            &mut self.runnable,
-            &mut self.blocked,
-            &mut self.turned_away,
-            &mut self.roomless,
-            &mut self.next_turn,
-        ] {
+        for waiting in [&mut self.runnable, &mut self.blocked, &mut self.turned_away] {
             waiting.remove(&node);
+        }
+        for line in [&mut self.roomless, &mut self.next_turn] {
+            line.remove(node);
         }
     }
 
@@ -329,17 +328,21 @@ impl Gateway {
         self.on_disconnected(node);
     }
 
-    /// What a burst has made runnable goes on its way.
+    /// What a burst has made runnable goes on its way: first who has waited, then all others.
     fn settle(&mut self, cx: &mut Cx<'_, Self>) {
+        for _ in 0..self.next_turn.len() {
+            if !self.turn.has_requests(self.now) || !self.turn.has_bytes(self.now) {
+                break;
+            }
+            let Some(node) = self.next_turn.pop() else { break };
+            self.go_on(node, cx);
+        }
         loop {
             if std::mem::take(&mut self.freed) {
-                self.runnable.append(&mut self.roomless);
+                self.roomless.in_order().into_iter().for_each(|node| self.go_on(node, cx));
             }
             let Some(node) = self.next_runnable() else { break };
-            self.parse(node, cx);
-            self.dispatch(node);
-            self.send_handshakes(cx);
-            self.release(node, cx);
+            self.go_on(node, cx);
         }
         if !self.next_turn.is_empty() {
             cx.set_timer(GatewayTimer::Turn, room::TURN);
@@ -348,6 +351,13 @@ impl Gateway {
         self.metrics.barriers += u64::from(self.upstream.send_barrier(cx));
         self.reads.flush(&self.settings.routes.shards, cx);
         self.upstream.flush(cx);
+    }
+
+    fn go_on(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
+        self.parse(node, cx);
+        self.dispatch(node);
+        self.send_handshakes(cx);
+        self.release(node, cx);
     }
 
     fn begin_incarnation(&mut self, cx: &mut Cx<'_, Self>) {
@@ -464,10 +474,7 @@ impl Role for Gateway {
                     if is_used { TICK } else { kernel::until_rare_moment(cx.now()) },
                 );
             }
-            GatewayTimer::Turn => {
-                self.begin_turn();
-                self.settle(cx);
-            }
+            GatewayTimer::Turn => self.settle(cx),
         }
     }
 

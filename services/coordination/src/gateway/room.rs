@@ -91,16 +91,11 @@ impl Gateway {
     /// Takes one request out of the turn, of which the connection has had `had`; false if it has to wait for the next.
     pub(crate) fn takes_turn(&mut self, node: NodeId, had: usize) -> bool {
         if !self.turn.has_requests(self.now) || had >= TURN_REQUESTS_OF_ONE_MAX {
-            self.next_turn.insert(node);
+            self.next_turn.push(node);
             return false;
         }
         self.turn.spend_request();
         true
-    }
-
-    /// Who waited for a turn has one.
-    pub(crate) fn begin_turn(&mut self) {
-        self.runnable.append(&mut self.next_turn);
     }
 
     /// Connections take turns: the one behind the last that had one.
@@ -136,11 +131,11 @@ impl Gateway {
         let Some(connection) = self.connections.get(&node) else { return Room::Now };
         if !self.pool.admits(&connection.account, wanted) && !kernel::planted!(reads_without_room) {
             self.metrics.waits_for_room += 1;
-            self.roomless.insert(node);
+            self.roomless.push(node);
             return Room::Later;
         }
         if !self.turn.has_bytes(self.now) {
-            self.next_turn.insert(node);
+            self.next_turn.push(node);
             return Room::NextTurn;
         }
         self.turn.spend(wanted);

@@ -174,3 +174,39 @@ fn large_writes_of_many_are_in_flight_one_at_a_time() {
         assert_eq!(replies.len(), 4, "every write is answered, one after the other");
     }
 }
+
+// Of those who wait for a turn always the same went first: others waited for seconds behind readers of large answers.
+#[test]
+fn readers_of_large_answers_let_others_have_their_turns() {
+    let shape = Shape { hosts: 1, groups: 1, shards: 1, seed: 11 };
+    let mut cluster = Cluster::with(shape, |_| ());
+    let mut users: Vec<Client> = (0..10).map(|_| Client::connect(&mut cluster, 0)).collect();
+    create(&mut cluster, &mut users[0], "/large", 900_000);
+    create(&mut cluster, &mut users[0], "/small", 10);
+    // One polite user came before the readers, and one after them.
+    let mut polite = [users.remove(9), users.remove(0)];
+    let mut answers = 0;
+    for request in 0..40 {
+        for user in &mut users {
+            (0..10).for_each(|_| _ = user.send(&mut cluster, op::GET_DATA, &read("/large", false)));
+        }
+        for user in &mut polite {
+            user.send(&mut cluster, op::GET_DATA, &read("/small", false));
+        }
+        let mut turns = 0;
+        while polite.iter().any(|user| cluster.unheard(user.node) == 0) {
+            turns += 1;
+            assert!(turns <= 25, "request {request}: somebody has waited for {turns} turns");
+            cluster.now.0 += 250_000;
+            for user in &users {
+                answers += usize::from(cluster.unheard(user.node) >= 900_000);
+                cluster.output(user.node);
+                let all = cluster.written(user.node);
+                cluster.taken(user.node, all);
+            }
+            cluster.work(20);
+        }
+        polite.iter_mut().for_each(|user| _ = user.hear(&mut cluster));
+    }
+    assert!(answers > 40, "{answers} large answers: the readers were not busy");
+}
