@@ -27,8 +27,15 @@ pub(crate) struct CorfuAudit {
     /// The last position given away in each epoch.
     given: BTreeMap<Epoch, LogPosition>,
     /// Who has promised what, in which incarnation, and what it had accepted.
-    promised: BTreeMap<(Epoch, Ballot, NodeId), (Option<JournalId>, Option<Vote>)>,
+    promised: BTreeMap<(Epoch, Ballot, NodeId), Promised>,
     rising: Rising,
+}
+
+/// In which incarnation an auxiliary promised, and what it had accepted.
+#[derive(Clone, Debug)]
+struct Promised {
+    journal: Option<JournalId>,
+    accepted: Option<Vote>,
 }
 
 /// Which role a slot is of.
@@ -241,7 +248,7 @@ impl CorfuAudit {
             let of_ballot =
                 of_ballot.take_while(|((of, promised, _), _)| (*of, *promised) == (epoch, ballot));
             let made = of_ballot
-                .filter(|((_, _, node), (journal, _))| {
+                .filter(|((_, _, node), Promised { journal, .. })| {
                     journal.is_some_and(|journal| installed.means(*node, journal))
                 })
                 .count();
@@ -367,7 +374,7 @@ impl CorfuAudit {
     fn on_auxiliary(&mut self, from: NodeId, message: &CorfuMessage, auxiliaries: usize) {
         let installed = match message {
             CorfuMessage::Auxiliary(AuxiliaryIn::Promise(it)) => {
-                let promise = (it.journal, it.accepted.clone());
+                let promise = Promised { journal: it.journal, accepted: it.accepted.clone() };
                 self.promised.entry((it.epoch, it.ballot, from)).or_insert(promise);
                 return self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
             }
@@ -423,10 +430,10 @@ impl CorfuAudit {
         let of = (vote.projection.epoch, vote.ballot);
         let of_ballot = self.promised.range((of.0, of.1, NodeId::ZERO)..);
         let of_ballot = of_ballot.take_while(|((epoch, ballot, _), _)| (*epoch, *ballot) == of);
-        let counts = of_ballot.filter(|((_, _, node), (journal, _))| {
+        let counts = of_ballot.filter(|((_, _, node), Promised { journal, .. })| {
             journal.is_some_and(|journal| disk.installed.means(*node, journal))
         });
-        let accepted: Vec<&Option<Vote>> = counts.map(|(_, (_, accepted))| accepted).collect();
+        let accepted: Vec<&Option<Vote>> = counts.map(|(_, promised)| &promised.accepted).collect();
         let same = accepted.iter().copied().flatten().filter(|known| known.projection == vote.projection);
         let highest = same.map(|known| known.ballot).max();
         let agree = accepted.iter().filter(|known| known.as_ref().map(|known| known.ballot) <= highest);

@@ -469,6 +469,12 @@ impl Checks {
 
     /// An event ends these watches.
     pub(super) fn on_event(&self, path: &str, kind: i32, zxid: i64, armed: &[Armed]) {
+        let waits = armed.iter().any(|armed| armed.absent);
+        invariant!(
+            WATCH,
+            kind != DELETED || !waits,
+            "who waits for {path} is notified that it has gone, at {zxid}"
+        );
         for armed in armed.iter().filter(|_| zxid > 0) {
             invariant!(
                 WATCH,
