@@ -169,7 +169,7 @@ impl JudgedTree {
             invariant!(
                 WATCH,
                 !self.is_newest() || said.map(|(kind, _)| kind) == missed,
-                "{reader} is told {said:?} of {path} since {since:#x}, and the model says {missed:?}"
+                "{reader} is answered {said:?} of {path} since {since:#x}, and the model says {missed:?}"
             );
             if said.is_none() {
                 let kinds = if watched == EventKind::ChildrenChanged { CHILD } else { DATA };

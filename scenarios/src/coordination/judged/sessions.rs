@@ -167,8 +167,8 @@ impl JudgedSessions {
                 wanted.answer = Some(self.open(origin, timeout, address, now, given));
             }
             Ok(Body::Attach { session, password, origin, timeout, address }) => {
-                let told = (session, password, origin, timeout, address);
-                wanted.answer = Some(self.attach(told, now, &mut wanted.notices));
+                let asked = (session, password, origin, timeout, address);
+                wanted.answer = Some(self.attach(asked, now, &mut wanted.notices));
             }
             Ok(Body::Touch { sessions }) => {
                 let (mut gone, mut elsewhere) = (Vec::new(), Vec::new());

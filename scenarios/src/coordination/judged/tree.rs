@@ -1,6 +1,6 @@
 //! The whole tree of znodes as ZooKeeper describes it: one map, executed in the order of the global sequence numbers.
 //!
-//! No shards, no inputs of others, nothing that is kept beside what it counts: children are counted where a count is asked for.
+//! No shards, no inputs of others, no number beside what it counts: children are counted where a count is asked for.
 
 use coordination::wire::{
     Acl, Body, Caller, Code, Create, EventKind, Identity, JuteOutput, Malformed, Mode, Permission, Stat,
@@ -111,7 +111,7 @@ impl Tree {
     }
 
     /// What the operation comes to, and whether this is the first that is heard of it. Every shard executes what comes before in it first,
-    /// and says so to the others: whoever executes an operation first, all that it depends on was executed here before.
+    /// and says so to the others: where an operation is executed first, all that it depends on was executed here before.
     pub(super) fn execute(&mut self, body: &[u8], order: &Order) -> (Rc<Executed>, bool) {
         if let Some(known) = self.executed.get(&order.gsn.0) {
             return (Rc::clone(known), false);

@@ -1,6 +1,6 @@
 //! All logs as their users know them: a list of entries each, executed in the order of the global sequence numbers.
 //!
-//! Entries stay here when they are dropped, so that whoever still shows them shows the right ones. Segments are here because retention drops
+//! Entries stay here when they are dropped, so that a server that still shows them shows the right ones. Segments are here because retention drops
 //! whole ones: each is a number of entries.
 
 use kernel::{Bytes, invariant};
@@ -184,7 +184,7 @@ impl Model {
     }
 
     /// What the operation comes to, and whether this is the first that is heard of it. Every space executes what comes before in it first,
-    /// and says so to the others: whoever executes an operation first, all that it depends on was executed here before.
+    /// and says so to the others: where an operation is executed first, all that it depends on was executed here before.
     pub(super) fn execute(&mut self, body: &Bytes, order: &Order) -> (Executed, bool) {
         use kernel::Decode as _;
         if let Some(known) = self.executed.get(&order.gsn.0) {
