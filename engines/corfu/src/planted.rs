@@ -43,4 +43,6 @@ kernel::planted_bugs! {
     serves_before_opened = "C37",
     /// An auxiliary counts the promise of another that has lost its disk, and its vote with it.
     promise_of_lost_vote_counted = "C40",
+    /// Of projections that were accepted, the one of the lowest ballot is adopted.
+    lowest_vote_adopted = "C43",
 }

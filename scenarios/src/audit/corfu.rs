@@ -4,7 +4,7 @@
 
 use super::recounts;
 use super::rising::Rising;
-use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord, Whole};
+use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord, Vote, Whole};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
@@ -26,9 +26,16 @@ pub(crate) struct CorfuAudit {
     votes: BTreeMap<(Epoch, Ballot), (Projection, BTreeSet<NodeId>)>,
     /// The last position given away in each epoch.
     given: BTreeMap<Epoch, LogPosition>,
-    /// Who has promised what, in which incarnation.
-    promised: BTreeMap<(Epoch, Ballot, NodeId), Option<JournalId>>,
+    /// Who has promised what, in which incarnation, and what it had accepted.
+    promised: BTreeMap<(Epoch, Ballot, NodeId), Promised>,
     rising: Rising,
+}
+
+/// In which incarnation an auxiliary promised, and what it had accepted.
+#[derive(Clone, Debug)]
+struct Promised {
+    journal: Option<JournalId>,
+    accepted: Option<Vote>,
 }
 
 /// Which role a slot is of.
@@ -165,7 +172,7 @@ impl CorfuAudit {
             Fact::Reported { from, message, .. } => match journal_of(from) {
                 Journal::Storage => self.on_storage(from, &message),
                 Journal::Sequencer => self.on_sequencer(from, &message),
-                Journal::Auxiliary => self.on_auxiliary(from, &message),
+                Journal::Auxiliary => self.on_auxiliary(from, &message, auxiliaries),
                 Journal::Client => {}
             },
             Fact::DiskLost { host } => self.on_disk_lost(host),
@@ -240,10 +247,11 @@ impl CorfuAudit {
             let of_ballot = self.promised.range((epoch, ballot, NodeId::ZERO)..);
             let of_ballot =
                 of_ballot.take_while(|((of, promised, _), _)| (*of, *promised) == (epoch, ballot));
-            let has_vote = |((_, _, node), journal): &(&(Epoch, Ballot, NodeId), &Option<JournalId>)| {
-                journal.is_some_and(|journal| installed.means(*node, journal))
-            };
-            let made = of_ballot.filter(has_vote).count();
+            let made = of_ballot
+                .filter(|((_, _, node), Promised { journal, .. })| {
+                    journal.is_some_and(|journal| installed.means(*node, journal))
+                })
+                .count();
             invariant!(
                 AGREE,
                 2 * made > auxiliaries,
@@ -363,10 +371,11 @@ impl CorfuAudit {
         invariant!(DUR, notified <= began, "{from} says {message:?}, and its disk has begun {began:?}");
     }
 
-    fn on_auxiliary(&mut self, from: NodeId, message: &CorfuMessage) {
+    fn on_auxiliary(&mut self, from: NodeId, message: &CorfuMessage, auxiliaries: usize) {
         let installed = match message {
             CorfuMessage::Auxiliary(AuxiliaryIn::Promise(it)) => {
-                self.promised.insert((it.epoch, it.ballot, from), it.journal);
+                let promise = Promised { journal: it.journal, accepted: it.accepted.clone() };
+                self.promised.entry((it.epoch, it.ballot, from)).or_insert(promise);
                 return self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
             }
             CorfuMessage::Auxiliary(AuxiliaryIn::Accepted(it)) => {
@@ -386,6 +395,7 @@ impl CorfuAudit {
                 return self.check_ballot(from, it.base.epoch.next(), it.ballot, journal, message);
             }
             CorfuMessage::Auxiliary(AuxiliaryIn::Accept(it)) => {
+                self.check_asked(from, &it.vote, auxiliaries);
                 let journal = self.auxiliaries.get(&from).and_then(|disk| disk.journal);
                 return self.check_ballot(from, it.vote.projection.epoch, it.vote.ballot, journal, message);
             }
@@ -409,6 +419,29 @@ impl CorfuAudit {
 
     fn installed(&self, of: NodeId) -> Option<Epoch> {
         self.auxiliaries.get(&of).map(|disk| disk.installed.epoch)
+    }
+
+    /// What is asked for is what was accepted in the highest ballot that a quorum of those who promised knows of, or free where they know of
+    /// nothing.
+    fn check_asked(&self, from: NodeId, vote: &Vote, auxiliaries: usize) {
+        let Some(disk) = self.auxiliaries.get(&from).filter(|disk| disk.installed.is_bootstrapped()) else {
+            return;
+        };
+        let of = (vote.projection.epoch, vote.ballot);
+        let of_ballot = self.promised.range((of.0, of.1, NodeId::ZERO)..);
+        let of_ballot = of_ballot.take_while(|((epoch, ballot, _), _)| (*epoch, *ballot) == of);
+        let counts = of_ballot.filter(|((_, _, node), Promised { journal, .. })| {
+            journal.is_some_and(|journal| disk.installed.means(*node, journal))
+        });
+        let accepted: Vec<&Option<Vote>> = counts.map(|(_, promised)| &promised.accepted).collect();
+        let same = accepted.iter().copied().flatten().filter(|known| known.projection == vote.projection);
+        let highest = same.map(|known| known.ballot).max();
+        let agree = accepted.iter().filter(|known| known.as_ref().map(|known| known.ballot) <= highest);
+        invariant!(
+            AGREE,
+            2 * agree.count() > auxiliaries || disk.installed.epoch >= of.0,
+            "{from} asks for {vote:?}, and who has promised that has accepted {accepted:?}"
+        );
     }
 
     /// A ballot that was promised, or is asked for, is on the disk, unless the epoch is decided.

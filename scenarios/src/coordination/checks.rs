@@ -1,5 +1,6 @@
 //! What users were sent, and what must hold of it.
 
+use super::calls;
 use super::ephemerals::Deleted;
 use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
 use super::user::{Armed, Awaited, User};
@@ -148,7 +149,8 @@ impl Checks {
             | Ask::SetWatches { .. }
             | Ask::Sync { .. }
             | Ask::Ping
-            | Ask::Close => {}
+            | Ask::Close
+            | Ask::Judged { .. } => {}
         }
     }
 
@@ -349,7 +351,9 @@ impl Checks {
     /// A node at one zxid is one state, and its versions count what was done to it.
     fn on_stat(&mut self, path: &str, stat: &Stat, value: Option<&str>, reported: &Reported<'_>) {
         let (czxid, mzxid, version) = (stat.czxid as u64, stat.mzxid as u64, stat.version);
-        let sound = czxid <= mzxid && (version == 0) == (czxid == mzxid);
+        // One operation may make a node and write it.
+        let at_once = czxid == mzxid && calls::are_judged(path);
+        let sound = czxid <= mzxid && ((version == 0) == (czxid == mzxid) || at_once);
         invariant!(STAT, sound, "{path}: {stat:?}");
         let owner = stat.ephemeral_owner as u64;
         let closed = self.closed.get(&owner).copied().unwrap_or(u64::MAX);
@@ -465,6 +469,12 @@ impl Checks {
 
     /// An event ends these watches.
     pub(super) fn on_event(&self, path: &str, kind: i32, zxid: i64, armed: &[Armed]) {
+        let waits = armed.iter().any(|armed| armed.absent);
+        invariant!(
+            WATCH,
+            kind != DELETED || !waits,
+            "who waits for {path} is notified that it has gone, at {zxid}"
+        );
         for armed in armed.iter().filter(|_| zxid > 0) {
             invariant!(
                 WATCH,

@@ -17,13 +17,14 @@ impl CoordinationScenario {
             None => self.changes.members(),
         };
         let Some(&host) = self.rng.pick(&within) else { return };
+        let forges = self.healed_at.is_none() && self.rng.chance(0.03);
         let user = &mut self.users[number];
         let attempts = user.attempts.entry(host).or_insert(0);
         *attempts += 1;
         let turn = *attempts % SOCKETS_PER_USER;
         let socket = NodeId::new(host, HostSlot(SOCKETS + number as u32 * SOCKETS_PER_USER + turn));
         control.request(socket, Bytes::from_static(&[node::CONNECT]));
-        send(socket, node::INPUT, &user.greeting(), control);
+        send(socket, node::INPUT, &user.greeting(forges), control);
         let poll = control.request(socket, Bytes::from_static(&[node::POLL]));
         user.connected(host, socket, poll, now);
     }
@@ -103,6 +104,10 @@ impl CoordinationScenario {
                     self.check_refusal(number, &session, control.cluster.now());
                 }
                 self.session_is_over(number);
+            }
+            News::TurnedAway => {
+                control.mark("coordination.turned_a_stranger_away");
+                self.disconnect(number, control.cluster.now(), Some(control));
             }
             News::Pong { pinged_at } => self.check_pong(number, pinged_at),
             News::Event { kind, path, zxid, armed } => {

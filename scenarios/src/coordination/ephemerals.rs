@@ -51,13 +51,13 @@ impl Ephemerals {
                 reached.push((next, cluster.now()));
             }
             let at = reached[reached.partition_point(|(known, _)| *known < next)].1;
-            let paths = server.service().ephemeral_paths().map(str::to_owned).collect();
+            let paths = server.service().znodes().ephemeral_paths().map(str::to_owned).collect();
             let had = self.had.insert(id, Had { next, shard_map, paths });
             let Some(had) = had.filter(|had| had.next.next() == next && had.shard_map == shard_map) else {
                 continue;
             };
             let zxid = server.executed().0;
-            let gone = had.paths.into_iter().filter(|path| !server.service().contains(path));
+            let gone = had.paths.into_iter().filter(|path| !server.service().znodes().contains(path));
             deleted.extend(gone.map(|path| Deleted { path, zxid, at }));
         }
         deleted

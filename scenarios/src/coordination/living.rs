@@ -71,7 +71,7 @@ impl Living {
         let of_core = rest::replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
         let current = of_core.filter(|(_, machine)| machine.layout().version == self.layout);
         let mut views = current.flat_map(|(node, machine)| {
-            machine.stub().after(ZkSessionId(0), machine.now()).map(move |view| (node, view))
+            machine.stub().sessions().after(ZkSessionId(0), machine.now()).map(move |view| (node, view))
         });
         views.find_map(|(node, view)| {
             let known = self.incarnations.get(&view.session.0).filter(|_| !view.closing)?;
@@ -99,7 +99,7 @@ impl Living {
             // A leader that begins gives everybody a whole timeout again.
             let begins = before.is_some_and(|(_, epoch)| epoch != begun.1);
             let had = self.had.entry(node).or_default();
-            for view in machine.stub().after(ZkSessionId(0), machine.now()) {
+            for view in machine.stub().sessions().after(ZkSessionId(0), machine.now()) {
                 let session = view.session.0;
                 let deadline_here = had.insert(session, view.deadline.0);
                 let incarnation = self.incarnations.entry(session).or_default();
@@ -136,11 +136,11 @@ impl Living {
                 continue;
             }
             for (&session, &deadline) in
-                had.iter().filter(|(session, _)| machine.stub().has_ended(ZkSessionId(**session)))
+                had.iter().filter(|(session, _)| machine.stub().sessions().has_ended(ZkSessionId(**session)))
             {
                 self.incarnations.entry(session).or_default().ends(session, (deadline, time), now);
             }
-            had.retain(|session, _| machine.stub().contains(ZkSessionId(*session)));
+            had.retain(|session, _| machine.stub().sessions().contains(ZkSessionId(*session)));
         }
     }
 }

@@ -16,6 +16,7 @@ pub(super) const MARKS: &[&str] = &[
     "coordination.multi_was_done",
     "coordination.multi_was_refused",
     "coordination.set_watches_again",
+    "coordination.turned_a_stranger_away",
     "coordination.version_did_not_match",
     "proxy.adds_groups",
     "proxy.adds_shards",

@@ -41,7 +41,7 @@ impl Memory {
         }
         *furthest = executed;
         known.clear();
-        for (session, spaces) in machine.stub().spaces_of_sessions() {
+        for (session, spaces) in machine.stub().sessions().spaces_of_sessions() {
             let before = self.last.entry(session.0).or_default();
             invariant!(
                 EPH,
@@ -59,7 +59,7 @@ impl Memory {
         if server.shard_map().version > 0 {
             return;
         }
-        for owner in server.service().owners() {
+        for owner in server.service().znodes().owners() {
             let known = self.groups.values().find_map(|(_, sessions)| sessions.get(&owner.0));
             invariant!(
                 EPH,

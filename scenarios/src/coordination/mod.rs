@@ -1,11 +1,13 @@
 //! The coordination service: real gateways, sessions and shards of znodes over Mason, and users that speak ZooKeeper's bytes.
 
 mod asking;
+mod calls;
 mod checks;
 mod connections;
 mod ephemerals;
 mod expiring;
 mod handing;
+mod judged;
 mod judging;
 mod lasting;
 mod living;
@@ -27,11 +29,10 @@ use crate::moments::ambush::Ambushes;
 use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::membership::{self, Changes};
 use checks::Checks;
-use coordination::{
-    Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes,
-};
+use coordination::{Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings};
 use ephemerals::Ephemerals;
 use expiring::{EXPIRE_EVERY, Expiring, LET_EXPIRE, LOOK_AT_A_SESSION};
+use judged::{JudgedSessions, JudgedTree, SharedTree};
 use kernel::client::Response;
 use kernel::{Bytes, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use living::Living;
@@ -90,12 +91,16 @@ pub struct CoordinationScenario {
     looks_until: u64,
     /// The host where one shard is held back when shards hand over next.
     holds_back: Option<HostId>,
+    /// What the znodes of all shards must be.
+    tree: SharedTree,
     /// Little goes wrong but sessions that expire, one after the other.
     is_calm: bool,
 }
 
 /// A transaction of a user writes its value so often.
 const PARTS_MAX: usize = 2;
+/// How often a gateway looks for nodes that have served, at least.
+const REAP_EVERY: Duration = Duration::from_secs(3);
 const SOCKETS: u32 = 0x8000;
 const DESKS: u32 = 0x9000;
 /// A user's connections to one host take turns among so many nodes, so that what one was sent late is not another's.
@@ -123,8 +128,8 @@ impl CoordinationScenario {
         let counting = HomeSessions::new(Group(0), sessions.clone());
         let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
         let parts = HostParts {
-            stub: &|group| HomeSessions::new(group, sessions.clone()),
-            shard: &|space| Znodes::new(space, placement, number),
+            stub: &|group| JudgedSessions::new(group, sessions.clone()),
+            shard: &|space| JudgedTree::new(space, placement, number, self.tree.clone()),
             gateway: Gateway::new(self.settings(host)),
         };
         let deployment = self.changes.deployment_of(host);
@@ -185,6 +190,7 @@ impl CoordinationScenario {
             healed_at: None,
             looks_until: 0,
             holds_back: None,
+            tree: SharedTree::new(),
             is_calm,
             // Without a sequencer nothing can be handed over.
             wishes: Wishes::new((groups, shards), (room, if alone { 0 } else { shards_room })),
@@ -216,6 +222,7 @@ impl CoordinationScenario {
             consistency: self.consistency,
             replies: self.replies,
             layout,
+            reap_every: REAP_EVERY,
             ..Settings::new(routes, self.placement)
         }
     }

@@ -1,7 +1,8 @@
 //! What a host runs: Mason's roles with the coordination service's parts, and the ends of users' connections.
 
+use super::judged::{JudgedSessions, JudgedTree};
 use crate::moments::Seated;
-use coordination::{Gateway, HomeSessions, Znodes};
+use coordination::Gateway;
 use kernel::client::Response;
 use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
@@ -13,7 +14,7 @@ kernel::nodes! {
     /// A node of the coordination service, or the end of a user's connection.
     pub enum Seat of Mason {
         /// A role of the cluster.
-        node Member(Box<MasonMember<HomeSessions, Znodes, Gateway>>),
+        node Member(Box<MasonMember<JudgedSessions, JudgedTree, Gateway>>),
         /// A user's connection, or where its operations wait.
         role Socket(Socket) "socket",
     }
@@ -121,11 +122,11 @@ impl Role for Socket {
 }
 
 impl Seated for Seat {
-    type Stub = HomeSessions;
-    type Shard = Znodes;
+    type Stub = JudgedSessions;
+    type Shard = JudgedTree;
     type Gateway = Gateway;
 
-    fn member(&self) -> Option<&MasonMember<HomeSessions, Znodes, Gateway>> {
+    fn member(&self) -> Option<&MasonMember<JudgedSessions, JudgedTree, Gateway>> {
         match self {
             Self::Member(member) => Some(member),
             Self::Socket(_) => None,

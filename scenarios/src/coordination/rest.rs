@@ -1,6 +1,7 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use super::checks::NOWHERE;
+use super::judged::{JudgedSessions, JudgedTree};
 use super::node::Seat;
 use coordination::wire::ZkSessionId;
 use coordination::wire::parent_of;
@@ -48,7 +49,7 @@ impl Servers {
         self.layout = known.fold(self.layout, u64::max);
         for session in sessions {
             for (node, machine) in replicas(cluster.called_nodes_of(host)) {
-                let stub = machine.stub();
+                let stub = machine.stub().sessions();
                 if stub.contains(ZkSessionId(session)) {
                     self.held.insert((node, session));
                 } else if stub.has_ended(ZkSessionId(session))
@@ -73,7 +74,7 @@ impl Servers {
             if self.checked.insert(id, next) == Some(next) {
                 continue;
             }
-            let half_done = server.service().contains(NOWHERE);
+            let half_done = server.service().znodes().contains(NOWHERE);
             invariant!(ATOMIC, !half_done, "{id} has {NOWHERE}: a multi that was refused has made it");
             let digest = server.service().digest();
             let known = *self.digests.entry((server.space(), next)).or_insert(digest);
@@ -98,7 +99,7 @@ impl Servers {
 }
 
 /// A role of the service.
-pub(super) type Member = MasonMember<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>;
+pub(super) type Member = MasonMember<JudgedSessions, JudgedTree, coordination::Gateway>;
 
 /// The roles of the cluster on one host.
 pub(super) fn members_of<'a>(
@@ -147,7 +148,7 @@ fn members<'a>(
 /// The home groups' replicas among these.
 pub(super) fn replicas<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a Seat)>,
-) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::HomeSessions>)> {
+) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<JudgedSessions>)> {
     nodes.filter_map(|(node, seat)| {
         let Seat::Member(member) = seat else { return None };
         let MasonMember::Log(embedded) = &**member else { return None };
@@ -183,16 +184,16 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         if server.shard_map().version > known.version {
             *known = server.shard_map();
         }
-        if let Some(path) = server.service().misplaced() {
+        if let Some(path) = server.service().znodes().misplaced() {
             return Err((
                 "UNIQ",
                 format!("{path} is in shard {}, where nobody looks for it", server.space()),
             ));
         }
-        if let Some(path) = server.service().paths().find(|&path| !paths.insert(path)) {
+        if let Some(path) = server.service().znodes().paths().find(|&path| !paths.insert(path)) {
             return Err(("UNIQ", format!("{path} is in two shards")));
         }
-        owners.extend(server.service().owners());
+        owners.extend(server.service().znodes().owners());
     }
     for (id, member) in members(&one, cluster) {
         if let (MasonMember::Shard(server), Some(shard_map)) = (member, shard_map)
@@ -209,7 +210,9 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
     }
     akin(host, cluster)?;
     for (node, machine) in replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host())) {
-        if let Some(view) = machine.stub().after(ZkSessionId(0), machine.now()).find(|view| view.closing) {
+        if let Some(view) =
+            machine.stub().sessions().after(ZkSessionId(0), machine.now()).find(|view| view.closing)
+        {
             return Err(("SESS", format!("{node} is closing session {} and does not end it", view.session)));
         }
     }
@@ -218,7 +221,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         let mut of_core = replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
         // One that is closing, or that nobody lets expire, is no excuse.
         let is_held = of_core.any(|(_, machine)| {
-            let mut views = machine.stub().after(ZkSessionId(owner.0 - 1), machine.now());
+            let mut views = machine.stub().sessions().after(ZkSessionId(owner.0 - 1), machine.now());
             views.next().is_some_and(|view| view.session == owner && !view.closing && view.expires_in > 0)
         });
         if !is_held {
@@ -233,7 +236,7 @@ fn akin(host: HostId, cluster: &Cluster<'_, Seat>) -> Result<(), (&'static str, 
     let (mut nodes, one) = (BTreeMap::new(), [host]);
     for (_, member) in members(&one, cluster) {
         let MasonMember::Shard(server) = member else { continue };
-        nodes.extend(server.service().kinships().map(|node| (node.path, node)));
+        nodes.extend(server.service().znodes().kinships().map(|node| (node.path, node)));
     }
     let mut listed = 0;
     for node in nodes.values() {

@@ -38,7 +38,13 @@ impl CoordinationScenario {
         let host = self.users[number].link.as_ref().map(|link| link.host);
         let down = rng.duration(Duration::from_millis(50), Duration::from_secs(2));
         match (which, host, sequencer(&control.cluster)) {
-            (0, Some(_), _) => self.disconnect(number, now, Some(control)),
+            (0, Some(_), _) => {
+                // What it says last may be done when it is back.
+                if rng.chance(0.2) {
+                    self.say(number, Ask::Close, false, control);
+                }
+                self.disconnect(number, now, Some(control));
+            }
             (1, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
             (3, Some(_), _) => {
                 self.disconnect(number, now, Some(control));

@@ -89,6 +89,8 @@ pub(super) struct User {
     pub(super) last_zxid: u64,
     /// Counts events among what it has seen when it comes back.
     counts_events: bool,
+    /// It gives a wrong password on the connection at hand.
+    forges: bool,
     pub(super) watches: BTreeMap<(Watched, String), Armed>,
     pub(super) lasting: Lasting,
     pub(super) task: Option<Task>,
@@ -109,6 +111,8 @@ pub(super) enum News {
     Attached,
     /// The session is refused: it is over.
     Refused(Option<Session>),
+    /// A wrong password was not taken.
+    TurnedAway,
     /// A ping sent then is answered.
     Pong {
         pinged_at: u64,
@@ -138,6 +142,7 @@ impl User {
             timeout,
             last_zxid: 0,
             counts_events,
+            forges: false,
             watches: BTreeMap::new(),
             lasting: Lasting::default(),
             task: None,
@@ -148,9 +153,15 @@ impl User {
     }
 
     /// The first frame for a new connection.
-    pub(super) fn greeting(&self) -> Vec<u8> {
+    /// `forges`: with a wrong password, if it has a session.
+    pub(super) fn greeting(&mut self, forges: bool) -> Vec<u8> {
         let timeout = self.timeout * self.stretch as i32;
+        self.forges = forges && self.session.is_some();
         match &self.session {
+            Some(session) if self.forges => {
+                let password: Vec<u8> = session.password.iter().map(|byte| !byte).collect();
+                greeting(self.last_zxid, timeout, session.id, &password)
+            }
             Some(session) => greeting(self.last_zxid, timeout, session.id, &session.password),
             None => greeting(self.last_zxid, timeout, 0, &[0; 16]),
         }
@@ -221,6 +232,14 @@ impl User {
             let greeting = read_greeting(&frame);
             invariant!(WIRE, greeting.is_some(), "no greeting: {frame:?}");
             let (timeout, id, password) = greeting?;
+            if self.forges {
+                invariant!(
+                    SESS,
+                    timeout == 0,
+                    "session {id:x} was granted to who does not know its password"
+                );
+                return Some(News::TurnedAway);
+            }
             if timeout == 0 {
                 return Some(News::Refused(self.session.take()));
             }

@@ -74,6 +74,12 @@ pub(crate) enum Ask {
     },
     Ping,
     Close,
+    /// Anything else: the model of the tree looks at what becomes of it, and nobody else.
+    Judged {
+        opcode: i32,
+        body: Vec<u8>,
+        writes: bool,
+    },
 }
 
 /// Flags of a create.
@@ -137,6 +143,7 @@ impl Ask {
             Self::Sync { .. } => op::SYNC,
             Self::Ping => op::PING,
             Self::Close => op::CLOSE,
+            Self::Judged { opcode, .. } => *opcode,
         }
     }
 
@@ -157,7 +164,8 @@ impl Ask {
             | Self::SetWatches { .. }
             | Self::Sync { .. }
             | Self::Ping
-            | Self::Close => None,
+            | Self::Close
+            | Self::Judged { .. } => None,
         }
     }
 
@@ -171,6 +179,7 @@ impl Ask {
                 | Self::SetAll { .. }
                 | Self::SetIf { .. }
                 | Self::CreateAll { .. }
+                | Self::Judged { writes: true, .. }
         )
     }
 
@@ -228,6 +237,7 @@ impl Ask {
                 }
             }
             Self::Sync { path } => out.put_text(path),
+            Self::Judged { body, .. } => out.extend_from_slice(body),
             Self::Ping | Self::Close => {}
         }
     }
@@ -273,9 +283,12 @@ impl Ask {
             Self::SetAll { .. } | Self::SetIf { .. } | Self::CreateAll { .. } | Self::GetAll { .. } => {
                 Body::Steps(steps(input)?)
             }
-            Self::Delete { .. } | Self::SetWatches { .. } | Self::Sync { .. } | Self::Ping | Self::Close => {
-                Body::Nothing
-            }
+            Self::Delete { .. }
+            | Self::SetWatches { .. }
+            | Self::Sync { .. }
+            | Self::Ping
+            | Self::Close
+            | Self::Judged { .. } => Body::Nothing,
             Self::WatchBelow { .. } => (input.i32() == Ok(0)).then_some(Body::Nothing)?,
         })
     }
@@ -309,7 +322,7 @@ fn steps(input: &mut JuteInput<'_>) -> Option<Vec<Result<Step, i32>>> {
     }
 }
 
-fn put_step_head(opcode: i32, out: &mut Vec<u8>) {
+pub(crate) fn put_step_head(opcode: i32, out: &mut Vec<u8>) {
     out.put_i32(opcode);
     out.push(0);
     out.put_i32(-1);
@@ -321,6 +334,10 @@ fn put_steps(paths: &[String], out: &mut Vec<u8>, step: impl Fn(String) -> Ask) 
         put_step_head(step.opcode(), out);
         step.put_body(out);
     }
+    put_steps_end(out);
+}
+
+pub(crate) fn put_steps_end(out: &mut Vec<u8>) {
     out.put_i32(-1);
     out.push(1);
     out.put_i32(-1);

@@ -1,5 +1,6 @@
 //! What users do.
 
+use super::calls;
 use super::checks::{FLEETING, LASTING, LOCK, NOWHERE, ORPHAN, QUEUE, TWINS};
 use super::user::{Task, User};
 use super::words::{Ask, EPHEMERAL, SEQUENTIAL};
@@ -8,6 +9,9 @@ use std::collections::VecDeque;
 
 /// The next operation of a user. `value` is used once.
 pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> Task {
+    if rng.chance(0.2) {
+        return calls::draw(&value, rng);
+    }
     let pick = |paths: &[&str], rng: &mut Rng| (*rng.pick(paths).unwrap_or(&"/")).to_owned();
     let (lasting, fleeting) = (pick(&LASTING, rng), pick(&FLEETING, rng));
     let watch = rng.chance(0.4);
@@ -28,7 +32,10 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
             None => Ask::Create { path: lasting, value, flags: 0 },
         },
         38..=49 => Ask::Create { path: fleeting, value, flags: 0 },
-        50..=56 => Ask::Delete { path: fleeting, version: -1 },
+        50..=56 => {
+            let known = user.known.get(&fleeting).map(|(version, _)| *version);
+            Ask::Delete { path: fleeting, version: known.filter(|_| rng.chance(0.5)).unwrap_or(-1) }
+        }
         57..=61 => Ask::Get { path: fleeting, watch },
         62..=64 => Ask::Exists { path: fleeting, watch },
         65..=67 => Ask::Children { path: pick(&["/d0", "/d1", QUEUE, LOCK], rng), watch },

@@ -59,8 +59,8 @@ impl Archived {
         self.look(cluster.archive());
         for (node, member) in cluster.nodes_of(host) {
             let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs() {
-                let (number, retained) = (log.number(), server.service().retained(name));
+            for (name, log) in server.service().logs().logs() {
+                let (number, retained) = (log.number(), server.service().logs().retained(name));
                 let through = self.through.get(&(server.space().0, number)).copied().unwrap_or(0);
                 invariant!(
                     ARCH,
@@ -75,7 +75,7 @@ impl Archived {
     pub(super) fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
         for (node, member) in core.iter().flat_map(|&host| cluster.nodes_of(host)) {
             let Node::Shard(server) = member else { continue };
-            let waiting = server.service().storage().waiting;
+            let waiting = server.service().logs().storage().waiting;
             if waiting > 0 {
                 return Err(format!("{waiting} segments of {node} wait for the archive"));
             }

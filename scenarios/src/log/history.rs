@@ -4,7 +4,7 @@ use super::scratch::SCRATCH;
 use super::{DROPPING, Node, RETAINED};
 use ::mason::Number;
 use kernel::{HostId, NodeId, RequestId, invariant};
-use shared_log::{Answer, Append, Produce, ROW_OVERHEAD, Request, Rows, Why};
+use shared_log::{Answer, Append, Entries, Produce, ROW_OVERHEAD, Request, Rows, Why};
 use sim::Cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -115,6 +115,24 @@ impl History {
         }
     }
 
+    fn on_entries(&mut self, id: RequestId, name: &str, entries: &Entries) {
+        let count = Rows::count(&entries.rows).map(|count| count as u64);
+        let whole = count == Some(entries.next - entries.first);
+        invariant!(CONTIG, whole, "{}: a hole among {} to {}", id.0, entries.first, entries.next);
+        invariant!(CONTIG, entries.next <= entries.tail, "{}: beyond the tail", id.0);
+        invariant!(
+            CONTIG,
+            entries.next > entries.first || entries.tail == entries.first,
+            "{}: nothing at {} below the tail",
+            id.0,
+            entries.first
+        );
+        for (position, entry) in (entries.first..).zip(Rows::iter(&entries.rows)) {
+            self.is_at(name, position, entry, &id.0);
+        }
+        self.has_tail(name, entries.tail);
+    }
+
     pub(super) fn answered(&mut self, id: RequestId, answer: Answer, now: u64) {
         let Some(asked) = self.calls.get_mut(&id) else { return };
         asked.answered = Some((now, answer.clone()));
@@ -136,22 +154,9 @@ impl History {
             }
             (Request::Produce(produce), Answer::Appended(firsts)) => self.produced(id, &produce, &firsts),
             (Request::Read(read) | Request::Recall(read), Answer::Entries(entries)) => {
-                let count = Rows::count(&entries.rows).map(|count| count as u64);
-                let whole = entries.first == read.from && count == Some(entries.next - entries.first);
-                invariant!(CONTIG, whole, "{}: a hole among {} to {}", id.0, entries.first, entries.next);
-                invariant!(CONTIG, entries.next <= entries.tail, "{}: beyond the tail", id.0);
-                invariant!(
-                    CONTIG,
-                    entries.next > entries.first || entries.tail == entries.first,
-                    "{}: nothing at {} below the tail",
-                    id.0,
-                    entries.first
-                );
+                invariant!(CONTIG, entries.first == read.from, "{}: not from {} on", id.0, read.from);
                 recent(&read.name, entries.tail);
-                for (position, entry) in (entries.first..).zip(Rows::iter(&entries.rows)) {
-                    self.is_at(&read.name, position, entry, &id.0);
-                }
-                self.has_tail(&read.name, entries.tail);
+                self.on_entries(id, &read.name, &entries);
             }
             (Request::Stat(_) | Request::List(_), Answer::Logs(logs)) => {
                 let sorted = logs.windows(2).all(|pair| pair[0].name < pair[1].name);
@@ -181,6 +186,11 @@ impl History {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }
             },
+            (Request::Describe(_), Answer::Description(described)) => {
+                recent(&described.stat.name, described.stat.next);
+                self.has_tail(&described.stat.name, described.stat.next);
+            }
+            (Request::Identify(_), Answer::Identity(_)) | (Request::Expire(_), Answer::Done) => {}
             (Request::Create(_) | Request::Trim(_) | Request::Seal(_) | Request::Commit(_), Answer::Done)
             | (Request::Commit(_) | Request::Produce(_), Answer::Rejected(_))
             | (Request::BeginGeneration(_) | Request::GroupOf(_), Answer::Group(_)) => {}
@@ -192,7 +202,7 @@ impl History {
     pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         for (node, member) in cluster.nodes_of(host) {
             let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs().filter(|(name, _)| *name != SCRATCH) {
+            for (name, log) in server.service().logs().logs().filter(|(name, _)| *name != SCRATCH) {
                 let (first, next) = log.range();
                 // Nothing goes by itself, but for what is retained for a second, and what the budget has no room for.
                 let asked = self.trimmed.get(name).copied().unwrap_or(0);
@@ -276,7 +286,7 @@ impl History {
         let mut tails: BTreeMap<&str, u64> = BTreeMap::new();
         for (_, member) in cluster.nodes() {
             let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs() {
+            for (name, log) in server.service().logs().logs() {
                 let tail = tails.entry(name).or_insert(0);
                 *tail = log.range().1.max(*tail);
             }

@@ -2,6 +2,7 @@
 
 mod archive;
 mod history;
+mod judged;
 mod numbered;
 mod scratch;
 
@@ -12,6 +13,7 @@ use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
 use archive::Archived;
 use history::History;
+use judged::{JudgedLogs, SharedModel};
 use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use numbered::Numbered;
@@ -29,7 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a host runs.
-type Node = ::mason::MasonMember<Names, Logs, Gateway>;
+type Node = ::mason::MasonMember<Names, JudgedLogs, Gateway>;
 
 /// One cluster, drawn from a seed.
 pub struct LogScenario {
@@ -42,6 +44,8 @@ pub struct LogScenario {
     /// Of the seeds that archive: how.
     archiving: Option<Archiving>,
     deployment: Deployment,
+    /// What the logs of all servers must be.
+    model: SharedModel,
     history: History,
     numbered: Numbered,
     scratch: Scratch,
@@ -135,17 +139,20 @@ impl LogScenario {
             ..paxos::Parameters::default()
         };
         let (parameters, log) = limits::fit(parameters, log);
+        let sizes = Sizes::draw(rng);
+        let bounds = SpaceBounds {
+            segment_bytes: 32 << rng.below(5),
+            open_bytes: 200 << rng.below(4),
+            page_bytes: 8 << rng.below(4),
+            unstored_bytes: 64 << rng.below(8),
+            cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
+        };
         Self {
-            sizes: Sizes::draw(rng),
+            sizes,
             hosts,
             spaces,
-            bounds: SpaceBounds {
-                segment_bytes: 32 << rng.below(5),
-                open_bytes: 200 << rng.below(4),
-                page_bytes: 8 << rng.below(4),
-                unstored_bytes: 64 << rng.below(8),
-                cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
-            },
+            model: SharedModel::new(spaces, bounds),
+            bounds,
             disk_bytes: if rng.chance(0.4) { 2_000 << rng.below(5) } else { u64::MAX },
             archiving,
             archived: Archived::default(),
@@ -218,8 +225,8 @@ impl LogScenario {
             10..15 => self.numbered.of_a_group(rng),
             15..45 => self.append(&[one], operation, None, rng),
             45..50 => {
-                // Some writers know the tail, some are late.
-                let expect = Some(self.history.tail(one).saturating_sub(rng.below(2)));
+                // Some writers know the tail, some are late, some early.
+                let expect = Some((self.history.tail(one) + 1).saturating_sub(rng.below(3)));
                 self.append(&[one], operation, expect, rng)
             }
             50..70 => {
@@ -237,7 +244,10 @@ impl LogScenario {
                 let read = Read { name: name(), from, entries_max, bytes_max, wait_ms };
                 if rng.chance(0.2) { Request::Recall(read) } else { Request::Read(read) }
             }
-            90..95 => Request::Stat(Named { name: name() }),
+            90..92 => Request::Stat(Named { name: name() }),
+            92 => Request::Describe(Named { name: name() }),
+            93 => Request::Identify(Named { name: name() }),
+            94 => Request::Expire(Named { name: name() }),
             95..97 => Request::List(List { after: String::new(), limit: 10 }),
             97..99 => {
                 let (name, before) = ("trimmed".to_owned(), self.history.tail("trimmed") / 2);
@@ -305,10 +315,11 @@ impl Scenario for LogScenario {
             stub: &|_: Group| stub,
             shard: &|space: Space| {
                 let logs = Logs::new(space, self.spaces, self.bounds);
-                match &self.archiving {
+                let logs = match &self.archiving {
                     Some(archiving) => logs.with_archive(archiving.clone()),
                     None => logs,
-                }
+                };
+                JudgedLogs::new(space, logs, self.model.clone())
             },
             gateway: Gateway::new(Routes {
                 proxies,

@@ -8,6 +8,7 @@ use consistency::{Process, Time, Value};
 use kernel::{Bytes, RequestId, Rng, invariant};
 use shared_log::{Answer, Commit, Named, Produce, Progress, Request};
 use sim::Control;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The logs that producers append to: none is sealed.
@@ -33,6 +34,10 @@ enum Call {
     Produces {
         client: u16,
         count: u32,
+    },
+    /// By a producer that does not begin its next epoch with 0.
+    ProducesEarly {
+        client: u16,
     },
     /// By a producer that has begun its next epoch.
     ProducesLate {
@@ -88,6 +93,11 @@ impl Numbered {
             {
                 return Request::Produce(Produce { epoch: before, ..sent });
             }
+            // A stranger who goes by its number has another idea of how far it has come.
+            if producer.known.is_some() && rng.chance(0.1) {
+                let sequence = sent.sequence + rng.between(1, 3) as u32;
+                return Request::Produce(Produce { epoch: epoch + 1, sequence, ..sent });
+            }
             producer.sent = Some(sent);
         }
         producer.sent.clone().map_or(Request::GroupOf(Named { name: READ.to_owned() }), Request::Produce)
@@ -104,7 +114,15 @@ impl Numbered {
                 // Some were put out of the group, and have not heard of it.
                 let generation = known.saturating_sub(u32::from(rng.chance(0.2)));
                 let note = "n".repeat(rng.below(8) as usize);
-                let progress = vec![Progress { log: READ.to_owned(), position: self.committed, note }];
+                let mut progress =
+                    vec![Progress { log: READ.to_owned(), position: self.committed, note: note.clone() }];
+                // Of others a group may go back.
+                let others = [PRODUCED[1], PRODUCED[2]].into_iter().filter(|_| rng.chance(0.3));
+                progress.extend(others.map(|log| Progress {
+                    log: log.to_owned(),
+                    position: 100 - self.committed % 100,
+                    note: note.clone(),
+                }));
                 Request::Commit(Commit { group, generation: rng.chance(0.9).then_some(generation), progress })
             }
             _ => Request::GroupOf(Named { name: group }),
@@ -120,9 +138,10 @@ impl Numbered {
             Request::Produce(produce) => {
                 let count = shared_log::Rows::count(&produce.entries).unwrap_or(0) as u32;
                 let producer = self.producers.get(&client);
-                match producer.is_some_and(|producer| producer.epoch > produce.epoch) {
-                    true => Call::ProducesLate { client },
-                    false => Call::Produces { client, count },
+                match producer.map_or(produce.epoch, |producer| producer.epoch).cmp(&produce.epoch) {
+                    Ordering::Greater => Call::ProducesLate { client },
+                    Ordering::Equal => Call::Produces { client, count },
+                    Ordering::Less => Call::ProducesEarly { client },
                 }
             }
             Request::BeginGeneration(Named { name }) => {
@@ -169,6 +188,9 @@ impl Numbered {
             }
             (Call::ProducesLate { client }, Answer::Appended(firsts)) => {
                 invariant!(UNIQ, false, "producer {client} appends in an earlier epoch, at {firsts:?}");
+            }
+            (Call::ProducesEarly { client }, Answer::Appended(firsts)) => {
+                invariant!(UNIQ, false, "producer {client} begins an epoch in the middle, at {firsts:?}");
             }
             (Call::ProducesLate { .. }, Answer::Rejected(_)) => control.mark("log.fenced_a_producer_off"),
             (Call::Produces { client, .. }, Answer::Rejected(rejected)) => {

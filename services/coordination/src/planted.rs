@@ -69,4 +69,12 @@ kernel::planted_bugs! {
     arriving_session_forgets_its_shards = "K46",
     /// A node that goes with its session stays among the names of its parent's children.
     ended_ephemeral_stays_listed = "K47",
+    /// A list of who may do what is set by who must not.
+    list_set_without_right = "K48",
+    /// Who watches children once is notified again and again.
+    child_watch_fires_again = "K49",
+    /// A deletion compares the version of the list of who may do what.
+    deletion_compares_list_version = "K50",
+    /// A session is given to who does not know its password.
+    stranger_attaches = "K51",
 }

@@ -66,6 +66,9 @@ impl Groups {
         let state = self.hear(&commit.group);
         for progress in commit.progress {
             match state.progress.binary_search_by(|known| known.log.cmp(&progress.log)) {
+                Ok(at)
+                    if kernel::planted!(earlier_commit_ignored)
+                        && progress.position < state.progress[at].position => {}
                 Ok(at) => state.progress[at] = progress,
                 Err(at) if state.progress.len() < LOGS_MAX => state.progress.insert(at, progress),
                 Err(_) => return Answer::about(crate::Why::Full, &progress.log, 0),

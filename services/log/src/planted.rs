@@ -29,4 +29,6 @@ kernel::planted_bugs! {
     dropped_without_count = "C39",
     /// A server that begins with a snapshot takes the room of its logs for free.
     room_not_counted_from_snapshot = "C41",
+    /// A group of readers cannot go back.
+    earlier_commit_ignored = "C42",
 }

@@ -266,7 +266,9 @@ impl Auxiliary {
         let Some(Change { stage, .. }) = &mut self.change else { return };
         let Stage::Preparing { proposal, ballot, promises } = stage else { return };
         // What may have been decided is what was accepted in the highest ballot.
-        let before = promises.values().flatten().max_by_key(|vote| vote.ballot);
+        let mut accepted: Vec<&Vote> = promises.values().flatten().collect();
+        accepted.sort_by_key(|vote| vote.ballot);
+        let before = if planted!(lowest_vote_adopted) { accepted.first() } else { accepted.last() };
         let projection = match before.filter(|_| !planted!(accepted_projection_ignored)) {
             Some(vote) => {
                 cx.mark("auxiliary.adopted_a_projection");

@@ -136,6 +136,9 @@ impl Watches {
         let (concerned, spent) = match event {
             EventKind::Created | EventKind::DataChanged => (DATA | PERSISTENT | RECURSIVE, DATA),
             EventKind::Deleted => (DATA | CHILD | PERSISTENT | RECURSIVE, DATA | CHILD),
+            EventKind::ChildrenChanged if kernel::planted!(child_watch_fires_again) => {
+                (CHILD | PERSISTENT, 0)
+            }
             EventKind::ChildrenChanged => (CHILD | PERSISTENT, CHILD),
         };
         let mut readers = Vec::new();
@@ -207,6 +210,12 @@ impl Missed {
 }
 
 impl Znodes {
+    /// What is watched here: path, reader, the bits of what for, the last registration. For invariants.
+    pub fn watched(&self) -> impl Iterator<Item = (&str, NodeId, u8, WatchSeq)> {
+        let rows = self.watches.paths.iter();
+        rows.flat_map(|(path, watches)| watches.iter().map(|it| (&**path, it.reader, it.kinds, it.seq)))
+    }
+
     /// Before a snapshot replaces everything; a second one does not make the first forgotten.
     pub(crate) fn remember_watched(&mut self) {
         if self.watches.paths.is_empty() || self.missed.is_some() {
