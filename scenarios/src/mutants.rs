@@ -123,7 +123,7 @@ pub static MUTANTS: &[Mutant] = &[
     mason(&::mason::planted::peer_snapshot_called_durable, &["DUR"]),
     mason(&sequence::planted::incarnation_not_persisted, &["UNIQ"]),
     coordination(&::coordination::planted::ephemeral_owners_not_in_snapshot, &["PREFIX", "EPH", "SESS"]),
-    coordination(&::coordination::planted::closing_sessions_not_in_snapshot, &["PREFIX", "EPH"]),
+    coordination(&::coordination::planted::closing_sessions_not_in_snapshot, &["PREFIX", "EPH", "SESS"]),
     coordination(&::coordination::planted::session_count_not_in_snapshot, &["PREFIX", "SESS", "UNIQ"]),
     coordination(&::coordination::planted::connection_epochs_not_in_snapshot, &["PREFIX", "SESS"]),
     coordination(&::coordination::planted::moved_sessions_have_no_deadline, &["PREFIX", "SESS", "EPH"]),

@@ -1,7 +1,6 @@
 //! Calls that no history records: versions, lists of who may do what, nodes that end by themselves, steps of all kinds. Each answer is held
 //! against the model (`judged`).
 
-use super::user::Task;
 use super::words::{Ask, EPHEMERAL, SEQUENTIAL, put_step_head, put_steps_end};
 use coordination::wire::{JuteOutput, op};
 use kernel::Rng;
@@ -29,12 +28,12 @@ fn any_path(rng: &mut Rng) -> &'static str {
     if rng.chance(0.3) { one_of(&PARENTS, rng) } else { one_of(&BELOW, rng) }
 }
 
-/// Some calls, one after the other.
-pub(super) fn draw(value: &str, rng: &mut Rng) -> Task {
+/// Some calls, and whether all are sent at once.
+pub(super) fn draw(value: &str, rng: &mut Rng) -> (VecDeque<Ask>, bool) {
     // Steps are many, and one operation has room for two large values.
     let value = value.get(..VALUE_BYTES_MAX).unwrap_or(value);
     let asks: VecDeque<Ask> = (0..rng.between(1, 5)).map(|_| ask(value, rng)).collect();
-    Task { asks, pipelined: rng.chance(0.2) }
+    (asks, rng.chance(0.2))
 }
 
 fn ask(value: &str, rng: &mut Rng) -> Ask {

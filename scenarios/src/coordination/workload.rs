@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 /// The next operation of a user. `value` is used once.
 pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> Task {
     if rng.chance(0.2) {
-        return calls::draw(&value, rng);
+        let (asks, pipelined) = calls::draw(&value, rng);
+        return Task { asks, pipelined };
     }
     let pick = |paths: &[&str], rng: &mut Rng| (*rng.pick(paths).unwrap_or(&"/")).to_owned();
     let (lasting, fleeting) = (pick(&LASTING, rng), pick(&FLEETING, rng));
