@@ -6,10 +6,12 @@ use fuzzylog::chain_server::{
     StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
-    CommandDone, CommandsDone, EpochInForce, HeadBusy, NamedOutcome, NodesPage, NotThere, ProjectionDecided,
-    ServerSealed, StuckAppend, Synced,
+    CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, NamedOutcome, NodesPage, NotThere,
+    ProjectionDecided, ServerSealed, StuckAppend, Synced,
 };
-use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
+use fuzzylog::director::{
+    ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck, WantProjection,
+};
 use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{
     Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients,
@@ -103,6 +105,11 @@ fn projection() -> ChainProjection {
     ChainProjection { partition: PARTITION, epoch: EPOCH, members, whole_from: INDEX }
 }
 
+fn followed() -> FollowedMembers {
+    let host = paxos::HostEntry { name: "d".to_owned(), address: "d:1".to_owned() };
+    FollowedMembers { members: paxos::Members { version: 3, hosts: vec![host] }, drawn: 21 }
+}
+
 /// One of every message, by receiver, in the order of their tags.
 fn messages() -> Vec<FuzzyMessage> {
     let (call, epoch, partition, colour, from) = (6, EPOCH, PARTITION, COLOUR, FIRST);
@@ -146,6 +153,7 @@ fn messages() -> Vec<FuzzyMessage> {
             outcomes: vec![NamedOutcome { call, outcome: Proposed { at: AT }.into() }],
         }
         .into(),
+        DirectorsMoved { directors: vec![node(1, 2)] }.into(),
         WantProjection { partition, epoch }.into(),
         Pong {
             partition,
@@ -155,10 +163,13 @@ fn messages() -> Vec<FuzzyMessage> {
             serves: true,
             copy: Some(CopyProgress { epoch, lacks: Some(3) }),
             run: 9,
+            has_all: Some(true),
         }
         .into(),
         SealAck { partition, epoch, journal, length, copy: Some(epoch), base: Some(RowIndex(2)) }.into(),
-        ChangeDecided { projections: vec![projection()] }.into(),
+        ChangeDecided { projections: vec![projection()], followed: Some(followed()) }.into(),
+        FollowMembers { members: followed().members }.into(),
+        MembersSettled { version: 3 }.into(),
     ]
 }
 

@@ -12,7 +12,9 @@ impl ChainServer {
         let serves = self.serves() == Some(notified);
         let copy = self.copy.as_ref().map(|copy| copy.progress());
         let (partition, sealed) = (self.partition, self.sealed);
-        let pong = Pong { partition, journal, sealed, notified, serves, copy, run: self.run };
+        let whole_from = self.serving_projection().map(|it| it.whole_from);
+        let has_all = Some(whole_from.is_some_and(|whole_from| self.length() >= whole_from));
+        let pong = Pong { partition, journal, sealed, notified, serves, copy, run: self.run, has_all };
         cx.repeat_durable([director], pong);
     }
 

@@ -15,7 +15,7 @@ pub use status::FuzzyStatus;
 
 use super::records::RecordOwner;
 use super::status::ServiceStatus;
-use super::{CannotJoin, Engine, LargeReads, Listed, NativeCalls, ReadyProbe, Service, slots};
+use super::{Engine, Follower, LargeReads, Listed, NativeCalls, ReadyProbe, Service, slots};
 use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
@@ -134,13 +134,6 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     })))
 }
 
-/// Why a cluster keeps the hosts that it began with.
-const CANNOT_JOIN: CannotJoin = CannotJoin {
-    what: "no host joins a cluster that has the partially ordered log",
-    fact: "the servers of its chains are on the hosts that the cluster began with",
-    remedy: "fuzzylog.partitions = 0, or a cluster of its own for it",
-};
-
 impl Service for FuzzyService {
     fn listed(&self) -> &'static Listed {
         &LISTED
@@ -157,16 +150,16 @@ impl Service for FuzzyService {
         agreement.add("fuzzylog.replicas_min", &self.replicas_min.to_string(), !FIXED);
     }
 
-    fn admits_joining(&self) -> Result<(), CannotJoin> {
-        Err(CANNOT_JOIN)
-    }
-
     fn is_in_cuts(&self) -> bool {
         false
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, _joins: bool) -> Vec<(HostSlot, HostedNode)> {
-        nodes::nodes(file, self, host)
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
+        nodes::nodes(file, self, host, joins)
+    }
+
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
+        vec![nodes::follower(file, self, host)]
     }
 
     fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
