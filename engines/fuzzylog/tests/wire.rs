@@ -10,7 +10,8 @@ use fuzzylog::client::{
     ProjectionDecided, ServerSealed, StuckAppend, Synced,
 };
 use fuzzylog::director::{
-    ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck, WantProjection,
+    ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck,
+    WantProjection,
 };
 use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{

@@ -170,7 +170,10 @@ impl Users {
             | FuzzyRequest::Snapshot(SnapshotCall { number, .. }) => {
                 user.open.remove(number);
             }
-            FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) | FuzzyRequest::Follow(_) => {}
+            FuzzyRequest::Sync(_)
+            | FuzzyRequest::Play(_)
+            | FuzzyRequest::Trim(_)
+            | FuzzyRequest::Follow(_) => {}
         }
     }
 

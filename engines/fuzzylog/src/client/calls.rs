@@ -72,7 +72,10 @@ impl FuzzyClient {
             FuzzyRequest::Play(call) if call.from > call.to => {
                 Some(FuzzyRefusal::BeyondTail { tail: call.to })
             }
-            FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) | FuzzyRequest::Follow(_) => None,
+            FuzzyRequest::Sync(_)
+            | FuzzyRequest::Play(_)
+            | FuzzyRequest::Trim(_)
+            | FuzzyRequest::Follow(_) => None,
         }
     }
 

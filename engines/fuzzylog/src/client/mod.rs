@@ -125,6 +125,11 @@ impl FuzzyClient {
         }
     }
 
+    /// The projections that it knows.
+    pub fn projections(&self) -> impl Iterator<Item = &ChainProjection> {
+        self.projections.iter()
+    }
+
     /// Calls of local applications in flight.
     pub fn outstanding(&self) -> usize {
         self.operations.len() - self.recovering.len()

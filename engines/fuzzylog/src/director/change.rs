@@ -53,6 +53,7 @@ impl Watch {
         if self.changing.is_none() && !is_patient {
             self.begin(parameters, cx);
         }
+        self.leave_strangers_alone(parameters, cx.now());
         if let Some(changing) = self.changing.as_ref().filter(|it| it.proposed.is_none()) {
             let epoch = self.projection.epoch.next();
             let silent = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
@@ -101,7 +102,8 @@ impl Watch {
             // Between changes and in one: too few may be left to go on without who joins.
             let present = self.present(candidate, cx.now(), parameters);
             let idle = present.is_some_and(|it| it.notified == self.projection.epoch && it.copy.is_none());
-            if idle && self.projection.nodes().all(|node| node != candidate) {
+            let is_in = self.projection.nodes().any(|node| node == candidate);
+            if idle && (!is_in || self.is_stranger(candidate)) {
                 self.notify(candidate, cx);
             }
         }
@@ -124,8 +126,7 @@ impl Watch {
         let well = nodes.iter().filter(|&&node| is_well(node)).count();
         let room = self.width.saturating_sub(nodes.iter().filter(stays_well).count());
         let room = room.min(CHAIN_MAX.saturating_sub(well));
-        let joining: Vec<NodeId> =
-            self.joining(&nodes, parameters, now).into_iter().take(room).collect();
+        let joining: Vec<NodeId> = self.joining(&nodes, parameters, now).into_iter().take(room).collect();
         let has_all = |node: &&NodeId| {
             let pong = present(**node).filter(|pong| pong.serves && pong.notified == epoch);
             pong.is_some_and(|pong| pong.has_all == Some(true)) || planted!(joining_server_counts)
@@ -144,9 +145,19 @@ impl Watch {
         }
         cx.mark("director.began_a_change");
         self.missing = nodes.iter().copied().filter(|&node| present(node).is_none()).collect();
-        let targets = nodes.into_iter().chain(joining).collect();
+        let meant = nodes.into_iter().filter(|node| !self.is_stranger(*node));
+        let targets = meant.chain(joining).collect();
         let acks = BTreeMap::new();
         let changing = Changing { begun_at: now, targets, acks, proposed: None, proposed_at: Instant(0) };
+        self.changing = Some(changing);
+    }
+
+    /// Who has lost its journal is not sealed: it is to copy before, which nobody does who is sealed.
+    fn leave_strangers_alone(&mut self, parameters: &FuzzyParameters, now: Instant) {
+        let Some(mut changing) = self.changing.take() else { return };
+        let Changing { targets, acks, .. } = &mut changing;
+        let joining = self.joining(&[], parameters, now);
+        targets.retain(|it| acks.contains_key(it) || !self.is_stranger(*it) || joining.contains(it));
         self.changing = Some(changing);
     }
 
@@ -157,7 +168,8 @@ impl Watch {
             let copy = pong.copy.as_ref().filter(|copy| copy.epoch == epoch);
             copy.and_then(|copy| copy.lacks).is_some_and(|lacks| lacks <= parameters.behind_max)
         };
-        let others = self.candidates.iter().copied().filter(|node| !nodes.contains(node));
+        let is_other = |node: &NodeId| !nodes.contains(node) || self.is_stranger(*node);
+        let others = self.candidates.iter().copied().filter(is_other);
         others.filter(|node| self.present(*node, now, parameters).is_some_and(joins)).collect()
     }
 
@@ -170,7 +182,8 @@ impl Watch {
         let room = self.width.saturating_sub(changing.acks.keys().filter(|it| !self.leaves(**it)).count());
         let joining = self.joining(&changing.targets, parameters, now);
         if let Some(changing) = &mut self.changing {
-            changing.targets.extend(joining.into_iter().take(room));
+            let joining = joining.into_iter().filter(|it| !changing.targets.contains(it));
+            changing.targets.extend(joining.take(room).collect::<Vec<_>>());
         }
     }
 
@@ -206,7 +219,10 @@ impl Watch {
         if retires {
             cx.mark("director.retires_a_server");
         }
-        acks.iter().filter(|(node, _)| !retires || !self.leaves(**node)).map(|(node, ack)| (*node, ack)).collect()
+        acks.iter()
+            .filter(|(node, _)| !retires || !self.leaves(**node))
+            .map(|(node, ack)| (*node, ack))
+            .collect()
     }
 
     /// The projection to propose, if enough servers are sealed.
@@ -245,8 +261,7 @@ impl Watch {
         };
         let order: Vec<NodeId> = current.nodes().collect();
         let place = |node: NodeId| order.iter().position(|it| *it == node).unwrap_or(usize::MAX);
-        let mut behind: Vec<(NodeId, &SealAck)> =
-            acks.filter(|(node, ack)| is_behind(*node, ack)).collect();
+        let mut behind: Vec<(NodeId, &SealAck)> = acks.filter(|(node, ack)| is_behind(*node, ack)).collect();
         behind.sort_by_key(|(_, ack)| std::cmp::Reverse(ack.length));
         // Who has it all comes first of those with equal rows, and goes last if there are too many.
         let leavers = whole.iter().filter(|(node, _)| self.leaves(*node)).count();

@@ -27,7 +27,7 @@ use crate::messages::client::DirectorsMoved;
 use crate::parameters::FuzzyParameters;
 use kernel::{Cx, Encode as _, HostId, Instant, NodeId, RequestId, planted};
 use paxos::multipaxos::{Pulse, leader};
-use paxos::{LogPlacement, LogRole, Members, Value, next_step};
+use paxos::{HostEntry, LogPlacement, LogRole, Members, Value, next_step};
 use std::sync::Arc;
 
 /// One of so many attempts to leave hands the lead over: where that fails, the log moves all the same.
@@ -137,9 +137,17 @@ impl Director {
         self.following.known_version()
     }
 
-    /// The chain of a partition has servers whose hosts are no members.
-    pub fn has_leavers(&self, partition: usize) -> bool {
-        self.watches.get(partition).is_some_and(|watch| watch.leavers().next().is_some())
+    /// A host is no member, as far as this one knows.
+    pub fn leaves(&self, host: HostId) -> bool {
+        let known = self.following.known.as_ref().map(|known| &known.members);
+        known.or(self.following.wanted.as_ref()).is_some_and(|members| members.ids().all(|it| it != host))
+    }
+
+    /// All hosts of whom it has heard, by name.
+    pub fn hosts(&self) -> impl Iterator<Item = &HostEntry> {
+        let known = self.following.known.iter().map(|known| &known.members);
+        let named = known.chain(&self.following.wanted).flat_map(|members| &members.hosts);
+        named.chain(self.following.placement.iter().flat_map(|placement| &placement.entries))
     }
 
     /// This host directs.
@@ -218,7 +226,9 @@ impl Director {
             return self.lead_others(cx);
         }
         let (now, following) = (cx.now(), &mut self.following);
-        let Some(members) = following.wanted.clone().filter(|it| it.version > following.settled) else { return };
+        let Some(members) = following.wanted.clone().filter(|it| it.version > following.settled) else {
+            return;
+        };
         if !Following::is_due(following.asked_at, now, &self.parameters) {
             return;
         }

@@ -215,7 +215,8 @@ mod tests {
         assert_eq!((followed.members.version, followed.drawn), (3, 7));
         let chunks = snapshot(&mut machine);
         assert!(chunks.len() > 1, "it takes several chunks");
-        let mut other = DirectorMachine::new(node(9), vec![ChainProjection::initial(PartitionId(0), &[node(5)])]);
+        let mut other =
+            DirectorMachine::new(node(9), vec![ChainProjection::initial(PartitionId(0), &[node(5)])]);
         chunks.iter().for_each(|chunk| other.install(chunk).expect("it reads back"));
         assert_eq!(other.digest(), machine.digest());
     }

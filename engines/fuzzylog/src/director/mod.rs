@@ -40,9 +40,9 @@ use crate::terms::{ChainJournal, PartitionId};
 use crate::{FuzzyLog, FuzzyMessage, FuzzyRequest};
 use kernel::{Cx, Decode, HostId, Instant, NodeId, Position, RequestId, Role};
 use parts::Ballot;
+use paxos::EmbeddedLog;
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::client::ClientIn as LogAnswer;
-use paxos::EmbeddedLog;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -378,8 +378,14 @@ impl Watch {
     fn is_short(&self, now: Instant) -> bool {
         let is_silent = |node| self.heard.get(&node).is_none_or(|heard| now.since(heard.at) > COPY_AFTER);
         let projection = &self.projection;
-        let stay = projection.members.len() - self.leavers().count();
+        let stay = projection.nodes().filter(|node| !self.leaves(*node) && !self.is_stranger(*node)).count();
         projection.is_bootstrapped() && (stay < self.width || projection.nodes().any(is_silent))
+    }
+
+    /// True of a server in the place of a member whose journal is lost.
+    fn is_stranger(&self, node: NodeId) -> bool {
+        let (meant, heard) = (self.journal_of(node), self.heard.get(&node));
+        meant.is_some() && heard.is_some_and(|heard| Some(heard.pong.journal) != meant)
     }
 
     /// By which journal a member is meant.
