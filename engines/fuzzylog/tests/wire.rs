@@ -137,7 +137,7 @@ fn messages() -> Vec<FuzzyMessage> {
         PullState { transfer: 44, index: 3, epoch, journal }.into(),
         SnapshotPage { transfer: 44, below: INDEX, index: 3, last: true, bytes: bytes("page") }.into(),
         Ping {}.into(),
-        SealChain { epoch }.into(),
+        SealChain { epoch, journal: Some(journal) }.into(),
         Project { projection: projection(), copies: true }.into(),
         CommandDone { call, partition, outcome: Proposed { at: AT }.into(), takes_many_in: Some(EPOCH) }
             .into(),

@@ -3,11 +3,7 @@
 use super::{ChainServer, Links, Project, SealChain, SealedFor, Serves};
 use crate::messages::client::ProjectionDecided;
 use crate::messages::director::{Pong, SealAck};
-use crate::terms::ChainEpoch;
 use kernel::{Cx, NodeId, planted};
-
-/// The first epoch in which anybody serves.
-const FIRST_SERVED: ChainEpoch = ChainEpoch(2);
 
 impl ChainServer {
     pub(super) fn report(&self, director: NodeId, cx: &mut Cx<'_, Self>) {
@@ -23,14 +19,13 @@ impl ChainServer {
     }
 
     pub(super) fn on_seal(&mut self, director: NodeId, message: &SealChain, cx: &mut Cx<'_, Self>) {
-        let SealChain { epoch } = *message;
+        let SealChain { epoch, journal: meant } = *message;
         let Some(journal) = self.journal else { return };
         if epoch < self.sealed || self.serves() == Some(epoch) {
             return self.report(director, cx);
         }
-        let was_never_sealed = self.sealed < FIRST_SERVED;
-        if was_never_sealed && epoch > FIRST_SERVED {
-            // It is taken for who had this name and another journal. It is to copy first, which nobody does who is sealed.
+        if meant.is_some_and(|meant| meant != journal) {
+            // It is taken for who had this name. It is to copy first, which nobody does who is sealed.
             cx.mark("chain.was_taken_for_who_it_was");
             return self.report(director, cx);
         }

@@ -56,8 +56,12 @@ impl Watch {
         self.leave_strangers_alone(parameters, cx.now());
         if let Some(changing) = self.changing.as_ref().filter(|it| it.proposed.is_none()) {
             let epoch = self.projection.epoch.next();
-            let silent = changing.targets.iter().filter(|it| !changing.acks.contains_key(it));
-            cx.multicast(silent.copied(), SealChain { epoch });
+            for &target in changing.targets.iter().filter(|it| !changing.acks.contains_key(it)) {
+                let joins = || self.heard.get(&target).map(|heard| heard.pong.journal);
+                let is_in = self.projection.nodes().any(|node| node == target) && !self.is_stranger(target);
+                let journal = if is_in { self.journal_of(target) } else { joins() };
+                cx.send(target, SealChain { epoch, journal });
+            }
         }
         self.go_on(parameters, log, cx);
         self.let_more_in(parameters, cx.now());
@@ -187,6 +191,11 @@ impl Watch {
         }
     }
 
+    /// Servers without which the chain does not serve: all hosts, if there are fewer.
+    fn least(&self, parameters: &FuzzyParameters) -> usize {
+        parameters.replicas_min.min(self.width).max(1)
+    }
+
     /// Servers whose hosts leave are left out when `whole` others have everything: as many as a chain is to have, or as there can be,
     /// and never fewer than it serves with.
     fn may_retire(&self, whole: usize, parameters: &FuzzyParameters, now: Instant) -> bool {
@@ -197,7 +206,7 @@ impl Watch {
             true => there.count(),
             false => there.filter(|node| nodes.contains(node)).count(),
         };
-        whole >= parameters.replicas_min.max(1) && whole >= self.width.min(can_be)
+        whole >= self.least(parameters) && whole >= self.width.min(can_be)
     }
 
     /// Without the servers whose hosts leave, if these are not needed any more.
@@ -287,12 +296,12 @@ impl Watch {
         let left = changing.acks.iter().filter(|(node, ack)| has_all(**node, ack)).count() - kept;
         kernel::invariant!(
             DUR,
-            left == 0 || kept >= parameters.replicas_min,
+            left == 0 || kept >= self.least(parameters),
             "{left} servers that have everything leave {current:?}, and {kept} of {members:?} have it, too"
         );
         let members: Vec<ChainMember> =
             members.into_iter().map(|(node, ack)| ChainMember { node, journal: Some(ack.journal) }).collect();
-        if members.len() < parameters.replicas_min {
+        if members.len() < self.least(parameters) {
             return None;
         }
         let (partition, epoch) = (current.partition, current.epoch.next());
