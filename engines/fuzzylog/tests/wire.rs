@@ -1,8 +1,8 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    Applied, ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project,
-    PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
+    Applied, ChainRecord, Copies, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play,
+    Project, PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
     StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
@@ -186,6 +186,7 @@ fn records() -> Vec<ChainRecord> {
         SnapshotPart { part: SnapshotRecord::Chunk { bytes: bytes("chunk") } }.into(),
         SnapshotPart { part: SnapshotRecord::End }.into(),
         Applied { through: INDEX }.into(),
+        Copies { epoch: EPOCH }.into(),
     ]
 }
 

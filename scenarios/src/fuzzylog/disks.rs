@@ -89,7 +89,8 @@ impl Disk {
             ChainRecord::SealedFor(_)
             | ChainRecord::Serves(_)
             | ChainRecord::JournalName(_)
-            | ChainRecord::Applied(_) => {}
+            | ChainRecord::Applied(_)
+            | ChainRecord::Copies(_) => {}
         }
         self.longest = self.longest.max(self.length);
         cut

@@ -6,7 +6,7 @@
 //! takes nothing, so that the director's choice of the head rests on rows that do not change. What its source does not have as
 //! commands any more it takes as a snapshot.
 
-use super::{ChainServer, CutBack, PullRow, Pulled};
+use super::{ChainServer, Copies, CutBack, PullRow, Pulled};
 use crate::messages::director::CopyProgress;
 use crate::terms::{ChainEpoch, ChainJournal, RowIndex};
 use kernel::{Cx, Instant, NodeId, PageBudget};
@@ -28,6 +28,17 @@ pub(super) struct Copy {
 
 /// A source that was not heard for so many times as long as until it is asked again is given up.
 const SILENT_TIMES: u32 = 8;
+
+impl ChainServer {
+    /// What it copies, or has copied until it was sealed and started again.
+    pub(super) fn copy_progress(&self) -> Option<CopyProgress> {
+        let of_earlier_run = || {
+            let epoch = self.copied.filter(|epoch| self.sealed > *epoch)?;
+            Some(CopyProgress { epoch, lacks: None })
+        };
+        self.copy.as_ref().map(Copy::progress).or_else(of_earlier_run)
+    }
+}
 
 impl Copy {
     pub(super) fn epoch(&self) -> ChainEpoch {
@@ -72,6 +83,8 @@ impl ChainServer {
         }
         cx.mark("chain.began_to_copy");
         self.saved.stop_taking();
+        self.copied = Some(epoch);
+        cx.append(&Copies { epoch }.into());
         let session = cx.rng().bits();
         let (asked_at, heard_at) = (cx.now(), cx.now());
         self.copy = Some(Copy { session, epoch, source, journal, asked_at, heard_at, lacks: None });

@@ -10,7 +10,7 @@ impl ChainServer {
         let Some(journal) = self.journal else { return };
         let notified = self.projection.as_ref().map(|it| it.epoch).unwrap_or_default();
         let serves = self.serves() == Some(notified);
-        let copy = self.copy.as_ref().map(|copy| copy.progress());
+        let copy = self.copy_progress();
         let (partition, sealed) = (self.partition, self.sealed);
         let whole_from = self.serving_projection().map(|it| it.whole_from);
         let has_all = Some(whole_from.is_some_and(|whole_from| self.length() >= whole_from));
@@ -37,7 +37,7 @@ impl ChainServer {
             self.syncs.clear();
         }
         self.sealed_here = epoch;
-        let copy = self.copy.as_ref().map(|copy| copy.epoch());
+        let copy = self.copy_progress().map(|copy| copy.epoch);
         let (partition, length, base) = (self.partition, self.length(), Some(self.base()));
         cx.send_durable(director, SealAck { partition, epoch, journal, length, copy, base });
     }
@@ -86,6 +86,7 @@ impl ChainServer {
         }
         let epoch = self.sealed;
         (self.opened, self.serving) = (epoch, true);
+        self.copied = None;
         cx.append(&Serves { epoch }.into());
         self.syncs.clear();
         let answers_from = self.length();

@@ -1,6 +1,6 @@
 //! A change of one partition's chain.
 
-use super::{Director, DirectorLog, Pong, SealAck, Watch};
+use super::{CopyProgress, Director, DirectorLog, Pong, SealAck, Watch};
 use crate::messages::chain_server::SealChain;
 use crate::parameters::FuzzyParameters;
 use crate::projection::{CHAIN_MAX, ChainMember, ChainProjection};
@@ -105,7 +105,9 @@ impl Watch {
         for &candidate in &self.candidates {
             // Between changes and in one: too few may be left to go on without who joins.
             let present = self.present(candidate, cx.now(), parameters);
-            let idle = present.is_some_and(|it| it.notified == self.projection.epoch && it.copy.is_none());
+            let epoch = self.projection.epoch;
+            let copies = |it: &Pong| it.copy.as_ref().is_some_and(|copy| copy.epoch == epoch);
+            let idle = present.is_some_and(|it| it.notified == epoch && !copies(it));
             let is_in = self.projection.nodes().any(|node| node == candidate);
             if idle && (!is_in || self.is_stranger(candidate)) {
                 self.notify(candidate, cx);
@@ -170,7 +172,10 @@ impl Watch {
         let epoch = self.projection.epoch;
         let joins = |pong: &Pong| {
             let copy = pong.copy.as_ref().filter(|copy| copy.epoch == epoch);
-            copy.and_then(|copy| copy.lacks).is_some_and(|lacks| lacks <= parameters.behind_max)
+            // Sealed for this change, it has said once how little it lacks, and may have been started again since.
+            let was_let_in = |copy: &CopyProgress| copy.lacks.is_none() && pong.sealed > epoch;
+            let lacks_little = |lacks: u64| lacks <= parameters.behind_max;
+            copy.is_some_and(|copy| copy.lacks.is_some_and(lacks_little) || was_let_in(copy))
         };
         let is_other = |node: &NodeId| !nodes.contains(node) || self.is_stranger(*node);
         let others = self.candidates.iter().copied().filter(is_other);

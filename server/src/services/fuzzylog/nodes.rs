@@ -104,6 +104,7 @@ fn chain_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
             SnapshotRecord::End => "snapshot is complete".to_owned(),
         },
         ChainRecord::Applied(it) => format!("applied {} commands", it.through.0),
+        ChainRecord::Copies(it) => format!("copies the row of epoch {}", it.epoch.0),
     };
     Ok(apart(line))
 }
