@@ -4,6 +4,7 @@ mod bounds;
 mod changing;
 mod disks;
 mod history;
+mod marks;
 pub mod smallest;
 mod truth;
 mod users;
@@ -68,51 +69,6 @@ const PROBERS_FROM: u16 = 10_000;
 const TOGETHER: u64 = 1;
 /// The alarm by which users' companions ask.
 const BESIDE: u64 = 2;
-
-/// What a sweep must reach.
-const MARKS: &[&str] = &[
-    "chain.asked_for_a_page_again",
-    "chain.asked_for_a_snapshot",
-    "chain.began_to_copy",
-    "chain.dropped_what_its_chain_may_not_have",
-    "chain.forwarded_again",
-    "chain.gave_up_who_it_copied",
-    "chain.handed_a_snapshot_over",
-    "chain.installed_a_snapshot",
-    "chain.joining_server_serves",
-    "chain.raised_its_clock_for_a_sync",
-    "chain.reported_what_is_stuck",
-    "chain.wrote_a_snapshot",
-    "client.begins_to_recover",
-    "client.found_itself_replaced",
-    "client.lost_the_test_and_set",
-    "client.sent_appends_together",
-    "client.took_an_append_over",
-    "director.began_a_change",
-    "director.follows_new_members",
-    "director.handed_over_before_it_leaves",
-    "director.leads",
-    "director.lets_a_server_in",
-    "director.moves_the_log",
-    "director.retires_a_server",
-    "director.settled_on_new_members",
-    "partition.refused_a_late_phase_1",
-    "partition.refused_a_replaced_owner",
-    "partition.refused_a_take_over",
-    "partition.repeated_phase_1",
-    "partition.repeated_phase_2",
-    "partition.single_waited",
-    "partition.single_went_ahead",
-    "partition.taken_over_before_phase_1",
-    "scenario.asked_again_elsewhere",
-    "scenario.changed_the_hosts",
-    "scenario.changed_the_hosts_during_a_copy",
-    "scenario.changed_the_hosts_during_a_seal",
-    "scenario.set_a_tail_apart",
-    "scenario.struck_an_origin_in_phase_1",
-    "scenario.struck_an_origin_in_phase_2",
-    "scenario.struck_who_took_over",
-];
 
 const STRIKES: [StrikeKind; 13] = [
     StrikeKind { name: "kill a chain's head", class: Class::Strike },
@@ -354,7 +310,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        MARKS
+        marks::MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

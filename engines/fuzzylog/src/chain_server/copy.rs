@@ -157,7 +157,7 @@ impl ChainServer {
         let (now, takes) = (cx.now(), self.saved.is_taking());
         let Some(copy) = self.copy.as_mut() else { return };
         if takes {
-            // Whoever hands a snapshot over is looked after there.
+            // Its source is looked after there.
             copy.heard_at = now;
             return;
         }

@@ -297,12 +297,12 @@ impl Watch {
             members.sort_by_key(|(node, ack)| (std::cmp::Reverse(ack.length), place(*node)));
         }
         let has_all = |node: NodeId, ack: &SealAck| stays(node, ack) && ack.length >= current.whole_from;
-        let kept = members.iter().filter(|(node, ack)| has_all(*node, ack)).count();
-        let left = changing.acks.iter().filter(|(node, ack)| has_all(**node, ack)).count() - kept;
+        let stay = members.iter().filter(|(node, ack)| has_all(*node, ack)).count();
+        let left = changing.acks.iter().filter(|(node, ack)| has_all(**node, ack)).count() - stay;
         kernel::invariant!(
             DUR,
-            left == 0 || kept >= self.least(parameters),
-            "{left} servers that have everything leave {current:?}, and {kept} of {members:?} have it, too"
+            left == 0 || stay >= self.least(parameters),
+            "{left} servers that have everything leave {current:?}, and {stay} of {members:?} have it, too"
         );
         let members: Vec<ChainMember> =
             members.into_iter().map(|(node, ack)| ChainMember { node, journal: Some(ack.journal) }).collect();

@@ -382,7 +382,7 @@ impl Watch {
         projection.is_bootstrapped() && (stay < self.width || projection.nodes().any(is_silent))
     }
 
-    /// True of a server in the place of a member whose journal is lost.
+    /// True of a server that has a member's name, and another journal: that one is lost.
     fn is_stranger(&self, node: NodeId) -> bool {
         let (meant, heard) = (self.journal_of(node), self.heard.get(&node));
         meant.is_some() && heard.is_some_and(|heard| Some(heard.pong.journal) != meant)
