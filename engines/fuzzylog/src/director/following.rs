@@ -260,12 +260,8 @@ impl Director {
         if !self.move_log(&members, &placement, cx) {
             return;
         }
-        if !placement.is_settled {
-            // Nothing else may be written for long, and the last change settles behind an entry of its own.
-            return self.propose_members(cx);
-        }
         let has_leavers = self.watches.iter().any(|watch| watch.leavers().next().is_some());
-        if !has_leavers && self.following.settled < members.version {
+        if placement.is_settled && !has_leavers && self.following.settled < members.version {
             cx.mark("director.settled_on_new_members");
             self.following.settled = members.version;
         }
