@@ -4,7 +4,7 @@
 
 use coordination::{Gateway, HomeSessions, Znodes};
 use kernel::client::{self, ConnectionIn, Event};
-use kernel::{Bytes, Embedded, Embeds, Family};
+use kernel::{Bytes, Decode as _, Embedded, Embeds, Family};
 use kv::Store;
 
 /// The family of all services.
@@ -282,9 +282,10 @@ impl Embeds<fuzzylog::FuzzyLog> for Ordinate {
         }
     }
 
-    /// The engine's roles are asked nothing by local applications, their gateway is.
-    fn inner_request(_request: LocalRequest) -> Option<fuzzylog::FuzzyRequest> {
-        None
+    /// Directors are asked to follow the members; whatever else users ask, they ask the gateway.
+    fn inner_request(request: LocalRequest) -> Option<fuzzylog::FuzzyRequest> {
+        let members = paxos::Members::decoded(&request.of_service()?);
+        members.ok().map(fuzzylog::FuzzyRequest::Follow)
     }
 
     fn outer_message(message: fuzzylog::FuzzyMessage) -> OrdinateMessage {
@@ -336,18 +337,20 @@ impl HostedNode {
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
         match self {
-            // Chains keep the hosts that they began with.
-            Self::Kv(_)
-            | Self::Corfu(_)
-            | Self::CorfuGateway(_)
-            | Self::Fuzzy(_)
-            | Self::ColourGateway(_) => None,
+            // Its chains keep the hosts that they began with.
+            Self::Kv(_) | Self::Corfu(_) | Self::CorfuGateway(_) | Self::ColourGateway(_) => None,
             Self::Coordination(embedded) => embedded.node().settled_on(),
             Self::Sequence(embedded) => embedded.node().settled_on(),
             Self::Log(embedded) => embedded.node().settled_on(),
             Self::Txn(embedded) => match embedded.node() {
                 spanner::SpannerMember::Shard(shard) => Some(shard.settled_on()),
                 spanner::SpannerMember::Gateway(_) | spanner::SpannerMember::Log(_) => None,
+            },
+            Self::Fuzzy(embedded) => match embedded.node() {
+                fuzzylog::FuzzyMember::Director(director) => Some(director.settled_on()),
+                fuzzylog::FuzzyMember::ChainServer(_)
+                | fuzzylog::FuzzyMember::Client(_)
+                | fuzzylog::FuzzyMember::Log(_) => None,
             },
         }
     }

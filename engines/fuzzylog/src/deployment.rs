@@ -2,7 +2,7 @@
 
 use crate::chain_server::ChainServer;
 use crate::client::FuzzyClient;
-use crate::director::{Director, DirectorLog, DirectorMachine};
+use crate::director::{Director, DirectorBeginning, DirectorLog, DirectorMachine};
 use crate::family::FuzzyMember;
 use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const PARTITIONS_MAX: u16 = 256;
 
 /// So many hosts have a director, if there are so many: one of them may fail.
-const DIRECTORS: usize = 3;
+pub(crate) const DIRECTORS: usize = 3;
 const CLIENT: u32 = 1;
 const DIRECTOR: u32 = 2;
 const LOG: u32 = 2;
@@ -52,11 +52,18 @@ impl FuzzySlot {
     }
 }
 
-/// A deployment on hosts that all have a client, some of them a director, and partitions' chains spread over them.
+/// A deployment on hosts that all have a client, some of them directors, and partitions' chains spread over them. Every host has the
+/// roles of directors and of all chains: those that are not needed there yet wait to be.
 #[derive(Clone, Debug)]
 pub struct FuzzyDeployment {
-    /// Hosts with directors: the first ones.
+    /// Hosts that direct at first: the first ones.
     directors: Vec<HostEntry>,
+    /// Only these hosts have roles: it follows no members.
+    is_fixed: bool,
+    /// It is of a host that comes to a running deployment.
+    joins: bool,
+    /// How many servers a chain is to have, if there are so many hosts.
+    replicas: usize,
     /// Who may be in each partition's chain; the first `width` of them are at the beginning.
     candidates: Vec<Vec<NodeId>>,
     initial: Vec<ChainProjection>,
@@ -67,7 +74,8 @@ pub struct FuzzyDeployment {
 }
 
 impl FuzzyDeployment {
-    /// `partitions` partitions on `hosts`, at slots from `first` on: chains of `width` servers, and `spares` more candidates each.
+    /// `partitions` partitions on `hosts`, at slots from `first` on: chains of `width` servers, and `spares` more candidates each until the
+    /// members change. With fewer hosts chains are shorter, until others join.
     ///
     /// # Panics
     /// If there is no host.
@@ -81,14 +89,27 @@ impl FuzzyDeployment {
     ) -> Self {
         assert!(!hosts.is_empty(), "a deployment has hosts");
         let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
-        let width = width.clamp(1, ids.len());
+        let (replicas, width) = (width, width.clamp(1, ids.len()));
         let count = (width + spares).min(ids.len());
         let chain = |partition: u16| {
             (0..count).map(|nth| ids[(usize::from(partition) + nth) % ids.len()]).collect::<Vec<_>>()
         };
         let chains: Vec<Vec<HostId>> = (0..partitions.clamp(1, PARTITIONS_MAX)).map(chain).collect();
         let directors = hosts.iter().take(DIRECTORS).cloned().collect();
-        Self::with(first, directors, &chains, width, parameters, log)
+        let with = Self::with(first, directors, &chains, width, parameters, log);
+        Self { is_fixed: false, replicas, ..with }
+    }
+
+    /// The same for a host that joins the running deployment: the hosts that it knows are unconfirmed, good for finding others.
+    ///
+    /// # Panics
+    /// If it knows none.
+    #[must_use]
+    pub fn joining(&self, known: &[HostEntry]) -> Self {
+        let Self { first, replicas, placement, parameters, log, .. } = self.clone();
+        let chains = (replicas, known.len());
+        let of_known = Self::new(first, known, placement.partitions(), chains, parameters, log);
+        Self { joins: true, ..of_known }
     }
 
     /// A chain for each partition, on hosts of one's choice, and directors on others: at most three.
@@ -126,7 +147,9 @@ impl FuzzyDeployment {
             .map(|(it, of)| ChainProjection::initial(PartitionId(it), &of[..width.min(of.len())]))
             .collect();
         let placement = ColourPlacement::over(chains.len() as u16);
-        Self { directors, candidates, initial, placement, parameters, log, first }
+        let replicas = width.min(crate::CHAIN_MAX);
+        let (is_fixed, joins) = (true, false);
+        Self { directors, is_fixed, joins, replicas, candidates, initial, placement, parameters, log, first }
     }
 
     /// The partitions' first projections.
@@ -144,7 +167,7 @@ impl FuzzyDeployment {
         self.placement
     }
 
-    /// The hosts that have directors.
+    /// The hosts that direct at first.
     pub fn director_hosts(&self) -> impl Iterator<Item = HostId> + '_ {
         self.directors.iter().map(|entry| HostId::named(&entry.name))
     }
@@ -154,9 +177,14 @@ impl FuzzyDeployment {
         NodeId::new(host, HostSlot(self.first + CLIENT))
     }
 
-    /// The director of a host, if it has one.
+    /// The director of a host.
     pub fn director_of(&self, host: HostId) -> NodeId {
         NodeId::new(host, HostSlot(self.first + DIRECTOR))
+    }
+
+    /// A partition's chain server on a host.
+    pub fn server_of(&self, host: HostId, partition: PartitionId) -> NodeId {
+        NodeId::new(host, HostSlot(self.first + CHAIN_SERVERS + u32::from(partition.0)))
     }
 
     /// The directors' log.
@@ -176,14 +204,14 @@ impl FuzzyDeployment {
     /// The nodes of one host.
     pub fn build(&self, host: HostId) -> Vec<(HostSlot, FuzzyMember)> {
         let mut nodes = vec![self.build_client(host)];
-        if self.director_hosts().any(|it| it == host) {
+        if !self.is_fixed || self.director_hosts().any(|it| it == host) {
             self.build_director(host, &mut nodes);
         }
-        for (number, candidates) in (0..).zip(&self.candidates) {
-            if let Some(server) = candidates.iter().find(|server| server.host() == host) {
+        for (number, candidates) in (0..).map(PartitionId).zip(&self.candidates) {
+            if !self.is_fixed || candidates.iter().any(|server| server.host() == host) {
                 let (placement, parameters) = (self.placement, self.parameters.clone());
-                let client = self.client_of(host);
-                let role = ChainServer::new(PartitionId(number), placement, parameters, client);
+                let (server, client) = (self.server_of(host, number), self.client_of(host));
+                let role = ChainServer::new(number, placement, parameters, client);
                 nodes.push((server.host_slot(), FuzzyMember::ChainServer(Box::new(role))));
             }
         }
@@ -195,7 +223,9 @@ impl FuzzyDeployment {
         let members = Members { version: 0, hosts: self.directors.clone() };
         let configuration =
             log.configuration(0, &members).expect("hosts have different names, and there are at most 3");
-        let beginning = Beginning { configuration, joins: false, waits: false };
+        // A host that joins may be among those that its file names.
+        let directs = !self.joins && self.director_hosts().any(|it| it == host);
+        let beginning = Beginning { configuration, joins: !directs, waits: !directs };
         let role = self.director_of(host);
         let machine = DirectorMachine::new(role, self.initial.clone());
         let roles = log.build(host, &self.log, beginning, machine);
@@ -203,9 +233,18 @@ impl FuzzyDeployment {
         let of_log = DirectorLog {
             leader: log.node(host, LogRole::Leader),
             replica: log.node(host, LogRole::Replica),
+            embedded: log,
             silent_after: SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every),
         };
-        let director = Director::new(self.parameters.clone(), of_log, &self.initial, &self.candidates);
+        let beginning = DirectorBeginning {
+            log: of_log,
+            initial: &self.initial,
+            candidates: &self.candidates,
+            replicas: self.replicas,
+            directors: self.director_hosts().filter(|it| directs || *it != host).collect(),
+            client: self.client_of(host),
+        };
+        let director = Director::new(self.parameters.clone(), beginning);
         nodes.push((role.host_slot(), FuzzyMember::Director(Box::new(director))));
     }
 }

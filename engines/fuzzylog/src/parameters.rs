@@ -19,7 +19,7 @@ pub struct FuzzyParameters {
     pub seal_for: Duration,
     /// How long directors take nobody for failed when their log has a leader for the first time, or after a long while.
     pub start_for: Duration,
-    /// Whole servers without which a chain does not serve.
+    /// Servers without which a chain does not serve; all, if it is to have fewer.
     pub replicas_min: usize,
     /// Commands that a joining server may lack when the chain is changed.
     pub behind_max: u64,

@@ -39,4 +39,10 @@ kernel::planted_bugs! {
     row_begins_behind_successor = "F24",
     /// A chain server does not journal for which epoch it is sealed.
     seal_of_chain_server_not_journaled = "F25",
+    /// A server that joins counts before it has everything when one of a host that leaves is left out.
+    joining_server_counts = "F26",
+    /// A server that was sealed, to be left out, answers syncs.
+    sealed_server_answers_syncs = "F27",
+    /// Directors move to other hosts all at once.
+    directors_move_at_once = "F28",
 }

@@ -1,15 +1,18 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    Applied, ChainRecord, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play, Project,
-    PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
+    Applied, ChainRecord, Copies, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play,
+    Project, PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
     StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
-    CommandDone, CommandsDone, EpochInForce, HeadBusy, NamedOutcome, NodesPage, NotThere, ProjectionDecided,
-    ServerSealed, StuckAppend, Synced,
+    CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, NamedOutcome, NodesPage, NotThere,
+    ProjectionDecided, ServerSealed, StuckAppend, Synced,
 };
-use fuzzylog::director::{ChangeDecided, CopyProgress, Pong, SealAck, WantProjection};
+use fuzzylog::director::{
+    ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck,
+    WantProjection,
+};
 use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{
     Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients,
@@ -103,6 +106,11 @@ fn projection() -> ChainProjection {
     ChainProjection { partition: PARTITION, epoch: EPOCH, members, whole_from: INDEX }
 }
 
+fn followed() -> FollowedMembers {
+    let host = paxos::HostEntry { name: "d".to_owned(), address: "d:1".to_owned() };
+    FollowedMembers { members: paxos::Members { version: 3, hosts: vec![host] }, drawn: 21 }
+}
+
 /// One of every message, by receiver, in the order of their tags.
 fn messages() -> Vec<FuzzyMessage> {
     let (call, epoch, partition, colour, from) = (6, EPOCH, PARTITION, COLOUR, FIRST);
@@ -129,7 +137,7 @@ fn messages() -> Vec<FuzzyMessage> {
         PullState { transfer: 44, index: 3, epoch, journal }.into(),
         SnapshotPage { transfer: 44, below: INDEX, index: 3, last: true, bytes: bytes("page") }.into(),
         Ping {}.into(),
-        SealChain { epoch }.into(),
+        SealChain { epoch, journal: Some(journal) }.into(),
         Project { projection: projection(), copies: true }.into(),
         CommandDone { call, partition, outcome: Proposed { at: AT }.into(), takes_many_in: Some(EPOCH) }
             .into(),
@@ -146,6 +154,7 @@ fn messages() -> Vec<FuzzyMessage> {
             outcomes: vec![NamedOutcome { call, outcome: Proposed { at: AT }.into() }],
         }
         .into(),
+        DirectorsMoved { directors: vec![node(1, 2)] }.into(),
         WantProjection { partition, epoch }.into(),
         Pong {
             partition,
@@ -155,10 +164,13 @@ fn messages() -> Vec<FuzzyMessage> {
             serves: true,
             copy: Some(CopyProgress { epoch, lacks: Some(3) }),
             run: 9,
+            has_all: Some(true),
         }
         .into(),
         SealAck { partition, epoch, journal, length, copy: Some(epoch), base: Some(RowIndex(2)) }.into(),
-        ChangeDecided { projections: vec![projection()] }.into(),
+        ChangeDecided { projections: vec![projection()], followed: Some(followed()) }.into(),
+        FollowMembers { members: followed().members }.into(),
+        MembersSettled { version: 3 }.into(),
     ]
 }
 
@@ -174,6 +186,7 @@ fn records() -> Vec<ChainRecord> {
         SnapshotPart { part: SnapshotRecord::Chunk { bytes: bytes("chunk") } }.into(),
         SnapshotPart { part: SnapshotRecord::End }.into(),
         Applied { through: INDEX }.into(),
+        Copies { epoch: EPOCH }.into(),
     ]
 }
 

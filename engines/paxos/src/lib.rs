@@ -12,7 +12,7 @@ pub mod planted;
 pub mod value;
 
 pub use configuration::{Configuration, Configurations, HostEntry};
-pub use embedded::{Beginning, EmbeddedLog, LogPlacement, LogRole, Members, RoleSlots};
+pub use embedded::{Beginning, EmbeddedLog, LogPlacement, LogRole, Members, RoleSlots, next_step};
 pub use multipaxos::{Call, Member, Message, Outcome, Paxos, Refusal};
 pub use parameters::Parameters;
 pub use value::{

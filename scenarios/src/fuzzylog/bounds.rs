@@ -3,7 +3,7 @@
 use super::{FuzzyScenario, Node};
 use ::fuzzylog::{ChainServer, FuzzyParameters, FuzzySlot};
 use kernel::{HostId, NodeId, invariant};
-use sim::Cluster;
+use sim::{Cluster, Scenario as _};
 
 /// So many windows of commands are in memory beside those for servers that join: what finishes appends has four, and what was
 /// applied in a burst stays for another one.
@@ -92,13 +92,13 @@ impl FuzzyScenario {
 
     /// True of a chain server's place.
     pub(super) fn is_server(&self, id: NodeId) -> bool {
-        self.servers.contains(&id.host())
+        !self.clients.contains(&id.host())
             && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
     }
 
     /// A chain server as it is before its records are restored.
     pub(super) fn empty_server(&self, id: NodeId) -> ChainServer {
-        let built = self.deployment.build(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
+        let built = self.blank_nodes(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
         match built {
             Some((_, Node::ChainServer(server))) => *server,
             _ => unreachable!("a record of {id}, which is no chain server"),

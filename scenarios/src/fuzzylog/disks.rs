@@ -2,8 +2,9 @@
 
 use ::fuzzylog::chain_server::{ChainRecord, ChainServerIn, FromServer, Ordered};
 use ::fuzzylog::director::DirectorIn;
+use ::fuzzylog::messages::client::FuzzyClientIn;
 use ::fuzzylog::partition::command::RowEntry;
-use ::fuzzylog::{ChainServer, FuzzyMessage, RowIndex};
+use ::fuzzylog::{ChainEpoch, ChainServer, FuzzyMessage, RowIndex};
 use kernel::{Bytes, Decode, HostSlot, NodeId, Position, Role, invariant};
 use parts::SnapshotRecord;
 use sim::Fact;
@@ -33,11 +34,25 @@ pub(super) struct Disks {
     disks: BTreeMap<NodeId, Disk>,
     /// Commands that were applied and durable on a server that has cut them back since, by its slot: that of its partition.
     stable: BTreeMap<(HostSlot, RowIndex), RowEntry>,
+    /// For which epochs servers have said that they are sealed.
+    seals: BTreeMap<NodeId, ChainEpoch>,
 }
 
-/// True of a message that promises something of the row of its sender.
+/// True of a message that promises something of the row of its sender, or of the epoch that it serves.
 pub(super) fn is_claim(message: &FuzzyMessage) -> bool {
-    promised(message).is_some()
+    promised(message).is_some() || in_force(message).is_some()
+}
+
+/// The epoch that the sender says to serve.
+fn in_force(message: &FuzzyMessage) -> Option<ChainEpoch> {
+    match message {
+        FuzzyMessage::Client(FuzzyClientIn::EpochInForce(it)) => Some(it.epoch),
+        FuzzyMessage::Client(FuzzyClientIn::Synced(it)) => Some(it.epoch),
+        FuzzyMessage::Client(_)
+        | FuzzyMessage::ChainServer(_)
+        | FuzzyMessage::Director(_)
+        | FuzzyMessage::Log(_) => None,
+    }
 }
 
 /// How long the row is, at the least, that the sender says to be durable.
@@ -74,7 +89,8 @@ impl Disk {
             ChainRecord::SealedFor(_)
             | ChainRecord::Serves(_)
             | ChainRecord::JournalName(_)
-            | ChainRecord::Applied(_) => {}
+            | ChainRecord::Applied(_)
+            | ChainRecord::Copies(_) => {}
         }
         self.longest = self.longest.max(self.length);
         cut
@@ -126,6 +142,7 @@ impl Disks {
             }
             Fact::Durable { .. } | Fact::Trimmed { .. } => {}
             Fact::Reported { from, message, .. } => {
+                self.check_seals(from, &message);
                 let longest = self.disks.get(&from).map_or(RowIndex(0), |disk| disk.longest);
                 let promised = promised(&message).unwrap_or_default();
                 invariant!(
@@ -134,7 +151,21 @@ impl Disks {
                     "{from} had {longest} on its disk, and says {message:?}"
                 );
             }
-            Fact::DiskLost { host } => self.disks.retain(|node, _| node.host() != host),
+            Fact::DiskLost { host } => {
+                self.disks.retain(|node, _| node.host() != host);
+                self.seals.retain(|node, _| node.host() != host);
+            }
+        }
+    }
+
+    /// Who has said that it serves no epoch below one answers no sync of one below: it may be left out by now.
+    fn check_seals(&mut self, from: NodeId, message: &FuzzyMessage) {
+        if let FuzzyMessage::Director(DirectorIn::SealAck(ack)) = message {
+            let known = self.seals.entry(from).or_default();
+            *known = ack.epoch.max(*known);
+        }
+        if let (Some(epoch), Some(sealed)) = (in_force(message), self.seals.get(&from)) {
+            invariant!(FENCE, epoch >= *sealed, "{from} is sealed for {sealed}, and says {message:?}");
         }
     }
 

@@ -51,7 +51,9 @@ fn content_of(request: &FuzzyRequest) -> Option<Content> {
         FuzzyRequest::Snapshot(SnapshotCall { colours, .. }) => {
             Some(Content { colours: colours.clone(), bodies: Vec::new() })
         }
-        FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) => None,
+        FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) | FuzzyRequest::Follow(_) => {
+            None
+        }
     }
 }
 

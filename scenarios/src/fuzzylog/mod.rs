@@ -1,8 +1,10 @@
 //! FuzzyLog: partitions with chains of servers, directors, and users who append to colours and play them.
 
 mod bounds;
+mod changing;
 mod disks;
 mod history;
+mod marks;
 pub mod smallest;
 mod truth;
 mod users;
@@ -13,6 +15,7 @@ use ::fuzzylog::{
     AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage,
     FuzzyParameters, FuzzyRequest, FuzzyResponse, NodePosition, PartitionId, SyncCall,
 };
+use changing::{Changes, Moment};
 use disks::Disks;
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
@@ -49,6 +52,11 @@ pub struct FuzzyScenario {
     beside: Vec<(u16, NodeId, Planned)>,
     /// How often others looked for what was appended meanwhile.
     probes: u16,
+    /// How many servers a chain is to have, if there are so many hosts.
+    replicas: usize,
+    changes: Changes,
+    /// Who directs, by the version of their log's configuration.
+    directors: BTreeMap<u64, Vec<HostId>>,
 }
 
 const CLIENTS: usize = 3;
@@ -62,43 +70,7 @@ const TOGETHER: u64 = 1;
 /// The alarm by which users' companions ask.
 const BESIDE: u64 = 2;
 
-/// What a sweep must reach.
-const MARKS: &[&str] = &[
-    "chain.asked_for_a_page_again",
-    "chain.asked_for_a_snapshot",
-    "chain.began_to_copy",
-    "chain.dropped_what_its_chain_may_not_have",
-    "chain.forwarded_again",
-    "chain.handed_a_snapshot_over",
-    "chain.installed_a_snapshot",
-    "chain.joining_server_serves",
-    "chain.raised_its_clock_for_a_sync",
-    "chain.reported_what_is_stuck",
-    "chain.wrote_a_snapshot",
-    "client.begins_to_recover",
-    "client.found_itself_replaced",
-    "client.lost_the_test_and_set",
-    "client.sent_appends_together",
-    "client.took_an_append_over",
-    "director.began_a_change",
-    "director.leads",
-    "director.lets_a_server_in",
-    "partition.refused_a_late_phase_1",
-    "partition.refused_a_replaced_owner",
-    "partition.refused_a_take_over",
-    "partition.repeated_phase_1",
-    "partition.repeated_phase_2",
-    "partition.single_waited",
-    "partition.single_went_ahead",
-    "partition.taken_over_before_phase_1",
-    "scenario.asked_again_elsewhere",
-    "scenario.set_a_tail_apart",
-    "scenario.struck_an_origin_in_phase_1",
-    "scenario.struck_an_origin_in_phase_2",
-    "scenario.struck_who_took_over",
-];
-
-const STRIKES: [StrikeKind; 9] = [
+const STRIKES: [StrikeKind; 13] = [
     StrikeKind { name: "kill a chain's head", class: Class::Strike },
     StrikeKind { name: "pause a chain's head", class: Class::Strike },
     StrikeKind { name: "kill a chain's tail", class: Class::Strike },
@@ -108,6 +80,10 @@ const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "kill a client that appends", class: Class::Strike },
     StrikeKind { name: "pause a client that appends", class: Class::Strike },
     StrikeKind { name: "a chain's tail hears clients alone", class: Class::Strike },
+    StrikeKind { name: "replace a host", class: Class::Membership },
+    StrikeKind { name: "grow or shrink", class: Class::Membership },
+    StrikeKind { name: "replace a host during a seal", class: Class::Membership },
+    StrikeKind { name: "replace a host while a server copies", class: Class::Membership },
 ];
 
 impl FuzzyScenario {
@@ -137,6 +113,7 @@ impl FuzzyScenario {
             row_memory_bytes: 200 << rng.below(6),
             pending_max: rng.between(2, 100) as usize,
             syncs_max: rng.between(2, 100) as usize,
+            replicas_min: rng.between(1, width as u64) as usize,
             ..FuzzyParameters::default()
         };
         let log = paxos::Parameters {
@@ -153,6 +130,7 @@ impl FuzzyScenario {
         };
         let deployment =
             FuzzyDeployment::new(0, &entries, partitions, (width, spares), parameters.clone(), log);
+        let changes = Changes::new(deployment.clone(), entries, rng.chance(0.5));
         Self {
             servers,
             clients,
@@ -168,6 +146,9 @@ impl FuzzyScenario {
             apart: None,
             beside: Vec::new(),
             probes: 0,
+            replicas: width,
+            changes,
+            directors: BTreeMap::new(),
         }
     }
 
@@ -197,7 +178,8 @@ impl FuzzyScenario {
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         for (id, node) in cluster.called_nodes_of(host) {
             let Node::Director(director) = node else { continue };
-            for projection in director.projections() {
+            // Before the first change each host has what its cluster file says, and nobody serves.
+            for projection in director.projections().filter(|it| it.is_bootstrapped()) {
                 let of_epoch = (projection.partition, projection.epoch);
                 let known = self.projections.entry(of_epoch).or_insert_with(|| projection.clone());
                 invariant!(AGREE, known == projection, "{id} has {projection:?}, another {known:?}");
@@ -206,13 +188,18 @@ impl FuzzyScenario {
         self.truth.look(host, &mut self.disks, cluster);
     }
 
+    /// The hosts of the bootstrap, and those that may join.
+    fn machines(&self) -> impl Iterator<Item = HostId> + '_ {
+        self.servers.iter().copied().chain(self.changes.spares())
+    }
+
     /// Other servers do not hear the host, nor it them; clients and it hear each other.
     fn set_apart(&mut self, host: HostId, lasts: Duration, control: &mut Control<'_, Node>) -> bool {
         if self.apart.is_some() {
             return false;
         }
         self.apart = Some(host);
-        for &other in self.servers.iter().filter(|&&it| it != host) {
+        for other in self.machines().filter(|&it| it != host) {
             control.sever(other, host);
             control.sever(host, other);
         }
@@ -264,7 +251,7 @@ impl FuzzyScenario {
 
     /// Nobody else's disk is needed for what the host has.
     fn is_whole_without(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
-        let directs = self.deployment.director_hosts().any(|it| it == host);
+        let directs = self.may_direct(host, cluster);
         let is_changing = cluster
             .nodes()
             .any(|(_, node)| matches!(node, Node::Director(director) if director.is_changing()));
@@ -292,7 +279,8 @@ impl Scenario for FuzzyScenario {
     const FAMILY: &'static str = "fuzzylog";
 
     fn hosts(&self) -> Vec<HostSpec> {
-        let servers = self.servers.iter().map(|&host| HostSpec::server(host));
+        let servers = self.servers.iter().copied().map(HostSpec::server);
+        let servers = servers.chain(self.changes.spares().map(HostSpec::spare));
         servers.chain(self.clients.iter().map(|&host| HostSpec::client(host))).collect()
     }
 
@@ -302,7 +290,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn classes(&self) -> Classes {
-        Classes::PHYSICAL.with(Class::Strike).with(Class::DiskLost)
+        Classes::PHYSICAL.with(Class::Strike).with(Class::DiskLost).with(Class::Membership)
     }
 
     fn tuning(&self) -> Tuning {
@@ -322,7 +310,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn marks(&self) -> &'static [&'static str] {
-        MARKS
+        marks::MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
@@ -334,7 +322,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
-        if self.clients.contains(&host) { Vec::new() } else { self.deployment.build(host) }
+        if self.clients.contains(&host) { Vec::new() } else { self.changes.deployment_of(host).build(host) }
     }
 
     fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
@@ -366,6 +354,9 @@ impl Scenario for FuzzyScenario {
         response: FuzzyResponse,
         control: &mut Control<'_, Node>,
     ) {
+        if self.on_followed(id, &response, control) {
+            return;
+        }
         if let Some((user, request)) = self.history.answered(id, &response, control.cluster.now()) {
             self.users.answered(user, &request, &response);
         }
@@ -373,12 +364,16 @@ impl Scenario for FuzzyScenario {
     }
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        self.changes.lost(id);
         if let Some((user, request)) = self.history.user_of(id) {
             self.users.lost(user, id, request);
         }
     }
 
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == changing::ASK {
+            self.changes.ask_whether_settled(control);
+        }
         if token == BESIDE {
             for (user, node, planned) in std::mem::take(&mut self.beside) {
                 self.ask(user, node, planned, control);
@@ -387,7 +382,7 @@ impl Scenario for FuzzyScenario {
         if token == TOGETHER
             && let Some(host) = self.apart.take()
         {
-            for &other in self.servers.iter().filter(|&&it| it != host) {
+            for other in self.machines().filter(|&it| it != host) {
                 control.mend(other, host);
                 control.mend(host, other);
             }
@@ -406,16 +401,18 @@ impl Scenario for FuzzyScenario {
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.look(host, cluster);
+        self.check_directors(host, cluster);
         self.check_nested(host, cluster);
         self.check_bounded(host, cluster);
         self.check_state(host, cluster);
     }
 
     fn watches(&self) -> bool {
-        self.plots > 0
+        self.plots > 0 || self.changes.waits()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
+        self.change_hosts_in_a_moment(control);
         // Not the first one that is seen: what is seen first is always at its beginning.
         let now = control.cluster.now();
         let found = self.appending(&control.cluster);
@@ -435,7 +432,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
-        self.servers.contains(&host) && self.is_whole_without(host, cluster)
+        self.changes.needed().contains(&host) && self.is_whole_without(host, cluster)
     }
 
     fn on_disk_lost(&mut self, _host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
@@ -443,6 +440,12 @@ impl Scenario for FuzzyScenario {
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        match which {
+            9 | 10 => return self.change_hosts(which == 10, rng, control),
+            11 => return self.changes.wait_for(Moment::Seal),
+            12 => return self.changes.wait_for(Moment::Copy),
+            _ => {}
+        }
         let second = Duration::from_secs(1);
         let down = rng.duration(second / 20, 2 * second);
         let partition = PartitionId(rng.below(u64::from(self.deployment.placement().partitions())) as u16);
@@ -454,7 +457,7 @@ impl Scenario for FuzzyScenario {
             2 => control.crash(tail.host(), Loss::All, down, rng),
             3 => control.pause(tail.host(), down),
             8 => return self.set_apart(tail.host(), down + second, control),
-            4 => control.crash_all(self.servers.iter().copied(), Loss::All, rng),
+            4 => control.crash_all(self.changes.needed(), Loss::All, rng),
             5 => {
                 let acts = control
                     .cluster
@@ -477,16 +480,18 @@ impl Scenario for FuzzyScenario {
     }
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
-        let servers = self.servers.iter().filter(|&&host| !cluster.is_lost(host));
-        Core::Hosts(servers.chain(&self.clients).copied().collect())
+        let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
+        Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }
 
     /// All chains have their servers, which have applied everything; nothing is unfinished.
     fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        if let Some(missing) = self.changes.unsettled() {
+            return Err(missing);
+        }
         for partition in self.partitions() {
             let latest = self.latest(partition);
-            let width = self.deployment.initial()[usize::from(partition.0)].members.len();
-            if latest.members.len() < width {
+            if latest.members.len() < self.width() || self.has_leavers(partition) {
                 return Err(format!("the chain of {partition} is {:?} only", latest.members));
             }
             let head = latest.head().and_then(|head| Self::server(head, cluster));
@@ -518,9 +523,11 @@ impl Scenario for FuzzyScenario {
                 server.is_copying()
             )),
             Node::Director(director) => Some(format!(
-                "{id} leads {}, changes {}, knows {:?}",
+                "{id} leads {}, changes {}, follows {}, settled on {}, knows {:?}",
                 director.is_leading(),
                 director.is_changing(),
+                director.follows(),
+                director.settled_on(),
                 director.projections().map(|it| (it.epoch, it.members.len())).collect::<Vec<_>>()
             )),
             Node::Client(client) if client.outstanding() + client.recovering() > 0 => {

@@ -98,7 +98,7 @@ impl Role for OneDirector {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        cx.multicast(SERVERS, SealChain { epoch: EPOCH });
+        cx.multicast(SERVERS, SealChain { epoch: EPOCH, journal: None });
     }
 
     fn on_message(&mut self, from: NodeId, ToDirector(message): ToDirector, cx: &mut Cx<'_, Self>) {

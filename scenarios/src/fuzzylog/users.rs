@@ -163,14 +163,17 @@ impl Users {
                     user.played.insert(call.colour, *first);
                 }
             }
-            FuzzyResponse::Trimmed { .. } | FuzzyResponse::Refused(_) => {}
+            FuzzyResponse::Trimmed { .. } | FuzzyResponse::Followed { .. } | FuzzyResponse::Refused(_) => {}
         }
         match request {
             FuzzyRequest::Append(AppendCall { number, .. })
             | FuzzyRequest::Snapshot(SnapshotCall { number, .. }) => {
                 user.open.remove(number);
             }
-            FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) => {}
+            FuzzyRequest::Sync(_)
+            | FuzzyRequest::Play(_)
+            | FuzzyRequest::Trim(_)
+            | FuzzyRequest::Follow(_) => {}
         }
     }
 

@@ -381,6 +381,7 @@ fn failing(response: &FuzzyResponse) -> Failing {
         FuzzyResponse::Appended { .. }
         | FuzzyResponse::Snapshotted { .. }
         | FuzzyResponse::Played(_)
+        | FuzzyResponse::Followed { .. }
         | FuzzyResponse::Trimmed { .. } => FuzzyFailure::Unknown.into(),
     }
 }

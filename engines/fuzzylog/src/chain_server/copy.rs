@@ -1,11 +1,12 @@
-//! How a server that is not in its chain gets the row: from the chain's last server, page by page, while the chain goes on.
+//! How a server that is not in its chain gets the row: from the chain's last server, page by page, while the chain goes on; from one
+//! before if that one is silent, which may be why the chain is to be changed.
 //!
 //! What such a server has applied is what every chain has. What is behind that may be what no chain has any more, and goes before it
 //! begins. A copy belongs to an epoch and a source; in another epoch it begins anew. While the server is sealed for a later epoch it
 //! takes nothing, so that the director's choice of the head rests on rows that do not change. What its source does not have as
 //! commands any more it takes as a snapshot.
 
-use super::{ChainServer, CutBack, PullRow, Pulled};
+use super::{ChainServer, Copies, CutBack, PullRow, Pulled};
 use crate::messages::director::CopyProgress;
 use crate::terms::{ChainEpoch, ChainJournal, RowIndex};
 use kernel::{Cx, Instant, NodeId, PageBudget};
@@ -19,8 +20,24 @@ pub(super) struct Copy {
     /// The source's.
     journal: ChainJournal,
     asked_at: Instant,
+    /// When its source was heard last.
+    heard_at: Instant,
     /// Commands that the source had beyond.
     lacks: Option<u64>,
+}
+
+/// A source that was not heard for so many times as long as until it is asked again is given up.
+const SILENT_TIMES: u32 = 8;
+
+impl ChainServer {
+    /// What it copies, or has copied until it was sealed and started again.
+    pub(super) fn copy_progress(&self) -> Option<CopyProgress> {
+        let of_earlier_run = || {
+            let epoch = self.copied.filter(|epoch| self.sealed > *epoch)?;
+            Some(CopyProgress { epoch, lacks: None })
+        };
+        self.copy.as_ref().map(Copy::progress).or_else(of_earlier_run)
+    }
 }
 
 impl Copy {
@@ -46,11 +63,17 @@ impl ChainServer {
     /// Begins to copy the chain whose projection it was notified of.
     pub(super) fn begin_copy(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(projection) = &self.projection else { return };
-        let source = projection.members.last().and_then(|it| Some((it.node, it.journal?)));
-        let (epoch, Some((source, journal))) = (projection.epoch, source) else { return };
-        if self.copy.as_ref().is_some_and(|copy| copy.epoch == epoch) {
+        if self.copy.as_ref().is_some_and(|copy| copy.epoch == projection.epoch) {
             return;
         }
+        self.copy_from(projection.members.len().saturating_sub(1), cx);
+    }
+
+    /// Copies the chain's server at this place of it.
+    fn copy_from(&mut self, place: usize, cx: &mut Cx<'_, Self>) {
+        let Some(projection) = &self.projection else { return };
+        let source = projection.members.get(place).and_then(|it| Some((it.node, it.journal?)));
+        let (epoch, Some((source, journal))) = (projection.epoch, source) else { return };
         let applied = self.state.applied();
         if self.length() > applied {
             cx.mark("chain.dropped_what_its_chain_may_not_have");
@@ -60,8 +83,11 @@ impl ChainServer {
         }
         cx.mark("chain.began_to_copy");
         self.saved.stop_taking();
+        self.copied = Some(epoch);
+        cx.append(&Copies { epoch }.into());
         let session = cx.rng().bits();
-        self.copy = Some(Copy { session, epoch, source, journal, asked_at: cx.now(), lacks: None });
+        let (asked_at, heard_at) = (cx.now(), cx.now());
+        self.copy = Some(Copy { session, epoch, source, journal, asked_at, heard_at, lacks: None });
         self.pull(cx);
     }
 
@@ -99,6 +125,7 @@ impl ChainServer {
         else {
             return;
         };
+        copy.heard_at = cx.now();
         if first != own || self.saved.is_taking() {
             return;
         }
@@ -127,11 +154,31 @@ impl ChainServer {
     }
 
     pub(super) fn look_after_copy(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        let Some(copy) = self.copy.as_ref().filter(|_| !self.saved.is_taking()) else { return };
+        let (now, takes) = (cx.now(), self.saved.is_taking());
+        let Some(copy) = self.copy.as_mut() else { return };
+        if takes {
+            // Its source is looked after there.
+            copy.heard_at = now;
+            return;
+        }
         let wait = if copy.lacks == Some(0) { self.parameters.tick } else { self.parameters.resend_after };
-        if now.since(copy.asked_at) >= wait {
-            self.pull(cx);
+        if now.since(copy.asked_at) < wait {
+            return;
+        }
+        if now.since(copy.heard_at) >= SILENT_TIMES * self.parameters.resend_after {
+            cx.mark("chain.gave_up_who_it_copied");
+            return self.copy_another(cx);
+        }
+        self.pull(cx);
+    }
+
+    /// Copies the server before the one that is silent; behind the first one, the last one again.
+    fn copy_another(&mut self, cx: &mut Cx<'_, Self>) {
+        let (Some(copy), Some(projection)) = (&self.copy, &self.projection) else { return };
+        if copy.epoch == self.sealed && copy.epoch == projection.epoch {
+            let count = projection.members.len();
+            let place = projection.nodes().position(|node| node == copy.source).unwrap_or(0);
+            self.copy_from((place + count - 1) % count, cx);
         }
     }
 }

@@ -10,16 +10,23 @@ impl ChainServer {
         let Some(journal) = self.journal else { return };
         let notified = self.projection.as_ref().map(|it| it.epoch).unwrap_or_default();
         let serves = self.serves() == Some(notified);
-        let copy = self.copy.as_ref().map(|copy| copy.progress());
+        let copy = self.copy_progress();
         let (partition, sealed) = (self.partition, self.sealed);
-        let pong = Pong { partition, journal, sealed, notified, serves, copy, run: self.run };
+        let whole_from = self.serving_projection().map(|it| it.whole_from);
+        let has_all = Some(whole_from.is_some_and(|whole_from| self.length() >= whole_from));
+        let pong = Pong { partition, journal, sealed, notified, serves, copy, run: self.run, has_all };
         cx.repeat_durable([director], pong);
     }
 
     pub(super) fn on_seal(&mut self, director: NodeId, message: &SealChain, cx: &mut Cx<'_, Self>) {
-        let SealChain { epoch } = *message;
+        let SealChain { epoch, journal: meant } = *message;
         let Some(journal) = self.journal else { return };
         if epoch < self.sealed || self.serves() == Some(epoch) {
+            return self.report(director, cx);
+        }
+        if meant.is_some_and(|meant| meant != journal) {
+            // It is taken for who had this name. It is to copy first, which nobody does who is sealed.
+            cx.mark("chain.was_taken_for_who_it_was");
             return self.report(director, cx);
         }
         if epoch > self.sealed {
@@ -30,7 +37,7 @@ impl ChainServer {
             self.syncs.clear();
         }
         self.sealed_here = epoch;
-        let copy = self.copy.as_ref().map(|copy| copy.epoch());
+        let copy = self.copy_progress().map(|copy| copy.epoch);
         let (partition, length, base) = (self.partition, self.length(), Some(self.base()));
         cx.send_durable(director, SealAck { partition, epoch, journal, length, copy, base });
     }
@@ -79,6 +86,7 @@ impl ChainServer {
         }
         let epoch = self.sealed;
         (self.opened, self.serving) = (epoch, true);
+        self.copied = None;
         cx.append(&Serves { epoch }.into());
         self.syncs.clear();
         let answers_from = self.length();

@@ -20,7 +20,9 @@ mod stored;
 mod stuck;
 
 pub use crate::messages::chain_server::*;
-pub use record::{Applied, ChainRecord, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart};
+pub use record::{
+    Applied, ChainRecord, Copies, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart,
+};
 pub(crate) use row::{APPENDS_MAX, append_bytes};
 
 use crate::FuzzyLog;
@@ -104,6 +106,8 @@ pub struct ChainServer {
     links: Links,
     syncs: VecDeque<WaitingSync>,
     copy: Option<Copy>,
+    /// The epoch of the row of which it has a copy, whether or not it is still being made.
+    copied: Option<ChainEpoch>,
     watched: Watched,
     passed: PassedRow,
     /// Bytes of commands that are not applied.
@@ -138,6 +142,7 @@ impl ChainServer {
             links: Links::default(),
             syncs: VecDeque::new(),
             copy: None,
+            copied: None,
             watched: Watched::default(),
             passed: PassedRow::default(),
             window: 0,
@@ -240,11 +245,13 @@ impl Role for ChainServer {
             ChainRecord::Serves(record) => {
                 self.opened = self.opened.max(record.epoch);
                 self.sealed = self.sealed.max(record.epoch);
+                self.copied.take_if(|copied| *copied < record.epoch);
             }
             ChainRecord::JournalName(record) => self.journal = Some(record.journal),
             ChainRecord::CutBack(record) => self.row.truncate(record.length),
             ChainRecord::SnapshotPart(record) => self.restore_part(record.part),
             ChainRecord::Applied(record) => self.restore_applied(record.through),
+            ChainRecord::Copies(record) => self.copied = Some(record.epoch),
         }
     }
 

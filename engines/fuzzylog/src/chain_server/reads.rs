@@ -7,7 +7,7 @@ use super::{ChainServer, Play, Sync};
 use crate::messages::client::{EpochInForce, NodesPage, NotThere, Synced};
 use crate::partition::ColourNode;
 use crate::terms::{AppendTime, Colour, RowIndex};
-use kernel::{Cx, NodeId, PageBudget};
+use kernel::{Cx, NodeId, PageBudget, planted};
 
 /// A sync that waits until the tail has applied what it had when it was asked.
 #[derive(Clone, Debug)]
@@ -22,7 +22,8 @@ pub(super) struct WaitingSync {
 impl ChainServer {
     pub(super) fn on_sync(&mut self, from: NodeId, message: &Sync, cx: &mut Cx<'_, Self>) {
         let Sync { call, epoch, colour, seen } = *message;
-        if self.refuse(from, call, epoch, cx) {
+        let answers_all_the_same = planted!(sealed_server_answers_syncs) && self.opened == epoch;
+        if !answers_all_the_same && self.refuse(from, call, epoch, cx) {
             return;
         }
         let me = cx.node();

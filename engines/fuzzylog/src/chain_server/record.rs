@@ -44,6 +44,11 @@ kernel::messages! {
             /// The first command that it may not have applied.
             through: RowIndex,
         },
+        /// What is behind what it has applied is a copy of the row of an epoch that it does not serve.
+        8 => Copies {
+            /// The epoch.
+            epoch: ChainEpoch,
+        },
     }
 }
 

@@ -10,7 +10,9 @@
 //!
 //! Invariant: while a server is sealed for an epoch that it does not serve, its row begins where it has said, also after a restart.
 
-use super::{Applied, ChainServer, ChainTimer, JournalName, PullState, SealedFor, Serves, SnapshotPage};
+use super::{
+    Applied, ChainServer, ChainTimer, Copies, JournalName, PullState, SealedFor, Serves, SnapshotPage,
+};
 use crate::partition::PartitionState;
 use crate::terms::RowIndex;
 use kernel::{Bytes, Cx, NodeId, Position, planted};
@@ -157,6 +159,9 @@ impl ChainServer {
         }
         cx.append(&SealedFor { epoch: self.sealed }.into());
         cx.append(&Serves { epoch: self.opened }.into());
+        if let Some(epoch) = self.copied {
+            cx.append(&Copies { epoch }.into());
+        }
         from
     }
 

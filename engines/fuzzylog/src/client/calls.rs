@@ -35,6 +35,7 @@ impl FuzzyClient {
                 let reading = Reading::play(partition, call, self.next_call);
                 self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
             }
+            FuzzyRequest::Follow(_) => cx.reject("question for a director"),
             FuzzyRequest::Trim(TrimCall { colour, before }) => {
                 let partition = self.placement.partition_of(colour);
                 let command = Trim { colour, before }.into();
@@ -71,7 +72,10 @@ impl FuzzyClient {
             FuzzyRequest::Play(call) if call.from > call.to => {
                 Some(FuzzyRefusal::BeyondTail { tail: call.to })
             }
-            FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) => None,
+            FuzzyRequest::Sync(_)
+            | FuzzyRequest::Play(_)
+            | FuzzyRequest::Trim(_)
+            | FuzzyRequest::Follow(_) => None,
         }
     }
 

@@ -125,6 +125,11 @@ impl FuzzyClient {
         }
     }
 
+    /// The projections that it knows.
+    pub fn projections(&self) -> impl Iterator<Item = &ChainProjection> {
+        self.projections.iter()
+    }
+
     /// Calls of local applications in flight.
     pub fn outstanding(&self) -> usize {
         self.operations.len() - self.recovering.len()
@@ -367,6 +372,10 @@ impl Role for FuzzyClient {
             FuzzyClientIn::NotThere(_) => cx.mark("client.asked_a_server_that_lags"),
             FuzzyClientIn::StuckAppend(message) => self.on_stuck(message, cx),
             FuzzyClientIn::ProjectionDecided(message) => self.on_decided(message.projection, cx),
+            FuzzyClientIn::DirectorsMoved(message) if from.host() == cx.node().host() => {
+                self.directors = message.directors;
+            }
+            FuzzyClientIn::DirectorsMoved(_) => cx.reject("another host's word of who directs"),
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::partition::ColourNode;
 use crate::partition::command::Placed;
 use crate::terms::{AppendTime, Colour, Content, ContentFlaw, NodePosition};
+use paxos::Members;
 
 /// Append a node to colours.
 #[derive(Clone, PartialEq, Debug)]
@@ -78,6 +79,8 @@ pub enum FuzzyRequest {
     Play(PlayCall),
     /// Drop what nobody needs.
     Trim(TrimCall),
+    /// Of a director: the members of the cluster are these.
+    Follow(Members),
 }
 
 /// A page of nodes.
@@ -123,6 +126,11 @@ pub enum FuzzyResponse {
     Trimmed {
         /// The first one that is left.
         first: NodePosition,
+    },
+    /// By a director.
+    Followed {
+        /// Neither chains nor directors need a host but these members, as far as it knows.
+        is_settled: bool,
     },
     /// It did not happen.
     Refused(FuzzyRefusal),

@@ -1,16 +1,95 @@
-//! What the directors agree on: the projections of all partitions.
+//! What the directors agree on: the projections of all partitions, and the members of the cluster.
 
-use crate::messages::director::{ChangeDecided, DirectorIn};
+use crate::messages::director::{ChangeDecided, DirectorIn, FollowedMembers};
 use crate::projection::ChainProjection;
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine};
+use crate::terms::PartitionId;
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, StateMachine};
 
-/// The state machine of the directors' log: an entry is a projection, and is taken if it follows the one of its partition.
+/// No partition has this number. A director of an earlier version, which knows projections alone, passes over what it names.
+const NO_PARTITION: PartitionId = PartitionId(u16::MAX);
+
+/// An entry of the directors' log.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum DirectorEntry {
+    /// A projection, which is taken if it follows the one of its partition.
+    Project(ChainProjection),
+    /// Members, which are taken if they are no earlier ones.
+    Follow(FollowedMembers),
+}
+
+impl Encode for DirectorEntry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Project(projection) => projection.encode(out),
+            Self::Follow(followed) => {
+                ChainProjection::initial(NO_PARTITION, &[]).encode(out);
+                followed.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for DirectorEntry {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let projection = ChainProjection::decode(input)?;
+        match projection.partition {
+            NO_PARTITION => FollowedMembers::decode(input).map(Self::Follow),
+            _ => Ok(Self::Project(projection)),
+        }
+    }
+}
+
+/// All that was decided.
+#[derive(Clone, Debug)]
+struct Decided {
+    projections: Vec<ChainProjection>,
+    followed: Option<FollowedMembers>,
+}
+
+impl Decided {
+    fn take(&mut self, entry: DirectorEntry) {
+        match entry {
+            DirectorEntry::Project(proposed) => {
+                if let Some(known) = self.projections.get_mut(usize::from(proposed.partition.0))
+                    && proposed.epoch == known.epoch.next()
+                {
+                    *known = proposed;
+                }
+            }
+            DirectorEntry::Follow(proposed) => match &mut self.followed {
+                Some(known) if known.members.version > proposed.members.version => {
+                    known.drawn = proposed.drawn;
+                }
+                followed => *followed = Some(proposed),
+            },
+        }
+    }
+}
+
+impl Encode for Decided {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.projections.encode(out);
+        if let Some(followed) = &self.followed {
+            followed.encode(out);
+        }
+    }
+}
+
+impl Decode for Decided {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let projections = Vec::decode(input)?;
+        let followed = if input.remaining() == 0 { None } else { Some(FollowedMembers::decode(input)?) };
+        Ok(Self { projections, followed })
+    }
+}
+
+/// The state machine of the directors' log.
 #[derive(Clone, Debug)]
 pub struct DirectorMachine {
     /// The director's role on this host.
     role: NodeId,
     initial: Vec<ChainProjection>,
-    projections: Vec<ChainProjection>,
+    decided: Decided,
     notices: Vec<(NodeId, Bytes)>,
     writing: Option<Vec<u8>>,
     installing: Vec<u8>,
@@ -19,17 +98,18 @@ pub struct DirectorMachine {
 impl DirectorMachine {
     /// The machine of a host's replica, before the first entry.
     pub fn new(role: NodeId, initial: Vec<ChainProjection>) -> Self {
-        let projections = initial.clone();
-        Self { role, initial, projections, notices: Vec::new(), writing: None, installing: Vec::new() }
+        let decided = Decided { projections: initial.clone(), followed: None };
+        Self { role, initial, decided, notices: Vec::new(), writing: None, installing: Vec::new() }
     }
 
     /// Of all partitions.
     pub fn projections(&self) -> &[ChainProjection] {
-        &self.projections
+        &self.decided.projections
     }
 
     fn notify(&mut self) {
-        let decided = DirectorIn::from(ChangeDecided { projections: self.projections.clone() });
+        let Decided { projections, followed } = self.decided.clone();
+        let decided = DirectorIn::from(ChangeDecided { projections, followed });
         self.notices.push((self.role, decided.encoded().into()));
     }
 }
@@ -39,13 +119,10 @@ impl StateMachine for DirectorMachine {
     fn apply(&mut self, _command: &[u8], _response: &mut Vec<u8>) {}
 
     fn apply_entry(&mut self, entry: &Bytes) {
-        let proposed = ChainProjection::decoded(entry);
+        let proposed = DirectorEntry::decoded(entry);
         kernel::invariant!(AGREE, proposed.is_ok(), "an entry of the directors' log: {proposed:?}");
-        if let Ok(proposed) = proposed
-            && let Some(known) = self.projections.get_mut(usize::from(proposed.partition.0))
-            && proposed.epoch == known.epoch.next()
-        {
-            *known = proposed;
+        if let Ok(proposed) = proposed {
+            self.decided.take(proposed);
         }
         self.notify();
     }
@@ -57,7 +134,7 @@ impl StateMachine for DirectorMachine {
     }
 
     fn begin_snapshot(&mut self) {
-        self.writing = Some(self.projections.encoded());
+        self.writing = Some(self.decided.encoded());
     }
 
     fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
@@ -81,13 +158,80 @@ impl StateMachine for DirectorMachine {
         self.installing.extend_from_slice(bytes);
         if is_last == 1 {
             let whole = Bytes::from(std::mem::take(&mut self.installing));
-            self.projections = Vec::decoded(&whole)?;
+            self.decided = Decided::decoded(&whole)?;
             self.notify();
         }
         Ok(())
     }
 
     fn digest(&self) -> u64 {
-        parts::digest(&self.projections.encoded())
+        parts::digest(&self.decided.encoded())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::{HostId, HostSlot};
+    use paxos::{HostEntry, Members};
+
+    fn node(host: u32) -> NodeId {
+        NodeId::new(HostId(host), HostSlot(16))
+    }
+
+    fn machine() -> DirectorMachine {
+        DirectorMachine::new(node(9), vec![ChainProjection::initial(PartitionId(0), &[node(1), node(2)])])
+    }
+
+    fn follow(version: u64, drawn: u64) -> DirectorEntry {
+        let host = HostEntry { name: "d".to_owned(), address: "d:1".to_owned() };
+        DirectorEntry::Follow(FollowedMembers { members: Members { version, hosts: vec![host] }, drawn })
+    }
+
+    fn apply(machine: &mut DirectorMachine, entry: &DirectorEntry) {
+        machine.apply_entry(&entry.encoded().into());
+    }
+
+    fn snapshot(machine: &mut DirectorMachine) -> Vec<Vec<u8>> {
+        machine.begin_snapshot();
+        let mut chunks = Vec::new();
+        loop {
+            let mut chunk = Vec::new();
+            let step = machine.snapshot_step(20, &mut chunk);
+            chunks.push(chunk);
+            if step == SnapshotStep::Done {
+                return chunks;
+            }
+        }
+    }
+
+    // A later director that knows fewer changes would move chains back to hosts that are gone.
+    #[test]
+    fn earlier_members_replace_no_later_ones_and_say_who_has_written_last() {
+        let mut machine = machine();
+        apply(&mut machine, &follow(3, 1));
+        apply(&mut machine, &follow(2, 7));
+        let followed = machine.decided.followed.clone().expect("members are followed");
+        assert_eq!((followed.members.version, followed.drawn), (3, 7));
+        let chunks = snapshot(&mut machine);
+        assert!(chunks.len() > 1, "it takes several chunks");
+        let mut other =
+            DirectorMachine::new(node(9), vec![ChainProjection::initial(PartitionId(0), &[node(5)])]);
+        chunks.iter().for_each(|chunk| other.install(chunk).expect("it reads back"));
+        assert_eq!(other.digest(), machine.digest());
+    }
+
+    // Hosts are upgraded one by one, and a directory of an earlier version starts.
+    #[test]
+    fn without_members_entries_and_snapshots_are_those_of_earlier_versions() {
+        let mut machine = machine();
+        let next = ChainProjection { epoch: crate::ChainEpoch(2), ..machine.projections()[0].clone() };
+        let entry = DirectorEntry::Project(next.clone());
+        assert_eq!(entry.encoded(), next.encoded());
+        apply(&mut machine, &entry);
+        assert_eq!(machine.decided.encoded(), vec![next].encoded());
+        // An earlier version takes it for a projection of a partition that it does not know.
+        let passed_over = ChainProjection::decoded(&follow(3, 1).encoded().into()).expect("it reads");
+        assert_eq!(passed_over.partition, NO_PARTITION);
     }
 }

@@ -24,10 +24,12 @@
 //! it does not count as somebody who has it all before its row is that long.
 
 mod change;
+mod following;
 mod machine;
 
 pub use crate::messages::director::*;
 use change::Changing;
+use following::Following;
 pub use machine::DirectorMachine;
 
 use crate::messages::chain_server::{Ping, Project};
@@ -35,9 +37,10 @@ use crate::messages::client::ProjectionDecided;
 use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainJournal, PartitionId};
-use crate::{FuzzyLog, FuzzyMessage};
-use kernel::{Cx, Decode, Instant, NodeId, Position, RequestId, Role};
+use crate::{FuzzyLog, FuzzyMessage, FuzzyRequest};
+use kernel::{Cx, Decode, HostId, Instant, NodeId, Position, RequestId, Role};
 use parts::Ballot;
+use paxos::EmbeddedLog;
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::client::ClientIn as LogAnswer;
 use std::collections::BTreeMap;
@@ -59,6 +62,8 @@ pub struct DirectorLog {
     pub leader: NodeId,
     /// Executes them.
     pub replica: NodeId,
+    /// Where its roles are on every host.
+    pub embedded: EmbeddedLog,
     /// A leader that was not heard for so long leads no more.
     pub silent_after: Duration,
 }
@@ -97,6 +102,8 @@ struct Watch {
     changing: Option<Changing>,
     /// Members that were not heard when the last change began.
     missing: Vec<NodeId>,
+    /// Candidates are all members of the cluster.
+    follows: bool,
 }
 
 /// A chain server, as it was heard last.
@@ -124,16 +131,34 @@ pub struct Director {
     /// By how much servers are given more time, because some were suspected wrongly.
     patience: u32,
     patient_since: Instant,
+    /// How many servers a chain is to have, if there are so many hosts.
+    replicas: usize,
+    /// The client beside it.
+    client: NodeId,
+    following: Following,
+}
+
+/// What a director begins with.
+#[derive(Clone, Debug)]
+pub struct DirectorBeginning<'a> {
+    /// Where the log is.
+    pub log: DirectorLog,
+    /// The partitions' first projections.
+    pub initial: &'a [ChainProjection],
+    /// Who may be in each partition's chain.
+    pub candidates: &'a [Vec<NodeId>],
+    /// How many servers a chain is to have, if there are so many hosts.
+    pub replicas: usize,
+    /// The hosts that direct at first, as far as is known.
+    pub directors: Vec<HostId>,
+    /// The client beside it.
+    pub client: NodeId,
 }
 
 impl Director {
-    /// The director of a host. `chains` has each partition's candidates, and how many of them are to serve at a time.
-    pub fn new(
-        parameters: FuzzyParameters,
-        log: DirectorLog,
-        initial: &[ChainProjection],
-        candidates: &[Vec<NodeId>],
-    ) -> Self {
+    /// The director of a host, which may be one that does not direct.
+    pub fn new(parameters: FuzzyParameters, beginning: DirectorBeginning<'_>) -> Self {
+        let DirectorBeginning { log, initial, candidates, replicas, directors, client } = beginning;
         let watch = |(projection, candidates): (&ChainProjection, &Vec<NodeId>)| Watch {
             candidates: candidates.clone(),
             width: projection.members.len(),
@@ -141,6 +166,7 @@ impl Director {
             heard: BTreeMap::new(),
             changing: None,
             missing: Vec::new(),
+            follows: false,
         };
         Self {
             parameters,
@@ -153,6 +179,9 @@ impl Director {
             watches: initial.iter().zip(candidates).map(watch).collect(),
             patience: 1,
             patient_since: Instant(0),
+            replicas,
+            client,
+            following: Following::new(directors),
         }
     }
 
@@ -187,11 +216,14 @@ impl Director {
     fn on_pong(&mut self, from: NodeId, message: Pong, cx: &mut Cx<'_, Self>) {
         let (now, leads) = (cx.now(), self.leads);
         let Some(watch) = self.watch(message.partition) else { return cx.reject("unknown partition") };
-        if !watch.candidates.contains(&from) {
+        if watch.projection.nodes().all(|node| node.host_slot() != from.host_slot()) {
             return cx.reject("word of a server that is not of this partition");
         }
         if leads && message.notified < watch.projection.epoch {
             watch.notify(from, cx);
+        }
+        if !watch.watched().contains(&from) {
+            return;
         }
         let run = message.run;
         let before = watch.heard.insert(from, Heard { at: now, pong: message });
@@ -210,7 +242,11 @@ impl Director {
         }
     }
 
-    fn on_decided(&mut self, projections: Vec<ChainProjection>, cx: &mut Cx<'_, Self>) {
+    fn on_decided(&mut self, message: ChangeDecided, cx: &mut Cx<'_, Self>) {
+        let ChangeDecided { projections, followed } = message;
+        if let Some(followed) = followed {
+            self.on_followed(followed, cx);
+        }
         let leads = self.is_leading();
         for projection in projections {
             let Some(watch) = self.watch(projection.partition) else { continue };
@@ -221,13 +257,13 @@ impl Director {
             if leads && !is_own {
                 cx.mark("director.learned_of_another_change");
             }
+            // Those who are left out learn it, too.
+            let concerned = watch.watched();
             watch.projection = projection;
             // Who serves from now on is given the time to be heard.
             watch.heard.values_mut().for_each(|heard| heard.at = heard.at.max(cx.now()));
             if leads {
-                for candidate in watch.candidates.clone() {
-                    watch.notify(candidate, cx);
-                }
+                concerned.into_iter().for_each(|server| watch.notify(server, cx));
             }
         }
     }
@@ -235,6 +271,7 @@ impl Director {
     fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
         match message {
             paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
+                self.note_placement(&message.pulse, cx);
                 let ballot = message.pulse.ballot;
                 if self.leader > Some(ballot) {
                     return;
@@ -249,12 +286,13 @@ impl Director {
                     }
                     if self.leads {
                         cx.mark("director.leads");
+                        self.begin_to_lead(cx);
                     }
                 }
             }
             paxos::Message::Client(LogAnswer::Notice(message)) if from == self.log.replica => {
                 match DirectorIn::decoded(&message.bytes) {
-                    Ok(DirectorIn::ChangeDecided(message)) => self.on_decided(message.projections, cx),
+                    Ok(DirectorIn::ChangeDecided(message)) => self.on_decided(message, cx),
                     Ok(_) | Err(_) => cx.reject("notice that is not the log's"),
                 }
             }
@@ -281,10 +319,14 @@ impl Director {
             (self.patience, self.patient_since) = (self.patience / 2, now);
         }
         let is_patient = self.led_since.is_none_or(|since| now.since(since) < self.parameters.start_for);
+        self.follow(cx);
+        if !self.directs(cx.node().host()) {
+            return;
+        }
         let (parameters, log) = (self.patient_parameters(), self.log);
         for watch in &mut self.watches {
             // Who does not lead asks all the same: when it does, it knows who is silent.
-            cx.repeat(watch.candidates.iter().copied(), Ping {});
+            cx.repeat(watch.watched(), Ping {});
             if self.leads {
                 watch.look(is_patient, &parameters, &log, cx);
             }
@@ -313,10 +355,15 @@ impl Director {
 }
 
 impl Watch {
+    /// Candidates, and servers of the chain that are none.
+    fn watched(&self) -> Vec<NodeId> {
+        self.candidates.iter().copied().chain(self.leavers()).collect()
+    }
+
     /// Notifies a server of the projection in force.
     fn notify(&self, server: NodeId, cx: &mut Cx<'_, Director>) {
         let projection = self.projection.clone();
-        let copies = self.is_short(cx.now());
+        let copies = self.is_short(cx.now()) && !self.leaves(server);
         // It is decided: a majority has it on its disks.
         cx.send(server, Project { projection, copies });
     }
@@ -331,8 +378,14 @@ impl Watch {
     fn is_short(&self, now: Instant) -> bool {
         let is_silent = |node| self.heard.get(&node).is_none_or(|heard| now.since(heard.at) > COPY_AFTER);
         let projection = &self.projection;
-        projection.is_bootstrapped()
-            && (projection.members.len() < self.width || projection.nodes().any(is_silent))
+        let stay = projection.nodes().filter(|node| !self.leaves(*node) && !self.is_stranger(*node)).count();
+        projection.is_bootstrapped() && (stay < self.width || projection.nodes().any(is_silent))
+    }
+
+    /// True of a server that has a member's name, and another journal: that one is lost.
+    fn is_stranger(&self, node: NodeId) -> bool {
+        let (meant, heard) = (self.journal_of(node), self.heard.get(&node));
+        meant.is_some() && heard.is_some_and(|heard| Some(heard.pong.journal) != meant)
     }
 
     /// By which journal a member is meant.
@@ -363,6 +416,10 @@ impl Role for Director {
             DirectorHears::Own(DirectorIn::Pong(message)) => self.on_pong(from, message, cx),
             DirectorHears::Own(DirectorIn::SealAck(message)) => self.on_seal_ack(from, message, cx),
             DirectorHears::Own(DirectorIn::ChangeDecided(_)) => cx.reject("decision from somebody else"),
+            DirectorHears::Own(DirectorIn::FollowMembers(message)) => {
+                self.on_follow_members(from, message, cx);
+            }
+            DirectorHears::Own(DirectorIn::MembersSettled(message)) => self.on_settled(from, &message, cx),
             DirectorHears::Log(message) => self.on_log(from, message, cx),
         }
     }
@@ -376,8 +433,16 @@ impl Role for Director {
         }
     }
 
-    fn on_request(&mut self, _id: RequestId, _request: crate::FuzzyRequest, cx: &mut Cx<'_, Self>) {
-        cx.reject("request to a role that serves none");
+    /// A host asks it to follow the cluster's members.
+    fn on_request(&mut self, id: RequestId, request: FuzzyRequest, cx: &mut Cx<'_, Self>) {
+        match request {
+            FuzzyRequest::Follow(members) => self.on_members(id, members, cx),
+            FuzzyRequest::Append(_)
+            | FuzzyRequest::Snapshot(_)
+            | FuzzyRequest::Sync(_)
+            | FuzzyRequest::Play(_)
+            | FuzzyRequest::Trim(_) => cx.reject("request for a client"),
+        }
     }
 }
 

@@ -154,6 +154,8 @@ kernel::messages! {
         21 => SealChain {
             /// The epoch.
             epoch: ChainEpoch,
+            /// Who has another journal is not meant. None in the first change, and from a director of an earlier version.
+            journal: Option<ChainJournal>,
         },
         /// This is decided. Who is in it serves from now on.
         22 => Project {

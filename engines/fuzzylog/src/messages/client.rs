@@ -5,6 +5,7 @@ use crate::partition::ColourNode;
 use crate::partition::command::Outcome;
 use crate::projection::ChainProjection;
 use crate::terms::{AppendId, AppendTime, ChainEpoch, Colour, Content, NodePosition, Owner, PartitionId};
+use kernel::NodeId;
 
 kernel::messages! {
     /// Everything a client can be sent.
@@ -102,6 +103,11 @@ kernel::messages! {
             partition: PartitionId,
             /// What came of each.
             outcomes: Vec<NamedOutcome>,
+        },
+        /// From the director beside it.
+        11 => DirectorsMoved {
+            /// Who directs.
+            directors: Vec<NodeId>,
         },
     }
 }

@@ -3,6 +3,7 @@
 use crate::FuzzyMessage;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainEpoch, ChainJournal, PartitionId, RowIndex};
+use paxos::Members;
 
 kernel::record! {
     /// A copy in flight.
@@ -11,6 +12,16 @@ kernel::record! {
         epoch: ChainEpoch,
         /// Commands that its source had beyond it when it was asked last; none before the first answer.
         lacks: Option<u64>,
+    }
+}
+
+kernel::record! {
+    /// The members of the cluster that directors follow, as their log has them.
+    pub struct FollowedMembers {
+        /// Who.
+        members: Members,
+        /// Drawn by the leading director that has said so last: it knows by this that it knows all that was decided before.
+        drawn: u64,
     }
 }
 
@@ -41,6 +52,8 @@ kernel::messages! {
             copy: Option<CopyProgress>,
             /// Drawn at its start.
             run: u64,
+            /// It has everything that was acknowledged before the epoch that it serves. None from one of an earlier version.
+            has_all: Option<bool>,
         },
         /// From a chain server: it is sealed.
         /// Promise: it serves no epoch below this one, and its row does not change before it serves this one or copies again.
@@ -62,6 +75,18 @@ kernel::messages! {
         4 => ChangeDecided {
             /// All projections.
             projections: Vec<ChainProjection>,
+            /// The members that are followed; none before the first change.
+            followed: Option<FollowedMembers>,
+        },
+        /// From a director that does not lead: these are the members now.
+        5 => FollowMembers {
+            /// Who.
+            members: Members,
+        },
+        /// From the director that leads: neither chains nor directors need a host but the members.
+        6 => MembersSettled {
+            /// Of this version.
+            version: u64,
         },
     }
 }

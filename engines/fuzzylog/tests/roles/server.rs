@@ -52,7 +52,7 @@ fn serving(first: bool) -> Table<ChainServer> {
 
 fn serving_as(server: ChainServer, first: bool) -> Table<ChainServer> {
     let mut table = Table::new(server, node(1));
-    table.burst(node(3), SealChain { epoch: ChainEpoch(2) });
+    table.burst(node(3), SealChain { epoch: ChainEpoch(2), journal: None });
     let projection = projection(&table, ChainEpoch(2), first);
     table.burst(node(3), Project { projection, copies: false });
     assert_eq!(table.role.serves(), Some(ChainEpoch(2)));
@@ -203,7 +203,7 @@ fn strangers_and_old_epochs_are_refused() {
 #[test]
 fn a_sealed_server_changes_nothing() {
     let mut table = serving(false);
-    let did = table.burst(node(3), SealChain { epoch: ChainEpoch(3) });
+    let did = table.burst(node(3), SealChain { epoch: ChainEpoch(3), journal: None });
     let acked = sent(&did).into_iter().any(|(_, message, waits)| match message {
         FuzzyMessage::Director(DirectorIn::SealAck(ack)) => {
             waits && ack.epoch == ChainEpoch(3) && ack.length == RowIndex(0)
@@ -236,7 +236,7 @@ fn a_restarted_server_waits_for_another_epoch() {
     };
     again.burst(node(3), Project { projection: projection(ChainEpoch(2)), copies: false });
     assert_eq!((again.role.serves(), again.role.length()), (None, RowIndex(1)));
-    again.burst(node(3), SealChain { epoch: ChainEpoch(3) });
+    again.burst(node(3), SealChain { epoch: ChainEpoch(3), journal: None });
     again.burst(node(3), Project { projection: projection(ChainEpoch(3)), copies: false });
     assert_eq!(again.role.serves(), Some(ChainEpoch(3)));
     assert_eq!(again.role.state().applied(), RowIndex(1), "alone, it has what its chain has");
@@ -266,7 +266,7 @@ fn a_server_that_was_left_out_drops_what_it_has_not_applied() {
     let (source, pull) = pull.expect("it copies");
     assert_eq!((source, pull.journal, pull.from), (node(2), OTHER_JOURNAL, RowIndex(1)));
     // Sealed for what follows, it takes nothing more.
-    table.burst(node(3), SealChain { epoch: ChainEpoch(4) });
+    table.burst(node(3), SealChain { epoch: ChainEpoch(4), journal: None });
     let (session, first, entries) = (pull.session, RowIndex(1), vec![entry(3)]);
     let pulled = Pulled { session, first, entries, length: RowIndex(2), stable: RowIndex(2), base: None };
     table.burst(node(2), pulled);
@@ -394,7 +394,7 @@ fn a_snapshot_replaces_the_beginning_of_the_row() {
     assert_eq!((again.journal(), again.base()), (table.role.journal(), RowIndex(400)));
     // The chain in force has not said that it has all of this: one that was let in may lack some.
     let mut again = Table::new(again, node(1));
-    again.burst(node(3), SealChain { epoch: ChainEpoch(3) });
+    again.burst(node(3), SealChain { epoch: ChainEpoch(3), journal: None });
     let projection = projection(&again, ChainEpoch(3), true);
     again.burst(node(3), Project { projection, copies: false });
     assert_eq!(write_snapshot(&mut again), None);

@@ -25,12 +25,12 @@ use super::moved::Moved;
 use super::steps::Applied;
 use crate::machine::entry::Follow;
 use crate::messages::shard::{AskToLead, FollowMembers};
-use crate::placement::{next_step, placed};
+use crate::placement::placed;
 use crate::txn::ShardId;
 use kernel::client::Response;
 use kernel::{Bytes, Cx, HostId, Instant, NodeId, RequestId, planted};
 use paxos::multipaxos::{Pulse, leader};
-use paxos::{EmbeddedLog, LogPlacement, LogRole, Members};
+use paxos::{EmbeddedLog, LogPlacement, LogRole, Members, next_step};
 use std::sync::Arc;
 use std::time::Duration;
 

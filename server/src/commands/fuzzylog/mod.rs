@@ -156,13 +156,20 @@ impl Fuzzylog {
                     return Ok(());
                 }
                 for chain in answer["partitions"].as_array().into_iter().flatten() {
-                    let hosts = chain["chain"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                    let state = if chain["serves"] == true { "" } else { "  not serving yet" };
+                    let names = |of: &str| -> Vec<&str> {
+                        chain[of].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+                    };
+                    let leaving = names("leaving").join(", ");
+                    let state = match (chain["serves"] == true, leaving.is_empty()) {
+                        (false, _) => "  not serving yet".to_owned(),
+                        (true, true) => String::new(),
+                        (true, false) => format!("  leaving: {leaving}"),
+                    };
                     println!(
                         "partition {}  epoch {}  {}{state}",
                         chain["partition"],
                         chain["epoch"],
-                        hosts.collect::<Vec<_>>().join(" -> ")
+                        names("chain").join(" -> ")
                     );
                 }
                 Ok(())

@@ -199,7 +199,10 @@ pub(super) async fn trim(
 pub(super) async fn partitions(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
     service(&admin)?;
     let file = admin.file.clone();
-    let seen = admin.handle.inspect(move |view| chains_in_words(&file, view.nodes().map(|(_, node)| node)));
+    let seen = admin.handle.inspect(move |view| {
+        let nodes: Vec<_> = view.nodes().map(|(_, node)| node).collect();
+        chains_in_words(&file, nodes.into_iter())
+    });
     match seen.await {
         Ok(chains) => Ok(Json(json!({ "partitions": chains })).into_response()),
         Err(_) => Err(Refused::busy("the host does not answer")),

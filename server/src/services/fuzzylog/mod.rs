@@ -15,7 +15,7 @@ pub use status::FuzzyStatus;
 
 use super::records::RecordOwner;
 use super::status::ServiceStatus;
-use super::{CannotJoin, Engine, LargeReads, Listed, NativeCalls, ReadyProbe, Service, slots};
+use super::{Engine, Follower, LargeReads, Listed, NativeCalls, ReadyProbe, Service, slots};
 use crate::admin::state::{Admin, HttpRoutes};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
@@ -80,7 +80,7 @@ fn routes() -> Router<Arc<Admin>> {
 pub struct FuzzyService {
     /// How many partitions colours are distributed among.
     pub partitions: u16,
-    /// How many hosts hold each partition; all, if there are fewer.
+    /// How many hosts hold each partition; all, while there are fewer.
     pub replicas: usize,
     /// A partition whose chain has fewer servers does not serve.
     pub replicas_min: usize,
@@ -106,11 +106,11 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
         );
         return Err(FileError::new(None, what, "ordinate config explain fuzzylog.replicas"));
     }
-    let replicas = replicas.min(hosts);
     let replicas_min = number("fuzzylog.replicas_min", 2);
-    if replicas_min > replicas && values.is_set("fuzzylog.replicas_min") {
+    let servers = replicas.min(hosts);
+    if replicas_min > servers && values.is_set("fuzzylog.replicas_min") {
         let what = format!(
-            "fuzzylog.replicas_min is {replicas_min}, and a chain has {replicas} servers: none would ever serve"
+            "fuzzylog.replicas_min is {replicas_min}, and a chain has {servers} servers: none would ever serve"
         );
         return Err(FileError::new(None, what, "ordinate config explain fuzzylog.replicas_min"));
     }
@@ -134,13 +134,6 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     })))
 }
 
-/// Why a cluster keeps the hosts that it began with.
-const CANNOT_JOIN: CannotJoin = CannotJoin {
-    what: "no host joins a cluster that has the partially ordered log",
-    fact: "the servers of its chains are on the hosts that the cluster began with",
-    remedy: "fuzzylog.partitions = 0, or a cluster of its own for it",
-};
-
 impl Service for FuzzyService {
     fn listed(&self) -> &'static Listed {
         &LISTED
@@ -153,20 +146,21 @@ impl Service for FuzzyService {
     fn agree(&self, agreement: &mut Agreement) {
         agreement.add("fuzzylog.engine", self.engine().name(), FIXED);
         agreement.add("fuzzylog.partitions", &self.partitions.to_string(), FIXED);
-        agreement.add("fuzzylog.replicas", &self.replicas.to_string(), FIXED);
+        // An earlier version has compared how many hosts there were to begin with, by a shorter name.
+        agreement.add("fuzzylog.replicas wanted", &self.replicas.to_string(), !FIXED);
         agreement.add("fuzzylog.replicas_min", &self.replicas_min.to_string(), !FIXED);
-    }
-
-    fn admits_joining(&self) -> Result<(), CannotJoin> {
-        Err(CANNOT_JOIN)
     }
 
     fn is_in_cuts(&self) -> bool {
         false
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, _joins: bool) -> Vec<(HostSlot, HostedNode)> {
-        nodes::nodes(file, self, host)
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
+        nodes::nodes(file, self, host, joins)
+    }
+
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
+        vec![nodes::follower(file, self, host)]
     }
 
     fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {

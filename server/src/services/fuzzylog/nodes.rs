@@ -4,11 +4,11 @@ use super::FuzzyService;
 use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
 use crate::services::records::{self, DescribedRecord, RecordOwner, apart};
-use crate::services::{mason as over_mason, slots};
+use crate::services::{Follower, mason as over_mason, slots};
 use colours::{ColourGateway, ColourGatewayNode};
 use fuzzylog::chain_server::ChainRecord;
 use fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzySlot};
-use kernel::{Bytes, Decode as _, DecodeError, HostId, HostSlot, NodeId};
+use kernel::{Bytes, Decode as _, DecodeError, Encode as _, HostId, HostSlot, NodeId};
 use parts::SnapshotRecord;
 use std::time::Duration;
 
@@ -46,10 +46,23 @@ pub(super) fn gateway(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> N
     deployment(file, fuzzy).client_of(HostId::named(name))
 }
 
-/// The roles of the host `name`.
-pub(super) fn nodes(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> Vec<(HostSlot, HostedNode)> {
-    let nodes = deployment(file, fuzzy).build(HostId::named(name));
+/// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
+pub(super) fn nodes(
+    file: &ClusterFile,
+    fuzzy: &FuzzyService,
+    name: &str,
+    joins: bool,
+) -> Vec<(HostSlot, HostedNode)> {
+    let deployment = deployment(file, fuzzy);
+    let deployment = if joins { deployment.joining(&over_mason::hosts(file)) } else { deployment };
+    let nodes = deployment.build(HostId::named(name));
     nodes.into_iter().map(|(host_slot, member)| (host_slot, hosted(member))).collect()
+}
+
+/// The director of the host `name`, directing or not: it follows the members.
+pub(super) fn follower(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> Follower {
+    let director = deployment(file, fuzzy).director_of(HostId::named(name));
+    Follower { host_slot: director.host_slot(), call: |members| members.encoded().into() }
 }
 
 /// The engine's client has its users' gateway around it.
@@ -91,6 +104,7 @@ fn chain_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
             SnapshotRecord::End => "snapshot is complete".to_owned(),
         },
         ChainRecord::Applied(it) => format!("applied {} commands", it.through.0),
+        ChainRecord::Copies(it) => format!("copies the row of epoch {}", it.epoch.0),
     };
     Ok(apart(line))
 }

@@ -6,7 +6,7 @@ use crate::family::HostedNode;
 use crate::services::ServiceStatus;
 use crate::services::status::json;
 use colours::ColourGatewayNode;
-use fuzzylog::{ChainProjection, ChainServer, FuzzyMember};
+use fuzzylog::{ChainProjection, ChainServer, Director, FuzzyMember};
 use kernel::{HostId, NodeId};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -17,10 +17,14 @@ use std::collections::BTreeMap;
 pub struct FuzzyStatus {
     /// Its servers, by their partitions.
     pub partitions: BTreeMap<u16, ChainServerStatus>,
-    /// The chains, as the director of this host knows them; none without one.
+    /// The chains, as this host knows them: the directors' hosts know them first.
     pub chains: Vec<ChainStatus>,
     /// The director of this host leads.
     pub directs: bool,
+    /// The hosts that direct.
+    pub directors: Vec<String>,
+    /// Neither chains nor directors need a host but the cluster's members of this version.
+    pub settled: u64,
     /// Users' calls that wait for an answer here.
     pub calls_in_progress: usize,
     /// Appends to several partitions that are taken over here.
@@ -69,6 +73,8 @@ pub struct ChainStatus {
     pub chain: Vec<String>,
     /// It has servers that know one another, and serves.
     pub serves: bool,
+    /// Hosts of it that are no members, and leave when enough others have everything.
+    pub leaving: Vec<String>,
 }
 
 impl ChainServerStatus {
@@ -93,33 +99,45 @@ impl ChainServerStatus {
 }
 
 impl ChainStatus {
-    fn of(projection: &ChainProjection, file: &ClusterFile) -> Self {
-        let name = |node: NodeId| {
-            let host = file.hosts.iter().find(|it| HostId::named(&it.name) == node.host());
-            host.map_or_else(|| format!("{:?}", node.host()), |host| host.name.clone())
-        };
+    fn of(projection: &ChainProjection, director: &Director, file: &ClusterFile) -> Self {
+        let name = |node: NodeId| name_of(node.host(), director, file);
+        let leaving = projection.nodes().filter(|node| director.leaves(node.host()));
         Self {
             partition: projection.partition.0,
             epoch: projection.epoch.0,
             chain: projection.nodes().map(name).collect(),
             serves: projection.is_bootstrapped(),
+            leaving: leaving.map(name).collect(),
         }
     }
 }
 
-/// The chains, as the director among these roles knows them.
+/// A host's name by the cluster file, or by what is heard of hosts that joined.
+fn name_of(host: HostId, director: &Director, file: &ClusterFile) -> String {
+    let of_file = file.hosts.iter().map(|it| it.name.as_str());
+    let mut names = of_file.chain(director.hosts().map(|it| it.name.as_str()));
+    names.find(|name| HostId::named(name) == host).map_or_else(|| format!("{host:?}"), str::to_owned)
+}
+
+/// The chains, as the director among these roles knows them, or the client, who learns of them later.
 pub(super) fn chains_in_words<'a>(
     file: &ClusterFile,
-    nodes: impl Iterator<Item = &'a HostedNode>,
+    nodes: impl Iterator<Item = &'a HostedNode> + Clone,
 ) -> Vec<ChainStatus> {
-    members(nodes)
-        .filter_map(|member| match member {
-            FuzzyMember::Director(director) => Some(director.projections()),
-            FuzzyMember::ChainServer(_) | FuzzyMember::Client(_) | FuzzyMember::Log(_) => None,
-        })
-        .flatten()
-        .map(|projection| ChainStatus::of(projection, file))
-        .collect()
+    let director = members(nodes.clone()).find_map(|member| match member {
+        FuzzyMember::Director(director) => Some(director),
+        FuzzyMember::ChainServer(_) | FuzzyMember::Client(_) | FuzzyMember::Log(_) => None,
+    });
+    let mut nodes = nodes;
+    let client = nodes.find_map(|node| {
+        let HostedNode::ColourGateway(embedded) = node else { return None };
+        let ColourGatewayNode::Gateway(gateway) = embedded.node();
+        Some(gateway.client())
+    });
+    let (Some(director), Some(client)) = (director, client) else { return Vec::new() };
+    let newest = director.projections().zip(client.projections());
+    let newest = newest.map(|(one, other)| if one.epoch >= other.epoch { one } else { other });
+    newest.map(|projection| ChainStatus::of(projection, director, file)).collect()
 }
 
 fn members<'a>(nodes: impl Iterator<Item = &'a HostedNode>) -> impl Iterator<Item = &'a FuzzyMember> {
@@ -131,6 +149,7 @@ impl FuzzyStatus {
     pub fn of<'a>(file: &ClusterFile, nodes: impl Iterator<Item = (NodeId, &'a HostedNode)>) -> Self {
         let mut status = Self::default();
         let nodes: Vec<&HostedNode> = nodes.map(|(_, node)| node).collect();
+        status.chains = chains_in_words(file, nodes.iter().copied());
         for node in &nodes {
             if let HostedNode::ColourGateway(embedded) = node {
                 let ColourGatewayNode::Gateway(gateway) = embedded.node();
@@ -147,7 +166,9 @@ impl FuzzyStatus {
                 FuzzyMember::Client(_) | FuzzyMember::Log(_) => {}
                 FuzzyMember::Director(director) => {
                     status.directs = director.is_leading();
-                    status.chains = director.projections().map(|it| ChainStatus::of(it, file)).collect();
+                    status.settled = director.settled_on();
+                    let hosts = director.directors().iter();
+                    status.directors = hosts.map(|host| name_of(*host, director, file)).collect();
                 }
             }
         }
@@ -214,9 +235,15 @@ impl ServiceStatus for FuzzyStatus {
             let of = [("partition", partition.as_str())];
             page.gauge_of(
                 "fuzzylog_chain_servers",
-                "Servers of the partition's chain, as the director of this host knows it",
+                "Servers of the partition's chain, as this host knows it",
                 &of,
                 chain.chain.len() as f64,
+            );
+            page.gauge_of(
+                "fuzzylog_chain_leaving",
+                "Those of them whose hosts are no members, and leave when enough others have everything",
+                &of,
+                chain.leaving.len() as f64,
             );
         }
     }

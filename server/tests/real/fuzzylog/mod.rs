@@ -2,6 +2,7 @@
 
 mod client;
 mod maps;
+mod members;
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{http, side_by_side};
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const SETTINGS: &str = "[fuzzylog]\npartitions = 3\n";
 const COLOURS: [&str; 4] = ["red", "blue", "green", "black"];
@@ -40,10 +41,14 @@ struct Record {
     stop: AtomicBool,
     /// What was acknowledged: the body, and where it is.
     appended: Mutex<Vec<(String, Value)>>,
+    /// Whom to ask.
+    hosts: Mutex<Vec<SocketAddr>>,
+    /// How long each append took, with everything that was sent again.
+    calls: Mutex<Vec<Duration>>,
 }
 
 /// Appends until stopped, now to one colour, now to several; what has no answer is sent again, under its number, to the next host.
-fn write(writer: u64, hosts: &[SocketAddr], record: &Record) {
+fn write(writer: u64, record: &Record) {
     let (mut number, mut host, mut seen) = (0, writer as usize, None);
     while !record.stop.load(Ordering::Relaxed) {
         number += 1;
@@ -55,9 +60,14 @@ fn write(writer: u64, hosts: &[SocketAddr], record: &Record) {
         if let Some(seen) = &seen {
             call["seen"] = json!(seen);
         }
-        let deadline = Instant::now() + PATIENCE;
+        let begun = Instant::now();
+        let deadline = begun + PATIENCE;
         let positions = loop {
-            match post(hosts[host % hosts.len()], "/v1/fuzzylog/append", &call) {
+            let asked = {
+                let hosts = record.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+                hosts[host % hosts.len()]
+            };
+            match post(asked, "/v1/fuzzylog/append", &call) {
                 Some((200, answer)) => {
                     seen = answer["seen"].as_str().map(str::to_owned);
                     break answer["positions"].clone();
@@ -67,6 +77,7 @@ fn write(writer: u64, hosts: &[SocketAddr], record: &Record) {
             }
             assert!(Instant::now() < deadline, "writer {writer} is not answered for a minute");
         };
+        record.calls.lock().unwrap_or_else(PoisonError::into_inner).push(begun.elapsed());
         record.appended.lock().unwrap_or_else(PoisonError::into_inner).push((body, positions));
     }
 }
@@ -117,11 +128,11 @@ fn appends_are_there_once_and_whole_while_hosts_die() {
     side_by_side(async {
         let mut cluster = Cluster::start(3, SETTINGS, "").await;
         let hosts: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
-        let record = Arc::new(Record::default());
+        let record = Arc::new(Record { hosts: Mutex::new(hosts.clone()), ..Record::default() });
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (record, hosts) = (Arc::clone(&record), hosts.clone());
-                std::thread::spawn(move || write(writer, &hosts, &record))
+                let record = Arc::clone(&record);
+                std::thread::spawn(move || write(writer, &record))
             })
             .collect();
         until_appended(&record, 50).await;
