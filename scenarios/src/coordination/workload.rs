@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// The next operation of a user. `value` is used once.
 pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> Task {
-    if rng.chance(0.2) {
+    if rng.chance(0.15) {
         let (asks, pipelined) = calls::draw(&value, rng);
         return Task { asks, pipelined };
     }
@@ -20,11 +20,10 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
     let mine = format!("/e{number}");
     let ask = match rng.below(100) {
         0..=11 => Ask::Get { path: lasting, watch },
-        12..=14 => {
+        12..=17 => {
             let asks = [Ask::Sync { path: lasting.clone() }, Ask::Get { path: lasting, watch }];
             return Task { asks: asks.into(), pipelined: true };
         }
-        15..=17 => Ask::WatchBelow { path: pick(&["/", "/d0", "/d1", QUEUE, LOCK, &lasting], rng) },
         // Where sequential nodes are made.
         18 => Ask::Set { path: pick(&[QUEUE, LOCK], rng), value, version: -1 },
         19..=27 => Ask::Set { path: lasting, value, version: -1 },
@@ -37,7 +36,8 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
             let known = user.known.get(&fleeting).map(|(version, _)| *version);
             Ask::Delete { path: fleeting, version: known.filter(|_| rng.chance(0.5)).unwrap_or(-1) }
         }
-        57..=61 => Ask::Get { path: fleeting, watch },
+        57..=59 => Ask::Get { path: fleeting, watch },
+        60..=61 => Ask::WatchBelow { path: pick(&["/", "/d0", "/d1", QUEUE, LOCK, &lasting], rng) },
         62..=64 => Ask::Exists { path: fleeting, watch },
         65..=67 => Ask::Children { path: pick(&["/d0", "/d1", QUEUE, LOCK], rng), watch },
         // A step that is refused takes back those before it.

@@ -311,7 +311,7 @@ impl Director {
         // Who leaves hands over before, so that nobody waits for an election.
         if !next.contains(&own)
             && let Some(&to) = next.iter().find(|host| present.contains(host))
-            && attempt % HAND_OVERS_OF == 0
+            && attempt.is_multiple_of(HAND_OVERS_OF)
         {
             cx.mark("director.handed_over_before_it_leaves");
             let to = embedded.node(to, LogRole::Leader);
