@@ -17,8 +17,9 @@ const SETTINGS: &str = "[coordination]\nengine = \"mason\"\nshards = 2\nproxies 
                         space_bytes = \"256MiB\"\n[limits]\nconnections_max = 4000\nunread_for_max = \"10s\"";
 /// What a host may have in memory for its clients: `limits.backlog_bytes_max`, and a third more.
 const GROWTH_MAX: u64 = 256 << 20;
-/// What it may have, like all hosts, of what the loads write: 64 MiB for hosts that lag, of each of the four groups, and the state.
-const RETAINED_MAX: u64 = (4 * 64 + 64) << 20;
+/// What it may have, like all hosts, of what the loads write: of each of the four groups 64 MiB for hosts that lag, and half as much again
+/// while snapshots are written.
+const RETAINED_MAX: u64 = (4 * 96) << 20;
 const BACK_TO_NORMAL_WITHIN: Duration = Duration::from_secs(5);
 const LARGE_BYTES: usize = 1_000_000;
 
