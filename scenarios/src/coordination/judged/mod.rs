@@ -74,8 +74,12 @@ impl JudgedTree {
 
     fn judge_read(&self, caller: &Caller<'_>, opcode: i32, path: &str, answer: &[u8]) {
         let tree = self.tree.0.borrow();
-        let wanted = tree.shown(caller, opcode, path).map_err(Code::number);
+        let mut wanted = tree.shown(caller, opcode, path).map_err(Code::number);
         let given = read_shown(opcode, answer, tree.acl(path).unwrap_or_default());
+        if let (Some(Ok(Shown { changed: 0, .. })), Ok(wanted)) = (&given, &mut wanted) {
+            // What was skipped goes out behind all that the shard had executed.
+            wanted.changed = 0;
+        }
         invariant!(
             LIN,
             given.as_ref() == Some(&wanted),

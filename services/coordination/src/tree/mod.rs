@@ -27,6 +27,7 @@ use crate::wire::{Acl, EventKind, Identity, Permission, Restore, ZkSessionId, na
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, Recount, SnapshotStep, planted};
 use mason::{Gsn, Order, ShardMap, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The znodes of one shard.
@@ -46,6 +47,8 @@ pub struct Znodes {
     gsn: u64,
     /// What was watched before a snapshot was installed, until readers learn what they missed.
     missed: Option<Missed>,
+    /// Changes that this server has skipped, and has announced together, by a later number than their own.
+    skipped: Range<u64>,
     /// The node whose children's names the next chunk of a snapshot may go on with.
     last_installed: Option<NodeIndex>,
 }
@@ -80,6 +83,7 @@ impl Znodes {
             snapshot: None,
             gsn: 0,
             missed: None,
+            skipped: 0..0,
             last_installed: None,
         };
         znodes.plant_essential();

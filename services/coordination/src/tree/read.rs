@@ -96,7 +96,8 @@ impl Znodes {
         };
         let (node, meta) = found;
         // Nothing that a watch could announce says when an ACL was changed.
-        begin(if opcode == op::GET_ACL { 0 } else { meta.changed() }, out);
+        let shows = self.shows(&meta).filter(|_| opcode != op::GET_ACL);
+        begin(shows.unwrap_or(0), out);
         match opcode {
             op::EXISTS => meta.stat().write(out),
             op::GET_DATA => {
@@ -147,6 +148,13 @@ impl Znodes {
         Ok((node, meta))
     }
 
+    /// The last change that an answer about a node shows. None if it was skipped here: who watches the node is notified of it by a later
+    /// number, so the answer counts as one that depends on the whole shard, which goes out after that.
+    fn shows(&self, meta: &Meta) -> Option<u64> {
+        let changed = meta.changed();
+        (!self.skipped.contains(&changed)).then_some(changed)
+    }
+
     /// Parts of a multiRead: each as in a multi's answer, each on its own merits.
     fn read_nodes(&self, caller: &Caller<'_>, reads: &[(i32, &str)], out: &mut Vec<u8>) {
         let at = out.len();
@@ -158,7 +166,7 @@ impl Znodes {
             out.put_i32(0);
             match self.readable(caller, opcode, path) {
                 Ok((node, meta)) => {
-                    shows = shows.map(|shows: u64| shows.max(meta.changed()));
+                    shows = shows.zip(self.shows(&meta)).map(|(before, this)| before.max(this));
                     write_multi_header(opcode, false, 0, out);
                     if opcode == op::GET_DATA {
                         out.put_buffer(node.data());

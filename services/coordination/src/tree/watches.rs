@@ -240,6 +240,8 @@ impl Znodes {
     /// What has become of these since is announced as one event each.
     pub(crate) fn report(&mut self, missed: Missed, notices: &mut Notices) {
         let Missed { since, mut watched } = missed;
+        let first = if self.skipped.is_empty() { since + 1 } else { self.skipped.start.min(since + 1) };
+        self.skipped = first..self.gsn + 1;
         if self.watches.recursive > 0 && since < self.gsn {
             for node in self.table.iter() {
                 // One that is older has come from another shard.
