@@ -206,7 +206,7 @@ impl MasonAudit {
             }
         }
         let (Some(epoch), Some(filling)) = (sequencer.active_epoch(), sequencer.filling()) else { return };
-        self.check_claims(node, epoch);
+        self.check_claims(node, epoch, sequencer.spanning().unwrap_or(u16::MAX));
         let new = || (epoch, filling.keys().copied().collect());
         let holes = self.holes.entry(node).or_insert_with(new);
         if holes.0 != epoch {
@@ -222,11 +222,11 @@ impl MasonAudit {
     }
 
     /// Whose seals a sequencer has counted belong to one attempt, its own.
-    fn check_claims(&self, node: NodeId, epoch: u64) {
+    fn check_claims(&self, node: NodeId, epoch: u64, spanning: u16) {
         if self.holes.get(&node).is_some_and(|(known, _)| *known == epoch) {
             return;
         }
-        let groups = self.logs.keys();
+        let groups = self.logs.keys().filter(|group| group.0 < spanning);
         let mut claims = groups.filter_map(|&group| Some((group, self.claims.get(&(group, epoch))?)));
         let Some((_, first)) = claims.next() else { return };
         let other = claims.find(|(_, claim)| *claim != first);

@@ -44,6 +44,8 @@ struct Counters {
     next: Vec<Number>,
     gsn: Gsn,
     served: BTreeMap<Group, Served>,
+    /// The groups below this one were sealed for it.
+    spanning: u16,
     /// Holes that groups still have to fill.
     filling: BTreeMap<Group, Vec<Range>>,
     /// By which all is numbered.
@@ -91,6 +93,14 @@ impl Sequencer {
         match &self.state {
             State::Recovering(recovery) => Some(recovery.counted()),
             State::Standby | State::Active(_) => None,
+        }
+    }
+
+    /// How many groups were sealed for it, the first ones; for invariants.
+    pub fn spanning(&self) -> Option<u16> {
+        match &self.state {
+            State::Active(counters) => Some(counters.spanning),
+            State::Standby | State::Recovering(_) => None,
         }
     }
 

@@ -144,8 +144,8 @@ impl Sequencer {
             gsn = gsn.next();
             order
         });
-        self.state =
-            State::Active(Counters { next, gsn, served: BTreeMap::new(), filling, shard_map, handing });
+        let (served, spanning) = (BTreeMap::new(), layout.spanning);
+        self.state = State::Active(Counters { next, gsn, served, spanning, filling, shard_map, handing });
         self.announce(cx);
         if planted!(numbers_before_resharding_logged) {
             return cx.set_timer(SequencerTimer::Retry, self.parameters.resend_after);
