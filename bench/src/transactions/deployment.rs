@@ -140,13 +140,16 @@ impl TxnDeployment {
             .expect("sites are at least one and different");
         // The patience of the one that is to lead is shorter.
         let shorter = if site == self.leads(shard) { 4 } else { 1 };
-        let parameters =
-            paxos::Parameters { election_timeout: self.log.election_timeout / shorter, ..self.log.clone() };
+        let silent_after = 8 * self.log.heartbeat_every.max(std::time::Duration::from_millis(125));
+        let parameters = paxos::Parameters {
+            election_timeout: self.log.election_timeout / shorter,
+            ..self.log.doubted_after(silent_after)
+        };
         let role = NodeId::new(host, SHARD);
         let nodes = LogNodes {
             leader: log.node(host, LogRole::Leader),
             replica: log.node(host, LogRole::Replica),
-            silent_after: 8 * self.log.heartbeat_every.max(std::time::Duration::from_millis(125)),
+            silent_after,
         };
         let shard = ShardId(shard);
         let gateway = NodeId::new(host, GATEWAY);

@@ -228,13 +228,14 @@ impl FuzzyDeployment {
         let beginning = Beginning { configuration, joins: !directs, waits: !directs };
         let role = self.director_of(host);
         let machine = DirectorMachine::new(role, self.initial.clone());
-        let roles = log.build(host, &self.log, beginning, machine);
+        let silent_after = SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every);
+        let roles = log.build(host, &self.log.doubted_after(silent_after), beginning, machine);
         nodes.extend(roles.into_iter().map(|(slot, role)| (slot, FuzzyMember::Log(Box::new(role)))));
         let of_log = DirectorLog {
             leader: log.node(host, LogRole::Leader),
             replica: log.node(host, LogRole::Replica),
             embedded: log,
-            silent_after: SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every),
+            silent_after,
         };
         let beginning = DirectorBeginning {
             log: of_log,

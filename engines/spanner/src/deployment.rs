@@ -142,13 +142,15 @@ impl SpannerDeployment {
         let directory = self.directory_of(host);
         let client = TxnGateway::new(directory.clone(), self.parameters.clone());
         let mut nodes = vec![(gateway.host_slot(), SpannerMember::Gateway(Box::new(client)))];
+        let silent_after = SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every);
+        let parameters_of_logs = self.log.doubted_after(silent_after);
         for shard in self.directory.all() {
             let log = log_of(self.first, shard);
             let role = self.shard_on(host, shard);
             let log_nodes = LogNodes {
                 leader: log.node(host, LogRole::Leader),
                 replica: log.node(host, LogRole::Replica),
-                silent_after: SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every),
+                silent_after,
             };
             let (directory, parameters) = (directory.clone(), self.parameters.clone());
             let leads = SpannerShard::new(shard, directory, parameters, log_nodes, log, gateway);
@@ -156,7 +158,7 @@ impl SpannerDeployment {
             let beginning =
                 Beginning { configuration: self.configuration(shard), joins: self.joins, waits: true };
             let machine = ShardMachine::new(shard, role);
-            let roles = log.build(host, &self.log, beginning, machine);
+            let roles = log.build(host, &parameters_of_logs, beginning, machine);
             nodes.extend(roles.into_iter().map(|(slot, role)| (slot, SpannerMember::Log(Box::new(role)))));
         }
         nodes

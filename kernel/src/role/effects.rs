@@ -21,9 +21,9 @@ pub fn until_moment(now: Instant) -> Duration {
     Duration::from_nanos(every - now.0 % every)
 }
 
-/// The same of the moments that roles with nothing to do wait for, four times as far apart: what they look for then, a message brings sooner.
+/// The same of the moments that roles with nothing to do wait for, eight times as far apart: what they look for then, a message brings sooner.
 pub fn until_rare_moment(now: Instant) -> Duration {
-    let every = 4 * REPEAT_WITHIN.as_nanos() as u64;
+    let every = 8 * REPEAT_WITHIN.as_nanos() as u64;
     Duration::from_nanos(every - now.0 % every)
 }
 

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 /// How long a server hears of nothing new before it asks whether there is.
 const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
-/// So many times as long when the last question brought nothing.
+/// So many times as long when the last question brought nothing, and twice as long each time after that, so often.
 const ASK_AGAIN_TIMES: u32 = 8;
+const ASK_AGAIN_DOUBLED_MAX: u32 = 2;
 /// A server that catches up asks for the next page of operations when it has executed one, and not for each of several groups' pages.
 const ASK_PAGES_AFTER: Duration = Duration::from_millis(2);
 /// What is retained of the memory that answers are written to.
@@ -314,7 +315,8 @@ impl<S: Shard> ShardServer<S> {
         if !wanted {
             self.stuck_since = None;
             // A gateway that was away while its proxies went on does not know that there is anything to lack.
-            let times = if self.asked_from == self.next { ASK_AGAIN_TIMES } else { 1 };
+            let again = self.asked_again.min(ASK_AGAIN_DOUBLED_MAX);
+            let times = if self.asked_from == self.next { ASK_AGAIN_TIMES << again } else { 1 };
             if cx.now().since(self.asked_at) >= times * ASK_IDLE_AFTER {
                 self.ask_proxies(cx);
             }

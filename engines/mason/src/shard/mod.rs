@@ -101,6 +101,8 @@ pub struct ShardServer<S> {
     asked_at: Instant,
     /// The number it asked for last.
     asked_from: Number,
+    /// How often it has asked for the same again.
+    asked_again: u32,
     /// When it last asked for another page of operations.
     page_asked_at: Instant,
     snapshots: Snapshots<Number, snapshot::Writer>,
@@ -116,7 +118,7 @@ pub struct ShardServer<S> {
 /// Consistent cuts that wait to be covered: an early one that goes is covered by a later one.
 const CUTS_MAX: usize = 1_024;
 /// While nothing is late, it looks only so often.
-const REST: Duration = kernel::REPEAT_WITHIN.saturating_mul(3);
+const REST: Duration = kernel::REPEAT_WITHIN.saturating_mul(7);
 /// Reads that wait; more are dropped, and their gateway asks again.
 const READS_MAX: usize = 65_536;
 /// Operations that wait for a number before them; beyond it later ones are dropped and asked for again.
@@ -165,6 +167,7 @@ impl<S: Shard> ShardServer<S> {
             stuck_since: None,
             asked_at: Instant(0),
             asked_from: Number(0),
+            asked_again: 0,
             page_asked_at: Instant(0),
             snapshots: Snapshots::default(),
             restoring: snapshot::Installation::default(),
@@ -305,6 +308,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn ask_proxies(&mut self, cx: &mut Cx<'_, Self>) {
+        self.asked_again = if self.asked_from == self.next { self.asked_again.saturating_add(1) } else { 0 };
         (self.asked_at, self.asked_from) = (cx.now(), self.next);
         let from = Placed { space: self.space, number: self.next };
         for group in self.topology.groups() {

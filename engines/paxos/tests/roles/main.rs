@@ -233,7 +233,15 @@ fn a_refused_proxy_leader_notifies_its_leader() {
 
 /// A leader of round 1 after Phase 1 in which acceptors 1 and 2 reported `votes`.
 fn leading(first: Vec<leader::ReportedVote>, second: Vec<leader::ReportedVote>) -> (Table<Leader>, Did) {
-    let mut bench = Table::new(Leader::new(Parameters::default(), configurations(1)), node(1, LEADER));
+    leading_by(Parameters::default(), first, second)
+}
+
+fn leading_by(
+    parameters: Parameters,
+    first: Vec<leader::ReportedVote>,
+    second: Vec<leader::ReportedVote>,
+) -> (Table<Leader>, Did) {
+    let mut bench = Table::new(Leader::new(parameters, configurations(1)), node(1, LEADER));
     let executed = leader::Executed {
         executed: Slot(0),
         version: 0,

@@ -302,7 +302,7 @@ impl Leader {
 
     /// At rest nodes say little themselves: they are as alive as the acceptor of their host, if they have spoken at all.
     pub(super) fn saw_host_alive(&mut self, acceptor: NodeId, now: Instant) {
-        let (patience, turn) = (self.alive_after(), self.rest_turn());
+        let (patience, turn) = (self.alive_after(), self.whole_every());
         for (node, sign) in &mut self.alive {
             let is_alive = now.since(sign.any) < patience && now.since(sign.own) < TURNS_MISSED_MAX * turn;
             if node.host() == acceptor.host() && is_alive {

@@ -12,14 +12,12 @@ use std::time::Duration;
 
 /// So many heartbeats that say the same begin a rest.
 const UNCHANGED_HEARTBEATS: u32 = 16;
-/// Proposers doubt after a second that the leader leads. They hear it as often as this.
-const PROPOSERS_EVERY: Duration = Duration::from_millis(400);
-/// And at least once in so many heartbeats.
-const HEARTBEATS_OF_PROPOSERS: u32 = 4;
+/// At rest the whole pulse goes out so often, for those that came late or missed it.
+const WHOLE_EVERY: Duration = Duration::from_secs(4);
+/// And not more often than once in so many heartbeats.
+const HEARTBEATS_OF_WHOLE: u32 = 4;
 /// A beacon is heard at least so often in an election timeout, or there is no rest.
 const BEACONS_PER_TIMEOUT: u32 = 3;
-/// All others hear the whole pulse once in so many turns of the proposers.
-const TURNS_OF_OTHERS: u32 = 3;
 
 /// What a leader knows of its rest.
 #[derive(Clone, Debug, Default)]
@@ -29,9 +27,9 @@ pub(super) struct Rest {
     last: Option<Pulse>,
     /// Heartbeats in a row in which nothing changed.
     unchanged: u32,
-    /// When proposers were sent the pulse last in this rest; none while there is none.
+    /// When proposers were sent the whole pulse last in this rest, and all others; none while there is none.
     proposers_at: Option<Instant>,
-    turns: u32,
+    others_at: Option<Instant>,
     /// To whom beacons are set.
     beacons: Vec<NodeId>,
 }
@@ -52,13 +50,13 @@ impl Rest {
 }
 
 impl Leader {
-    /// Every turn of all but the acceptors comes within this time of a rest.
-    pub(super) fn rest_turn(&self) -> Duration {
-        TURNS_OF_OTHERS * self.proposers_every()
+    /// Everybody is sent the whole pulse within this time of a rest.
+    pub(super) fn whole_every(&self) -> Duration {
+        WHOLE_EVERY.max(HEARTBEATS_OF_WHOLE * self.parameters.heartbeat_every)
     }
 
     fn proposers_every(&self) -> Duration {
-        PROPOSERS_EVERY.max(HEARTBEATS_OF_PROPOSERS * self.parameters.heartbeat_every)
+        self.parameters.proposers_every.max(HEARTBEATS_OF_WHOLE * self.parameters.heartbeat_every)
     }
 
     /// When the next heartbeat is due. At rest, when beacons do the work, all leaders of a host look at the same moments.
@@ -84,7 +82,7 @@ impl Leader {
         match (before, rest.is_resting()) {
             (false, true) => {
                 cx.mark("leader.began_to_rest");
-                (rest.proposers_at, rest.turns) = (None, 0);
+                (rest.proposers_at, rest.others_at) = (None, None);
             }
             (true, false) => {
                 rest.stop_beacons(cx);
@@ -138,13 +136,17 @@ impl Leader {
     }
 
     pub(super) fn pulse_at_rest(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
-        let (now, me, every) = (cx.now(), cx.node(), self.proposers_every());
+        let (now, me) = (cx.now(), cx.node());
+        let (proposers_every, others_every) = (self.proposers_every(), self.whole_every());
         let State::Leading(pipeline) = &mut self.state else { return };
         let (ballot, rest) = (pipeline.ballot(), &mut pipeline.rest);
-        let proposers = rest.proposers_at.is_none_or(|at| now.since(at) >= every);
-        let all = proposers && rest.turns.is_multiple_of(TURNS_OF_OTHERS);
+        let others = rest.others_at.is_none_or(|at| now.since(at) >= others_every);
+        let proposers = others || rest.proposers_at.is_none_or(|at| now.since(at) >= proposers_every);
         if proposers {
-            (rest.proposers_at, rest.turns) = (Some(now), rest.turns.wrapping_add(1));
+            rest.proposers_at = Some(now);
+        }
+        if others {
+            rest.others_at = Some(now);
         }
         let whole = || pulse.clone();
         let begins = rest.beacons.is_empty();
@@ -160,11 +162,11 @@ impl Leader {
                 let batchers = configuration.batchers.iter().copied();
                 cx.repeat(batchers, batcher::Heartbeat { pulse: whole() });
             }
-            if all {
+            if others {
                 let resting = acceptor::Resting { ballot, pulse: Some(whole()) };
                 cx.repeat(configuration.acceptors.nodes(), resting);
-                let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
-                cx.repeat(others, Heartbeat { pulse: whole() });
+                let leaders = configuration.leaders.iter().copied().filter(|&leader| leader != me);
+                cx.repeat(leaders, Heartbeat { pulse: whole() });
                 let proxies = configuration.proxy_leaders.iter().copied();
                 cx.repeat(proxies, proxy_leader::Heartbeat { pulse: whole() });
                 cx.repeat(configuration.replicas.iter().copied(), replica::Heartbeat { pulse: whole() });
