@@ -7,6 +7,7 @@ mod deterministic;
 mod incarnation;
 mod lookup;
 mod outbox;
+pub mod planted;
 mod quorum;
 mod replies;
 mod sessions;

@@ -285,6 +285,10 @@ pub static MUTANTS: &[Mutant] = &[
     log(&shared_log::planted::earlier_commit_ignored, &["LIN"]),
     corfu(&::corfu::planted::lowest_vote_adopted, &["AGREE"]),
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
+    paxos(&::paxos::planted::answers_of_two_configurations_counted, &["LIN"]),
+    paxos(&::paxos::planted::read_does_not_wait_for_earlier_configuration, &["LIN"]),
+    paxos(&parts::planted::used_session_stays_old, &["SESS"]),
+    coordination(&::coordination::planted::removed_node_stays_counted, &["BOUND"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -361,6 +365,7 @@ mod tests {
             ::coordination::planted::ALL,
             kv::planted::ALL,
             sequence::planted::ALL,
+            parts::planted::ALL,
             ::spanner::planted::ALL,
             sim::planted::ALL,
             crate::planted::ALL,

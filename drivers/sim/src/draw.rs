@@ -93,6 +93,7 @@ pub(crate) enum Purpose {
     Clocks,
     Turns,
     DryRestart,
+    Echoes,
 }
 
 /// The root of one purpose's draws in one seed.

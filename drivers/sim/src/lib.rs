@@ -163,6 +163,7 @@ mod clock;
 pub mod cost;
 mod disk;
 mod draw;
+mod echoes;
 mod effects;
 mod effort;
 mod experiment;

@@ -3,6 +3,7 @@
 use crate::beacons::BeaconList;
 use crate::class::{Class, Injections};
 use crate::draw::{Purpose, log_uniform, mix, root};
+use crate::echoes::Echo;
 use crate::latency::Latency;
 use crate::plan::{Fate, Fault, HostIndex, NetworkPartition};
 use crate::swarm::Swarm;
@@ -96,6 +97,8 @@ pub(crate) struct Network {
     pub(crate) drawn: Vec<Fault>,
     hindered: Vec<Hindered>,
     healed: bool,
+    /// Which message of its link was carried last, and when it arrives; none if a fault struck it.
+    unstruck: Option<(u64, u64)>,
 }
 
 const SECOND: f64 = 1e9;
@@ -141,6 +144,7 @@ impl Network {
             drawn: Vec::new(),
             hindered: Vec::new(),
             healed: false,
+            unstruck: None,
         }
     }
 
@@ -159,6 +163,7 @@ impl Network {
         let index = usize::from(from) * self.hosts + usize::from(to);
         let nth = self.links[index].carried;
         self.links[index].carried += 1;
+        self.unstruck = None;
         let key = mix(mix(self.root, index as u64), nth);
         // What is sent at one instant travels together, as the segments of one connection do: else a busy link under a heavy tail is as
         // slow as the slowest of hundreds.
@@ -171,6 +176,7 @@ impl Network {
         let in_order = (now + latency).max(link.clogged_until).max(link.last_arrival);
         let Some(fate) = fate else {
             link.last_arrival = in_order;
+            self.unstruck = Some((nth, in_order));
             return [Some(in_order), None];
         };
         match fate {
@@ -192,6 +198,19 @@ impl Network {
                 [Some(in_order + by), None]
             }
         }
+    }
+
+    /// Which message of its link the last one was, if it arrives at these times and no fault has struck it.
+    pub(crate) fn unstruck(&self, arrivals: Arrivals) -> Option<(u64, u64)> {
+        self.unstruck.filter(|&(_, at)| arrivals == [Some(at), None])
+    }
+
+    /// A message arrives once more.
+    pub(crate) fn repeat(&mut self, echo: &Echo, injections: &mut Injections) {
+        injections.count(Class::Duplication);
+        let (from, to) = (echo.packet.from_host, echo.packet.to_host);
+        let fate = Fate::Twice { later: echo.later };
+        self.drawn.push(Fault::Message { from, to, nth: echo.nth, at: Some(echo.sent), fate });
     }
 
     fn distance(&self, from: HostIndex, to: HostIndex) -> u64 {

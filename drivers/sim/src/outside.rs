@@ -4,6 +4,7 @@ use crate::archive::SimulatedArchive;
 use crate::beacons::BeaconList;
 use crate::class::Injections;
 use crate::draw::mix_bytes;
+use crate::echoes::Echoes;
 use crate::fact::Fact;
 use crate::network::{Arrivals, Network, Packet};
 use crate::plan::HostIndex;
@@ -57,6 +58,7 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) names: BTreeMap<String, &'static str>,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
+    echoes: Echoes,
     read_before: ReadBefore<F::Message>,
     packets: Vec<Option<Packet>>,
     free: Vec<u32>,
@@ -72,6 +74,7 @@ impl<F: Family> Outside<F> {
         trace: Trace,
         swarm: Swarm,
         bounds: Bounds,
+        echoes: Echoes,
     ) -> Self {
         let mut index: Vec<_> = hosts.iter().enumerate().map(|(i, host)| (host.id, i as HostIndex)).collect();
         index.sort_unstable();
@@ -92,6 +95,7 @@ impl<F: Family> Outside<F> {
             bounds,
             names: BTreeMap::new(),
             current: None,
+            echoes,
             read_before: ReadBefore::new(),
             packets: Vec::new(),
             free: Vec::new(),
@@ -153,10 +157,19 @@ impl<F: Family> Outside<F> {
         assert!(bytes <= max, "BOUND: {from} sends {to} a message of {bytes} bytes; a frame takes {max}");
         let bytes = Bytes::copy_from_slice(&self.scratch);
         let from_incarnation = incarnation;
-        self.depart(
-            Packet { from, to, from_host, to_host, from_incarnation, bytes, beacons: None },
-            arrivals,
-        );
+        let packet = Packet { from, to, from_host, to_host, from_incarnation, bytes, beacons: None };
+        if let Some((nth, arrives)) = self.network.unstruck(arrivals) {
+            self.echoes.remember(&packet, nth, self.now, arrives);
+        }
+        self.depart(packet, arrivals);
+    }
+
+    /// A host has started again: some of what was sent to it and by it before arrives once more.
+    pub(crate) fn echo(&mut self, host: HostIndex) {
+        for echo in self.echoes.draw(host, self.now) {
+            self.network.repeat(&echo, &mut self.injections);
+            self.depart(echo.packet, [Some(echo.at), None]);
+        }
     }
 
     /// Sends a list of beacons to another host. Those to a node that is hindered are left out.

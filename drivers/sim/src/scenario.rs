@@ -345,6 +345,13 @@ impl<N: Node> Control<'_, N> {
         sound
     }
 
+    /// A host's disk is lost, if the cluster can bear that.
+    pub fn lose_disk(&mut self, host: HostId, down: Duration) {
+        if let Some(host) = self.cluster.index(host) {
+            self.inflict(Blow::DiskLost { host }, down);
+        }
+    }
+
     /// Lets a paused process go on before its time.
     pub fn resume(&mut self, host: HostId) {
         if let Some(host) = self.cluster.index(host) {

@@ -98,4 +98,8 @@ kernel::planted_bugs! {
     learned_values_trimmed = "P58",
     /// A replica that answers a read goes on counting its bytes among those that wait.
     answered_read_stays_counted = "P59",
+    /// A batcher that asks by a newer configuration counts what members of the one before have answered.
+    answers_of_two_configurations_counted = "P60",
+    /// A read of a new configuration that has voted for nothing does not wait for what the one before has chosen.
+    read_does_not_wait_for_earlier_configuration = "P61",
 }

@@ -66,10 +66,16 @@ pub(crate) fn is_claim(message: &Message) -> bool {
         ),
         Message::ProxyLeader(message) => matches!(message, ProxyLeaderIn::Phase2b(_)),
         Message::Replica(message) => {
-            matches!(message, ReplicaIn::Chosen(_) | ReplicaIn::Resumed(_) | ReplicaIn::ChosenValues(_))
+            matches!(
+                message,
+                ReplicaIn::Chosen(_)
+                    | ReplicaIn::Resumed(_)
+                    | ReplicaIn::ChosenValues(_)
+                    | ReplicaIn::ReadBatch(_)
+            )
         }
         Message::Acceptor(message) => matches!(message, AcceptorIn::Blank(_) | AcceptorIn::Phase1a(_)),
-        Message::Batcher(message) => matches!(message, BatcherIn::Submit(_)),
+        Message::Batcher(message) => matches!(message, BatcherIn::Submit(_) | BatcherIn::Query(_)),
         Message::Unbatcher(_) | Message::Client(_) => false,
     }
 }

@@ -54,7 +54,7 @@ impl CoordinationScenario {
         &mut self,
         number: usize,
         awaited: &Awaited,
-        (zxid, error): (u64, i32),
+        (seen, zxid, error): (u64, u64, i32),
         body: &[u8],
         control: &mut Control<'_, Seat>,
     ) {
@@ -69,7 +69,7 @@ impl CoordinationScenario {
         };
         let body = if error == 0 { awaited.ask.read_answer(body) } else { None };
         let shows_from = if self.is_linearizable() { Some(awaited.at) } else { awaited.synced_at };
-        let reported = Reported { awaited, shows_from, zxid, error, body: body.clone(), now, session };
+        let reported = Reported { awaited, shows_from, seen, zxid, error, body: body.clone(), now, session };
         self.checks.on_answer(&reported, believed);
         self.check_shown(number, &reported);
         if error == 0 && !matches!(awaited.ask, Ask::Close) && awaited.ask.writes() {

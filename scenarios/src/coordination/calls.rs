@@ -38,7 +38,8 @@ pub(super) fn draw(value: &str, rng: &mut Rng) -> (VecDeque<Ask>, bool) {
 
 fn ask(value: &str, rng: &mut Rng) -> Ask {
     let (path, watch) = (any_path(rng).to_owned(), rng.chance(0.5));
-    match rng.below(18) {
+    match rng.below(20) {
+        18 | 19 => quota(rng.chance(0.7), rng),
         16 => family(true, value, rng),
         17 => family(false, value, rng),
         0 => Ask::Exists { path, watch },
@@ -87,6 +88,26 @@ fn family(comes: bool, value: &str, rng: &mut Rng) -> Ask {
         body.put_text(path);
         if comes {
             body.put_buffer(Some(value.as_bytes()));
+            put_list(LISTS[0], &mut body);
+            body.put_i32(0);
+        } else {
+            body.put_i32(-1);
+        }
+    }
+    put_steps_end(&mut body);
+    Ask::Judged { opcode: op::MULTI, body, writes: true }
+}
+
+/// A quota on a parent, which gateways have counted while it lasts: it comes, or goes.
+fn quota(comes: bool, rng: &mut Rng) -> Ask {
+    let of = format!("/zookeeper/quota{}", one_of(&PARENTS, rng));
+    let limits = format!("{of}/zookeeper_limits");
+    let mut body = Vec::new();
+    for path in if comes { [of, limits] } else { [limits, of] } {
+        put_step_head(if comes { op::CREATE } else { op::DELETE }, &mut body);
+        body.put_text(&path);
+        if comes {
+            body.put_buffer(Some(b"count=4,bytes=40"));
             put_list(LISTS[0], &mut body);
             body.put_i32(0);
         } else {

@@ -3,6 +3,7 @@
 use super::calls;
 use super::ephemerals::Deleted;
 use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
+use super::looking_back::Views;
 use super::user::{Armed, Awaited, User};
 use super::words::{Ask, BAD_VERSION, Body, NO_NODE, NODE_EXISTS, SEQUENTIAL, Step, Watched};
 use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict};
@@ -70,6 +71,7 @@ pub(super) struct Checks {
     /// Sessions of which somebody has seen that they are over, and when.
     doomed: BTreeMap<u64, u64>,
     pub(super) answered: u64,
+    views: Views,
 }
 
 /// One answer, with all that is known of it.
@@ -77,6 +79,8 @@ pub(super) struct Reported<'a> {
     pub(super) awaited: &'a Awaited,
     /// A read shows what was there at this time, or later; none if it may be older than anything.
     pub(super) shows_from: Option<u64>,
+    /// The highest zxid of answers before.
+    pub(super) seen: u64,
     pub(super) zxid: u64,
     pub(super) error: i32,
     pub(super) body: Option<Body>,
@@ -217,6 +221,7 @@ impl Checks {
             let body = reported.body.clone();
             invariant!(WIRE, body.is_some(), "an answer to {:?} that does not decode", reported.awaited.ask);
             if let Some(body) = body {
+                self.views.on_answer(&reported.awaited.ask, &body, reported.seen);
                 self.on_done(reported, believed, &body);
             }
             return;
@@ -517,6 +522,9 @@ impl Checks {
     pub(super) fn check(&self) -> bool {
         self.check_abandoned();
         self.check_checked();
+        self.views.check(|path, range| {
+            self.facts.get(path).and_then(|facts| facts.range(range).next()).map(|(&zxid, _)| zxid)
+        });
         for (path, existence) in &self.existence {
             let Some(parent) = parent_of(path).filter(|parent| FLEETING.contains(parent)) else { continue };
             for (&zxid, _) in existence.iter().filter(|(_, comes)| **comes) {

@@ -121,8 +121,8 @@ impl CoordinationScenario {
                 }
                 self.checks.on_event(&path, kind, zxid, &armed);
             }
-            News::Answer { awaited, zxid, error, body } => {
-                self.on_answer(number, &awaited, (zxid, error), &body, control);
+            News::Answer { awaited, seen, zxid, error, body } => {
+                self.on_answer(number, &awaited, (seen, zxid, error), &body, control);
             }
         }
     }

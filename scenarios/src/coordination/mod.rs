@@ -11,6 +11,7 @@ mod judged;
 mod judging;
 mod lasting;
 mod living;
+mod looking_back;
 mod marks;
 mod memory;
 mod node;
@@ -248,7 +249,7 @@ fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
         ask_after: ms(rng.between(20, 80)),
         snapshot_every_bytes: 2_000 << rng.below(6),
         snapshot_chunk_bytes: 256 << rng.below(4),
-        page_bytes: 512 << rng.below(5),
+        page_bytes: 128 << rng.below(7),
         // Where nobody waits for the last server, it has to take a snapshot.
         wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(100) },
         ..MasonParameters::default()

@@ -125,6 +125,8 @@ pub(super) enum News {
     },
     Answer {
         awaited: Awaited,
+        /// The highest zxid of answers before.
+        seen: u64,
         zxid: u64,
         error: i32,
         body: Vec<u8>,
@@ -283,7 +285,7 @@ impl User {
                 );
                 self.last_zxid = last.max(zxid);
                 self.lasting.on_answer(zxid);
-                Some(News::Answer { awaited: awaited?, zxid, error, body })
+                Some(News::Answer { awaited: awaited?, seen: last, zxid, error, body })
             }
         }
     }

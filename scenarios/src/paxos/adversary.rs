@@ -31,6 +31,8 @@ pub(super) enum Plot {
         reported: bool,
         until: u64,
     },
+    /// A machine that joins loses its disk, some time after it is up and before it counts: what was said of it holds no more.
+    Blank { comer: HostId, after: u64, since: Option<u64>, until: u64 },
 }
 
 impl Plot {
@@ -38,7 +40,7 @@ impl Plot {
     pub(super) fn concerns_a_change(&self) -> bool {
         match self {
             Self::Ambush { .. } | Self::Backwater { .. } | Self::Usurpation { .. } => true,
-            Self::Coup { .. } => false,
+            Self::Coup { .. } | Self::Blank { .. } => false,
         }
     }
 }
@@ -94,6 +96,15 @@ impl PaxosScenario {
             Plot::Backwater { leader, leaver, comer, stays, parted, until } => {
                 advance_backwater(leader, leaver, comer, stays, parted, until, control)
             }
+            Plot::Blank { comer, after, since, until } => {
+                let since = since.or_else(|| control.cluster.is_up(comer).then_some(now));
+                if since.is_some_and(|since| now >= since + after) {
+                    control.mark("scenario.lost_the_disk_of_a_host_that_joins");
+                    control.lose_disk(comer, Duration::from_millis(20));
+                    return None;
+                }
+                (now < until).then_some(Plot::Blank { comer, after, since, until })
+            }
             Plot::Usurpation { version, leader, witnesses, deaf, reported, until } => {
                 advance_usurpation(version, leader, witnesses, deaf, reported, until, control)
             }
@@ -104,6 +115,12 @@ impl PaxosScenario {
     pub(super) fn ambush(&mut self, version: u64, control: &Control<'_, Node>) {
         let until = control.cluster.now() + 2_000 * MS;
         self.plots.push(Plot::Ambush { version, until });
+    }
+
+    /// Has a machine that joins lose its disk.
+    pub(super) fn blank(&mut self, comer: HostId, rng: &mut Rng, control: &Control<'_, Node>) {
+        let (after, until) = (1 << rng.between(10, 28), control.cluster.now() + 3_000 * MS);
+        self.plots.push(Plot::Blank { comer, after, since: None, until });
     }
 
     /// Removes the leader; false if nobody leads.

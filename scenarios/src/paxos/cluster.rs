@@ -62,14 +62,15 @@ fn compartmentalized(rng: &mut Rng) -> Configuration {
     };
     let (leaders, proxies, replicas) = (hosts(2), hosts(rng.between(2, 4)), hosts(rng.between(2, 4)));
     let batchers = hosts(2);
-    let groups = match rng.below(4) {
+    let groups = match rng.below(6) {
         0 => vec![AcceptorGroup::grid(on(&hosts(4), ACCEPTOR), 2)],
         1 => vec![AcceptorGroup::grid(on(&hosts(6), ACCEPTOR), 3)],
         2 => vec![AcceptorGroup::majority(on(&hosts(3), ACCEPTOR))],
-        _ => vec![
-            AcceptorGroup::majority(on(&hosts(3), ACCEPTOR)),
-            AcceptorGroup::majority(on(&hosts(3), ACCEPTOR)),
+        3 => vec![
+            AcceptorGroup::grid(on(&hosts(4), ACCEPTOR), 2),
+            AcceptorGroup::grid(on(&hosts(4), ACCEPTOR), 2),
         ],
+        several => (3..=several).map(|_| AcceptorGroup::majority(on(&hosts(3), ACCEPTOR))).collect(),
     };
     let all: Vec<HostId> = (1..=next).map(HostId).collect();
     let groups = groups.into_iter().collect::<Option<Vec<_>>>().expect("hosts are different");

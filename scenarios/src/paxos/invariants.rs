@@ -1,6 +1,7 @@
 //! What must hold after every burst: one value per slot, equal states at equal slots, bounds.
 
 use super::judged::Judged;
+use super::sessions::Table;
 use kernel::{HostId, NodeId, StateMachine};
 use parts::Slot;
 use paxos::{Configuration, Member, Parameters, Value};
@@ -16,6 +17,7 @@ pub(super) struct Invariants {
     /// Of the machine, and of everything executed and answered.
     digests: BTreeMap<Slot, (u64, u64)>,
     checked: BTreeMap<NodeId, Slot>,
+    sessions: Table,
     /// What has come true, whether anybody still knows it or not.
     pub(super) truth: Truth,
 }
@@ -103,6 +105,8 @@ impl Invariants {
                 ),
             }
         }
+        let acknowledged = replica.acknowledged();
+        self.sessions.check((id, executed), &self.chosen, acknowledged, parameters.sessions_max);
         if executed > self.truth.executed {
             self.truth.executed = executed;
         }

@@ -30,6 +30,9 @@ impl PaxosScenario {
             let file = Configuration { version: 0, first_slot: Slot(0), joined: Vec::new(), ..listed };
             self.files.entry(host).or_insert(file);
             control.boot(host);
+            if self.blanks && rng.chance(0.3) {
+                self.blank(host, rng, control);
+            }
         }
         self.wanted.push(wanted.clone());
         // The dangerous moment of a change is a new leader just when it was executed.

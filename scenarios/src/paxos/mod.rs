@@ -8,11 +8,15 @@ mod history;
 mod invariants;
 mod judged;
 mod membership;
+mod reads;
+mod sessions;
 pub mod smallest;
 
 use crate::audit::{self, log::LogAudit};
+use ::paxos::multipaxos::batcher::BatcherIn;
 use ::paxos::multipaxos::client::CommandClient;
-use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
+use ::paxos::multipaxos::replica::ReplicaIn;
+use ::paxos::{Call, Configuration, Level, Member, Message, Outcome, Parameters};
 use cluster::Layout;
 use history::Histories;
 use invariants::Invariants;
@@ -37,6 +41,7 @@ pub struct PaxosScenario {
     undecided: bool,
     invariants: Invariants,
     audit: LogAudit,
+    reads: reads::Reads,
     /// Requests that are changes of membership, with the hosts that leave and come.
     reconfigurations: BTreeMap<RequestId, Configuration>,
     wiped: BTreeSet<HostId>,
@@ -52,6 +57,8 @@ pub struct PaxosScenario {
     healed: bool,
     /// Whether hosts that left are switched off.
     switches_off: bool,
+    /// Whether machines that join may lose their disks.
+    blanks: bool,
     focus: Focus,
     floods: floods::Floods,
 }
@@ -129,6 +136,7 @@ const MARKS: &[&str] = &[
     "scenario.brought_an_outvoted_leader_back",
     "scenario.hid_the_votes_for_a_change",
     "scenario.left_old_members_in_a_backwater",
+    "scenario.lost_the_disk_of_a_host_that_joins",
     "scenario.paused_the_leader_in_the_middle_of_a_change",
     "scenario.replaced_a_host_of_a_compartmentalized_cluster",
 ];
@@ -180,6 +188,10 @@ impl PaxosScenario {
         let layout = Layout::draw(focus == Focus::Changes, clients_min, rng);
         let (ambushes, switches_off) = (rng.chance(0.5), rng.chance(0.5));
         let floods = floods::Floods::draw(&mut parameters, rng);
+        // More than a client has in flight at once is refused, and its table fills.
+        if rng.chance(0.25) {
+            parameters.outstanding_max = rng.between(2, 8) as usize;
+        }
         let misfit = parameters.misfit(&floods.bounds);
         assert!(misfit.is_none(), "BOUND: {misfit:?} of {parameters:?}");
         Self {
@@ -190,6 +202,7 @@ impl PaxosScenario {
             undecided: false,
             invariants: Invariants::default(),
             audit: LogAudit::default(),
+            reads: reads::Reads::default(),
             reconfigurations: BTreeMap::new(),
             wiped: BTreeSet::new(),
             wanted: Vec::new(),
@@ -199,6 +212,7 @@ impl PaxosScenario {
             plots: Vec::new(),
             healed: false,
             switches_off: switches_off && focus != Focus::Changes,
+            blanks: false,
             focus,
         }
     }
@@ -395,6 +409,7 @@ impl Scenario for PaxosScenario {
     }
 
     fn drawn(&mut self, classes: Classes) {
+        self.blanks = classes.has(Class::DiskLost);
         self.histories.messages_repeat = classes.has(Class::Duplication);
     }
 
@@ -431,6 +446,12 @@ impl Scenario for PaxosScenario {
             }
             Fact::Trimmed { node, before } => {
                 self.audit.on_trimmed(cluster::journal_of(node), node, before);
+            }
+            Fact::Reported { from, message: Message::Batcher(BatcherIn::Query(query)), .. } => {
+                self.reads.on_query(from, &query, self.invariants.truth.executed);
+            }
+            Fact::Reported { from, message: Message::Replica(ReplicaIn::ReadBatch(batch)), .. } => {
+                self.reads.on_batch(from, &batch);
             }
             Fact::Reported { from, message, .. } => self.audit.on_report(from, &message),
             Fact::DiskLost { host } => self.audit.on_disk_lost(host),

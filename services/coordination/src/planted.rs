@@ -77,4 +77,6 @@ kernel::planted_bugs! {
     deletion_compares_list_version = "K50",
     /// A session is given to who does not know its password.
     stranger_attaches = "K51",
+    /// A node that goes stays counted below its quota.
+    removed_node_stays_counted = "K53",
 }

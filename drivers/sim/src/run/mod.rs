@@ -10,6 +10,7 @@ use workload::{Client, Retained};
 use crate::archive::SimulatedArchive;
 use crate::class::{Class, Classes};
 use crate::draw::{Purpose, root};
+use crate::echoes::Echoes;
 use crate::fact::Fact;
 use crate::host::{Host, Input, Status};
 use crate::network::Network;
@@ -53,11 +54,11 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     };
     let salt = options.plan.as_ref().map_or(0, |plan| plan.salt);
     let network = Network::new(hosts.len(), seed, salt, &swarm, script);
-    let trace = Trace::new(seed, options.trace);
+    let (trace, echoes) = (Trace::new(seed, options.trace), Echoes::of(seed, &swarm, script.is_some()));
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
         hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),
-        out: Outside::new(&hosts, network, SimulatedArchive::new(seed), trace, swarm, tuning.bounds),
+        out: Outside::new(&hosts, network, SimulatedArchive::new(seed), trace, swarm, tuning.bounds, echoes),
         clients: Vec::new(),
         asked: BTreeMap::new(),
         requests: 0,
@@ -320,6 +321,9 @@ impl<S: Scenario> Run<S> {
         let nodes =
             scenario.build(Incarnation { host: host.id, number: host.incarnation, wiped: host.wiped });
         host.start(self.seed, nodes, &mut self.out);
+        if self.phase == Phase::Safety {
+            self.out.echo(index);
+        }
         for client in 0..self.clients.len() {
             if self.clients[client].host == index {
                 self.schedule(client as u16);

@@ -357,11 +357,13 @@ impl mason::Shard for Znodes {
             }
         }
         let owned = self.ephemerals.values().map(BTreeSet::len).sum();
-        vec![
+        let mut recounts = vec![
             Recount::of("ephemeral nodes", owned, ephemeral),
             Recount::of("nodes that end by themselves", self.mortal.len(), mortal),
             self.watches.recount(),
-        ]
+        ];
+        recounts.extend(self.recount_quotas());
+        recounts
     }
 
     fn digest(&self) -> u64 {
