@@ -1,7 +1,7 @@
 //! Copies of messages that outlive their time: what a host sent or was sent before it stopped arrives once more after its restart.
 //!
-//! Chance repeats each message as often as any other, so nearly all of them are heartbeats. Here the last message of each kind between
-//! two nodes is remembered, and each kind is as likely as another. A copy is a duplication in the plan of faults, like all others.
+//! Chance repeats each message as often as any other, so nearly all of them are heartbeats. Here one of the last messages of each kind
+//! between two nodes is remembered, and each kind is as likely as another. A copy is a duplication in the plan of faults, like all others.
 
 use crate::class::Class;
 use crate::draw::{Purpose, log_uniform, mix, root};
@@ -29,14 +29,18 @@ pub(crate) struct Echo {
     pub(crate) at: u64,
 }
 
-/// The last message of each kind between two nodes. Two kinds that share a place replace each other.
+/// One of the last messages of each kind between two nodes. Two kinds that share a place replace each other.
 pub(crate) struct Echoes {
     places: Vec<Option<Remembered>>,
+    /// When what is in a place was sent.
+    since: Vec<u64>,
     root: u64,
     restarts: u64,
 }
 
 const PLACES: usize = 1 << 10;
+/// What is remembered is replaced after so long, in nanoseconds: nearly all messages cost a look.
+const REPLACED_AFTER: u64 = 50_000_000;
 /// Tags of a message that make its kind: the receiver's, and the message's own.
 const TAG_BYTES: usize = 2;
 /// What was sent longer ago is not repeated, in nanoseconds.
@@ -54,7 +58,8 @@ impl Echoes {
 
     /// None are drawn unless they are `on`.
     fn new(root: u64, on: bool) -> Self {
-        Self { places: if on { vec![None; PLACES] } else { Vec::new() }, root, restarts: 0 }
+        let places = if on { PLACES } else { 0 };
+        Self { places: vec![None; places], since: vec![0; places], root, restarts: 0 }
     }
 
     /// A message was sent that no fault has struck.
@@ -64,6 +69,10 @@ impl Echoes {
         }
         let tags = packet.bytes.iter().take(TAG_BYTES).fold(0, |tags, &byte| tags << 8 | u64::from(byte));
         let place = mix(mix(packet.from.as_u64(), packet.to.as_u64()), tags) as usize % PLACES;
+        if self.places[place].is_some() && sent < self.since[place] + REPLACED_AFTER {
+            return;
+        }
+        self.since[place] = sent;
         self.places[place] = Some(Remembered { packet: packet.clone(), nth, sent, arrives });
     }
 
@@ -116,10 +125,17 @@ mod tests {
         for restart in 0..2_000 {
             let now = restart * REMEMBERED_FOR * 2;
             echoes.remember(&packet([1, 1], 0), 0, now, now + 500);
-            (0..99).for_each(|nth| echoes.remember(&packet([1, 2], nth as u8), 1 + nth, now, now + 500));
+            for nth in 0..99 {
+                let sent = now + nth * (REPLACED_AFTER / 50);
+                echoes.remember(&packet([1, 2], nth as u8), 1 + nth, sent, now + 500);
+            }
             for echo in echoes.draw(1, now) {
                 assert!(echo.at > now + 500 && echo.later == echo.at - now - 500);
-                assert_eq!(echo.nth, if echo.packet.bytes[1] == 1 { 0 } else { 99 }, "the last of its kind");
+                assert_eq!(
+                    echo.nth,
+                    if echo.packet.bytes[1] == 1 { 0 } else { 51 },
+                    "one of the last of its kind"
+                );
                 *repeated.entry(echo.packet.bytes[1]).or_insert(0) += 1;
             }
             assert!(echoes.draw(1, now + 1).is_empty() || echoes.draw(2, now).is_empty(), "each once");
