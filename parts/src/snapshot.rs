@@ -250,6 +250,11 @@ impl<V: Copy + PartialEq, W> Snapshots<V, W> {
         self.transfers.is_in_flight()
     }
 
+    /// The chunk of a peer's that is waited for.
+    pub fn wanted(&self) -> Option<WantedPage> {
+        self.transfers.wanted()
+    }
+
     /// Takes one from `peer`.
     pub fn take_from<R: Role>(&mut self, peer: NodeId, cx: &mut Cx<'_, R>) -> WantedPage {
         let transfer = cx.rng().bits();

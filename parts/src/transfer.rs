@@ -157,6 +157,11 @@ impl<V: Copy + PartialEq> Transfers<V> {
         self.in_flight.is_some()
     }
 
+    /// The page that is waited for.
+    pub fn wanted(&self) -> Option<WantedPage> {
+        self.in_flight.as_ref().map(Transfer::wanted)
+    }
+
     /// Begins one from `peer`, instead of one in flight. `transfer` is a name that no other transfer of this peer has.
     pub fn begin(&mut self, peer: NodeId, transfer: u64, now: Instant) -> WantedPage {
         let (pull, pages) = (Pull::begin(peer, now), Vec::new());

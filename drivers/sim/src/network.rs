@@ -37,6 +37,8 @@ struct Link {
 pub enum Hindrance {
     /// It arrives when the hindrance is over.
     Held,
+    /// It arrives, and once more when the hindrance is over.
+    Repeated,
     /// Every other message is lost.
     Halved,
     /// It is lost.
@@ -250,6 +252,7 @@ impl Network {
         hindered.met += 1;
         match hindered.how {
             Hindrance::Held => arrivals.map(|at| at.map(|at| at.max(hindered.until))),
+            Hindrance::Repeated => [arrivals[0], arrivals[0].map(|at| at.max(hindered.until))],
             Hindrance::Halved if hindered.met.is_multiple_of(2) => arrivals,
             Hindrance::Halved | Hindrance::Lost => [None, None],
         }

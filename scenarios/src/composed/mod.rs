@@ -2,36 +2,41 @@
 //! which are linearizable. Each fences what it used before it goes on to another service, and what it sends to others carries its context. All that they see at
 //! all services must be regular sequential serializable together.
 
+mod answers;
 mod history;
 mod node;
 mod photos;
 mod session;
+mod striking;
 mod zookeeper;
 
 use crate::limits::{self, OPERATION_BYTES_MAX};
+use crate::moments::{ambush::Ambushes, snapshots::DeafReplica};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space};
 use ::spanner::{SpannerDeployment, SpannerParameters};
+use answers::{of_answer, of_client, of_txn};
 use coordination::{
     Consistency, Gateway as ZkGateway, HomeSessions, Placement, Routes as ZkRoutes, SessionSettings,
     Settings, Znodes,
 };
 use history::{Asked, Call, History, Outcome};
 use kernel::client::Response;
-use kernel::{Bytes, Decode as _, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
-use node::ComposedNode;
+use kernel::{Bytes, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng};
+use node::{ComposedNode, LogMember};
 use photos::Photos;
 use session::{Service, Session, Step};
 use shared_log::{
-    Answer, Append, Create, Gateway, Logs, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes, Rows,
-    SpaceBounds, Why,
+    Append, Create, Gateway, Logs, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes, Rows, SpaceBounds,
 };
-use sim::{Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Tuning};
+use sim::{
+    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, StrikeKind, Tuning,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::txn::{CallKey, Fence, KeyWrite, OneShot, ReadOnly, TxnCall, TxnFailure, TxnLevel, TxnReply};
-use zookeeper::{ZNODES, ZkAnswer, ZkCall, ZkClient, ZkSeat};
+use wire::txn::{CallKey, Fence, KeyWrite, OneShot, ReadOnly, TxnCall, TxnLevel};
+use zookeeper::{ZNODES, ZkCall, ZkClient, ZkSeat};
 
 /// What a host runs.
 type Node = ComposedNode;
@@ -53,6 +58,8 @@ pub struct ComposedScenario {
     /// In most seeds one host is far from the others.
     away: Option<HostId>,
     photos: Photos,
+    deaf: DeafReplica,
+    ambushes: Ambushes,
 }
 
 /// What a sweep must reach.
@@ -89,7 +96,7 @@ impl ComposedScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
-        let entries: Vec<paxos::HostEntry> = (0..3).map(crate::moments::membership::entry).collect();
+        let entries: Vec<paxos::HostEntry> = (0..3).map(crate::moments::operator::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let is_wide = rng.chance(0.75);
         let far = if is_wide { 4 } else { 1 };
@@ -113,21 +120,20 @@ impl ComposedScenario {
             heartbeat_every: ms(rng.between(25, 40)),
             resend_after: ms(far * rng.between(50, 150)),
             window: 32,
-            snapshot_every_bytes: 16_000,
-            snapshot_chunk_bytes: 1_024,
-            retained_bytes_max: 32_000,
+            snapshot_every_bytes: 2_000 << rng.below(4),
+            snapshot_chunk_bytes: 256 << rng.below(3),
+            retained_bytes_max: 4_000 << rng.below(4),
             ..paxos::Parameters::default()
         };
         let of_log = MasonParameters {
             suspect_after: ms(far * rng.between(160, 400)),
-            snapshot_every_bytes: 8_000,
+            snapshot_every_bytes: 1_000 << rng.below(4),
             snapshot_chunk_bytes: 1_024,
             page_bytes: 2_048,
             ..MasonParameters::default()
         };
         let (of_log, log) = limits::fit(of_log, log);
-        let spaces = rng.between(1, 2) as u16;
-        let znode_shards = rng.between(1, 2) as u16;
+        let [groups, spaces, znode_shards] = std::array::from_fn(|_| rng.between(1, 2) as u16);
         let txn = |first, rng: &mut Rng| {
             let shards = rng.between(2, 3) as u16;
             SpannerDeployment::new(first, entries.clone(), shards, 1, parameters.clone(), log.clone())
@@ -146,7 +152,7 @@ impl ComposedScenario {
                 log.clone(),
             ),
             placement: Placement::new(znode_shards),
-            log: Deployment::new(entries.clone(), 1, spaces, 3, of_log, log),
+            log: Deployment::new(entries.clone(), groups, spaces, 3, of_log, log),
             log_bounds: LOG_BOUNDS,
             spaces,
             sessions: BTreeMap::new(),
@@ -155,6 +161,8 @@ impl ComposedScenario {
             commits: 0,
             away: is_wide.then(|| HostId::named(&entries[away as usize].name)),
             photos: Photos::default(),
+            deaf: DeafReplica::default(),
+            ambushes: Ambushes::default(),
         }
     }
 
@@ -212,7 +220,7 @@ impl ComposedScenario {
         control.mark("scenario.sent_another_session_its_context");
     }
 
-    /// A transaction of the two keys of a pair, or a read of one key.
+    /// A write of the two keys of a pair, at times of one of them, or a read of one key.
     fn transaction(
         &mut self,
         id: u64,
@@ -229,7 +237,8 @@ impl ComposedScenario {
         }
         self.commits += 1;
         let value = |name: &String| (name.clone(), format!("{}.{}.{name}", operation.client, operation.nth));
-        let written: Vec<(String, String)> = names.iter().map(value).collect();
+        let written = if rng.chance(0.2) { &names[..1] } else { &names[..] };
+        let written: Vec<(String, String)> = written.iter().map(value).collect();
         let write = |(key, value): &(String, String)| KeyWrite {
             key: Bytes::from(key.clone()),
             value: Some(Bytes::from(value.clone())),
@@ -275,7 +284,7 @@ impl Scenario for ComposedScenario {
     }
 
     fn classes(&self) -> Classes {
-        Classes::PHYSICAL
+        Classes::PHYSICAL.with(Class::Strike)
     }
 
     fn tuning(&self) -> Tuning {
@@ -417,11 +426,21 @@ impl Scenario for ComposedScenario {
     }
 
     fn watches(&self) -> bool {
-        self.away.is_some()
+        self.away.is_some() || self.deaf.any() || self.ambushes.any()
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        striking::STRIKES.to_vec()
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        self.carry_out_strike(which, rng, control)
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
         self.plot(control);
+        self.deaf.look(control);
+        self.ambushes.look(control);
     }
 
     fn core(&mut self, _cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
@@ -439,68 +458,4 @@ impl Scenario for ComposedScenario {
 
 fn text_of(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-fn of_txn(bytes: &Bytes, service: Service, session: &mut Session) -> Outcome {
-    match TxnReply::decoded(bytes).expect("a gateway answers in the words of the protocol") {
-        TxnReply::Fenced(reply) => {
-            session.saw(service, reply.token);
-            session.fenced(service);
-            Outcome::Fenced
-        }
-        TxnReply::Committed(reply) => {
-            session.saw(service, reply.token);
-            Outcome::Committed(reply.at)
-        }
-        TxnReply::ReadRows(reply) => {
-            session.saw(service, reply.token);
-            Outcome::Rows(reply.rows)
-        }
-        TxnReply::Failed(failed) if failed.why == TxnFailure::Unknown => Outcome::Unknown,
-        TxnReply::Failed(failed) if failed.why.is_surely_void() => Outcome::Void,
-        TxnReply::Failed(_) => Outcome::Unknown,
-        TxnReply::NotMet(_) | TxnReply::Begun(_) | TxnReply::RowsWithin(_) | TxnReply::CommitFate(_) => {
-            Outcome::Void
-        }
-    }
-}
-
-fn of_answer(bytes: &Bytes, session: &mut Session) -> Outcome {
-    match Answer::decoded(bytes).expect("gateways answer in their own words") {
-        Answer::Appended(firsts) => firsts.first().map_or(Outcome::Unknown, |first| {
-            session.log_end = session.log_end.max(first + 1);
-            Outcome::Appended(*first)
-        }),
-        Answer::Entries(entries) => {
-            session.log_end = session.log_end.max(entries.next);
-            let words = Rows::iter(&entries.rows).map(|it| String::from_utf8_lossy(it).into_owned());
-            Outcome::Entries(entries.first, words.collect(), entries.next == entries.tail)
-        }
-        Answer::Refused(refused) if refused.why == Why::Unknown => Outcome::Unknown,
-        Answer::Refused(_) => Outcome::Void,
-        Answer::Done
-        | Answer::Logs(_)
-        | Answer::Rejected(_)
-        | Answer::Group(_)
-        | Answer::Identity(_)
-        | Answer::Description(_) => Outcome::Void,
-    }
-}
-
-impl From<ZkCall> for Call {
-    fn from(call: ZkCall) -> Self {
-        match call {
-            ZkCall::Get(path) => Self::Get(path),
-            ZkCall::Set(path, value) => Self::Set(path, value),
-        }
-    }
-}
-
-fn of_client(bytes: &Bytes) -> Outcome {
-    match ZkAnswer::of(bytes).expect("a client answers in its own words") {
-        ZkAnswer::Written(zxid) => Outcome::Written(zxid),
-        ZkAnswer::Found(found) => Outcome::Found(found),
-        ZkAnswer::Void => Outcome::Void,
-        ZkAnswer::Unknown => Outcome::Unknown,
-    }
 }

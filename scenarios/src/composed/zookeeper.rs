@@ -22,6 +22,16 @@ kernel::nodes! {
     }
 }
 
+impl ZkSeat {
+    /// The role of the service; none if it is a client.
+    pub(super) fn member(&self) -> Option<&MasonMember<HomeSessions, Znodes, Gateway>> {
+        match self {
+            Self::Member(member) => Some(member),
+            Self::Client(_) => None,
+        }
+    }
+}
+
 /// The nodes that are read and written.
 pub(super) const ZNODES: [&str; 3] = ["/a", "/b", "/c"];
 /// How long its sessions are to last, in milliseconds.

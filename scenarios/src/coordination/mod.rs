@@ -28,7 +28,7 @@ use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::moments::ambush::Ambushes;
 use crate::moments::arranging::{ASK_EVERY, Wishes};
-use crate::moments::membership::{self, Changes};
+use crate::moments::{membership::Changes, operator};
 use checks::Checks;
 use coordination::{Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings};
 use ephemerals::Ephemerals;
@@ -140,7 +140,7 @@ impl CoordinationScenario {
 
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
-        let entries: Vec<paxos::HostEntry> = (0..3).map(membership::entry).collect();
+        let entries: Vec<paxos::HostEntry> = (0..3).map(operator::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let alone = rng.chance(0.2);
         let groups = if alone { 1 } else { rng.between(1, 4) as u16 };

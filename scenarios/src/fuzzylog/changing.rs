@@ -1,17 +1,15 @@
 //! Changes of the hosts, as servers hand them on when the cluster's log has executed one. Chains and directors follow while users append.
 
 use super::{FuzzyScenario, Node};
-use crate::moments::membership::entry;
+use crate::moments::operator::{Answered, Operator, Terms};
 use ::fuzzylog::{FuzzyDeployment, FuzzyRequest, FuzzyResponse, PartitionId};
 use kernel::{HostId, RequestId, Rng, invariant};
-use paxos::{HostEntry, Members};
+use paxos::HostEntry;
 use sim::{Cluster, Control};
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 /// The alarm by which directors are asked whether everything has followed.
 pub(super) const ASK: u64 = 3;
-const ASK_EVERY: Duration = Duration::from_millis(200);
 /// Machines that may join.
 const SPARES: usize = 3;
 /// No more hosts than that.
@@ -29,18 +27,8 @@ pub(super) enum Moment {
 /// What an operator has asked for so far.
 pub(super) struct Changes {
     deployment: FuzzyDeployment,
-    spares: Vec<HostEntry>,
-    /// The hosts that were wanted last.
-    members: Members,
-    /// Those before, while they may be needed.
-    former: Option<Members>,
-    /// What the machines that joined have in their cluster files.
-    files: BTreeMap<HostId, Vec<HostEntry>>,
-    /// The hosts of the bootstrap.
-    first: Vec<HostEntry>,
-    asked: BTreeMap<RequestId, u64>,
-    /// Whether a host that left is switched off at once.
-    switches_off: bool,
+    /// A director answers for all of its host.
+    operator: Operator<()>,
     /// A change that waits for its moment.
     waits_for: Option<Moment>,
 }
@@ -48,28 +36,19 @@ pub(super) struct Changes {
 impl Changes {
     /// No change so far.
     pub(super) fn new(deployment: FuzzyDeployment, hosts: Vec<HostEntry>, switches_off: bool) -> Self {
-        let count = hosts.len();
-        Self {
-            deployment,
-            spares: (count..count + SPARES).map(entry).collect(),
-            members: Members { version: 0, hosts: hosts.clone() },
-            first: hosts,
-            former: None,
-            files: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            switches_off,
-            waits_for: None,
-        }
+        let (spares, hosts_max, parts) = (SPARES, HOSTS_MAX, vec![()]);
+        let operator = Operator::new(Terms { hosts, spares, hosts_max, parts, token: ASK, switches_off });
+        Self { deployment, operator, waits_for: None }
     }
 
     /// The machines that may join.
     pub(super) fn spares(&self) -> impl Iterator<Item = HostId> + '_ {
-        self.spares.iter().map(|host| HostId::named(&host.name))
+        self.operator.spares()
     }
 
     /// The deployment as a host knows it when it starts: one that joined knows what its file says.
     pub(super) fn deployment_of(&self, host: HostId) -> FuzzyDeployment {
-        match self.files.get(&host) {
+        match self.operator.file_of(host) {
             Some(known) => self.deployment.joining(known),
             None => self.deployment.clone(),
         }
@@ -77,25 +56,25 @@ impl Changes {
 
     /// The hosts that are wanted.
     pub(super) fn members(&self) -> Vec<HostId> {
-        self.members.ids().collect()
+        self.operator.members()
     }
 
     /// The hosts that are wanted or may be needed.
     pub(super) fn needed(&self) -> BTreeSet<HostId> {
-        self.former.iter().flat_map(Members::ids).chain(self.members.ids()).collect()
+        self.operator.needed()
     }
 
     /// What keeps the change from being done.
     pub(super) fn unsettled(&self) -> Option<String> {
-        self.former.as_ref().map(|_| format!("members {} are not settled", self.members.version))
+        self.operator.unsettled()
     }
 
     pub(super) fn lost(&mut self, id: RequestId) {
-        self.asked.remove(&id);
+        self.operator.lost(id);
     }
 
     pub(super) fn wait_for(&mut self, moment: Moment) -> bool {
-        let may_wait = self.former.is_none() && self.waits_for.is_none();
+        let may_wait = self.operator.former().is_none() && self.waits_for.is_none();
         if may_wait {
             self.waits_for = Some(moment);
         }
@@ -106,53 +85,23 @@ impl Changes {
         self.waits_for.is_some()
     }
 
-    /// Hands the list of who are wanted on to the hosts that happen to be up, and asks whether chains and directors have followed.
+    /// Hands the list of who are wanted on to directors, and asks whether chains and directors have followed.
     pub(super) fn ask_whether_settled(&mut self, control: &mut Control<'_, Node>) {
-        if self.former.is_none() {
-            return;
-        }
-        control.alarm(ASK_EVERY, ASK);
-        for host in self.members() {
-            if !control.cluster.is_up(host) {
-                continue;
-            }
-            let call = FuzzyRequest::Follow(self.members.clone());
-            let id = control.request(self.deployment.director_of(host), call);
-            self.asked.insert(id, self.members.version);
-        }
+        self.operator.ask_whether_settled(control, |host, (), members, control| {
+            let call = FuzzyRequest::Follow(members.clone());
+            control.request(self.deployment.director_of(host), call)
+        });
     }
 
     /// Replaces a host, or adds or removes one; false if the moment allows none.
     fn change(&mut self, resizes: bool, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
         let members = self.members();
-        let fresh = |spare: &&HostEntry| !self.files.contains_key(&HostId::named(&spare.name));
-        let spares: Vec<HostEntry> = self.spares.iter().filter(fresh).cloned().collect();
-        let spare = rng.pick(&spares).cloned();
         // Clients elsewhere have a list of who directs at first: one of those stays.
         let first: Vec<HostId> = self.deployment.director_hosts().filter(|it| members.contains(it)).collect();
         let may_leave: Vec<HostId> =
             members.iter().copied().filter(|host| first.len() > 1 || !first.contains(host)).collect();
-        let leaver = rng.pick(&may_leave).copied();
-        let grows = resizes && members.len() < HOSTS_MAX && (members.len() <= 3 || rng.chance(0.5));
-        let leaver = leaver.filter(|_| !grows);
-        let spare = spare.filter(|_| grows || !resizes);
-        if self.former.is_some() || (spare.is_none() && (grows || !resizes)) {
-            return false;
-        }
-        let mut hosts = self.members.hosts.clone();
-        hosts.retain(|host| Some(HostId::named(&host.name)) != leaver);
-        let boots = spare.as_ref().map(|spare| HostId::named(&spare.name));
-        hosts.extend(spare);
-        let next = Members { version: self.members.version + 1 + rng.below(2), hosts };
-        if let Some(host) = boots {
-            // What an operator writes into the file of a machine that joins: who is wanted, or the file of the bootstrap.
-            let listed = if rng.chance(0.5) { self.first.clone() } else { next.hosts.clone() };
-            self.files.insert(host, listed);
-            control.boot(host);
-        }
-        self.former = Some(std::mem::replace(&mut self.members, next));
-        control.alarm(ASK_EVERY, ASK);
-        true
+        let drawn = self.operator.draw(resizes, &may_leave, |_| true, rng);
+        drawn.map(|drawn| self.operator.change(drawn, |_| true, rng, control)).is_some()
     }
 }
 
@@ -196,25 +145,17 @@ impl FuzzyScenario {
         response: &FuzzyResponse,
         control: &mut Control<'_, Node>,
     ) -> bool {
-        let Some(version) = self.changes.asked.remove(&id) else { return false };
         let is_settled = matches!(response, FuzzyResponse::Followed { is_settled: true });
-        if !is_settled || version != self.changes.members.version {
-            return true;
-        }
-        let Some(former) = self.changes.former.take() else { return true };
-        let stay = self.changes.members();
-        for partition in self.partitions() {
-            let chain = self.latest(partition);
-            let needed = chain.nodes().find(|node| !stay.contains(&node.host()));
-            invariant!(FENCE, needed.is_none(), "{needed:?} has left, and is in {chain:?}");
-        }
-        control.mark("scenario.changed_the_hosts");
-        for host in former.ids().filter(|host| !stay.contains(host)) {
-            if self.changes.switches_off {
-                control.stop(host);
+        let answered = self.changes.operator.on_answer(id, is_settled, control);
+        if answered == Answered::Done {
+            let stay = self.changes.members();
+            for partition in self.partitions() {
+                let chain = self.latest(partition);
+                let needed = chain.nodes().find(|node| !stay.contains(&node.host()));
+                invariant!(FENCE, needed.is_none(), "{needed:?} has left, and is in {chain:?}");
             }
         }
-        true
+        answered != Answered::NotOurs
     }
 
     /// How many servers a partition's chain is to have now.

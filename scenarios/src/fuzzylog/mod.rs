@@ -91,7 +91,7 @@ impl FuzzyScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let count = rng.between(3, 5) as usize;
-        let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::membership::entry).collect();
+        let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::operator::entry).collect();
         let servers: Vec<HostId> = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let clients = (0..CLIENTS).map(|number| HostId::named(&format!("c{number}"))).collect();
         let (partitions, width) = (rng.between(1, 3) as u16, rng.between(1, 3) as usize);

@@ -9,7 +9,7 @@ use crate::limits::{self, Sizes};
 use crate::moments;
 use crate::moments::ambush::{Ambushes, Kind};
 use crate::moments::arranging::{ASK_EVERY, Wishes};
-use crate::moments::membership::{self, Changes};
+use crate::moments::{membership::Changes, operator};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
 use deposing::Deposing;
@@ -150,7 +150,7 @@ impl MasonScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let count = if rng.chance(0.8) { 3 } else { 5 };
-        let entries: Vec<paxos::HostEntry> = (0..count).map(membership::entry).collect();
+        let entries: Vec<paxos::HostEntry> = (0..count).map(operator::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let alone = rng.chance(0.15);
         let (groups, shards) =

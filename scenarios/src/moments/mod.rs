@@ -1,19 +1,23 @@
-//! What the families over Mason share: where the roles of a deployment are, changes of its hosts and groups, and strikes that wait for
-//! their moment.
+//! What families share. Over Mason: where the roles of a deployment are, changes of its hosts and groups, and strikes that wait for
+//! their moment. Over Spanner: strikes at those who take part in transactions. Over any log: a replica that has to take a snapshot.
 
 pub(crate) mod ambush;
 pub(crate) mod arranging;
 pub(crate) mod membership;
+pub(crate) mod operator;
+pub(crate) mod shards;
+pub(crate) mod snapshots;
 
 use kernel::{HostId, Node, NodeId};
 use mason::proxy::machine::ProxyMachine;
 use mason::shard::ShardServer;
-use mason::{GatewayRole, Group, Mason, MasonMember, Shard, Stub};
+use mason::{GatewayRole, Group, MasonMember, Shard, Stub};
 use paxos::multipaxos::replica::Replica;
 use sim::Cluster;
+use snapshots::{Progress, Replicates};
 
 /// A node of a simulated cluster that may be a role of a deployment.
-pub(crate) trait Seated: Node<Family = Mason> + Sized {
+pub(crate) trait Seated: Node + Sized {
     /// The service's share in each proxy.
     type Stub: Stub;
     /// Its shards.
@@ -37,6 +41,19 @@ where
 
     fn member(&self) -> Option<&Self> {
         Some(self)
+    }
+}
+
+impl<T, S, G> Replicates for MasonMember<T, S, G>
+where
+    T: Stub,
+    S: Shard,
+    G: GatewayRole,
+{
+    fn replica(&self) -> Option<Progress> {
+        let Self::Log(embedded) = self else { return None };
+        let paxos::Member::Replica(replica) = embedded.node() else { return None };
+        Some(Progress::of(replica))
     }
 }
 

@@ -14,6 +14,7 @@ mod workload;
 
 use crate::audit::{self, spanner::SpannerAudit};
 use crate::limits;
+use crate::moments::{shards, snapshots::DeafReplica};
 use ::spanner::{SpannerDeployment, SpannerMember, SpannerMessage, SpannerParameters};
 use changing::Changes;
 use early::EarlyReaders;
@@ -59,6 +60,7 @@ pub struct SpannerScenario {
     early: Option<EarlyReaders>,
     changes: Changes,
     probes: Probes,
+    deaf: DeafReplica,
     asked_when_paused: u16,
 }
 
@@ -131,7 +133,7 @@ const MARKS: &[&str] = &[
     "shard.wounded",
 ];
 
-const STRIKES: [StrikeKind; 9] = [
+const STRIKES: [StrikeKind; 10] = [
     StrikeKind { name: "kill a shard's leader", class: Class::Strike },
     StrikeKind { name: "pause a shard's leader", class: Class::Strike },
     StrikeKind { name: "kill all leaders", class: Class::Strike },
@@ -141,6 +143,7 @@ const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "replace a host", class: Class::Membership },
     StrikeKind { name: "grow or shrink", class: Class::Membership },
     StrikeKind { name: "a leader's replica hears nobody", class: Class::Strike },
+    StrikeKind { name: "restart who hands a snapshot over", class: Class::Strike },
 ];
 
 /// In some seeds there is little room for anything: bounds that are never met hold by themselves.
@@ -166,7 +169,7 @@ impl SpannerScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let count = [3, 3, 3, 4, 5][rng.below(5) as usize];
-        let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::membership::entry).collect();
+        let entries: Vec<paxos::HostEntry> = (0..count).map(crate::moments::operator::entry).collect();
         let hosts: Vec<HostId> = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let lies = rng.chance(0.15).then(Lies::default);
         let is_early = lies.is_none() && rng.chance(0.35);
@@ -183,7 +186,7 @@ impl SpannerScenario {
             owner_alive_every: ms(rng.between(50, 200)),
             keep: ms(if rng.chance(0.5) && lies.is_none() { rng.between(6_000, 10_000) } else { 600_000 }),
             try_for: ms(far * rng.between(1_000, 2_000)),
-            fence_bound: ms(if is_early { rng.between(400, 800) } else { 1 << rng.below(9) }),
+            fence_bound: Self::fence_bound(is_early, rng),
             clock_error_max: ms(500),
             doubt_after: ms(far * rng.between(100, 600)),
             collect_for: ms(far * rng.between(1_000, 4_000)),
@@ -228,7 +231,18 @@ impl SpannerScenario {
             early,
             lies,
             probes: Probes::default(),
+            deaf: DeafReplica::default(),
             asked_when_paused: 0,
+        }
+    }
+
+    /// L. Commits from afar are put off, to L before their earliest end, where it is short.
+    fn fence_bound(is_early: bool, rng: &mut Rng) -> Duration {
+        let ms = Duration::from_millis;
+        match (is_early, rng.chance(0.3)) {
+            (true, false) => ms(rng.between(400, 800)),
+            (true, true) => ms(rng.between(10, 60)),
+            (false, _) => ms(1 << rng.below(9)),
         }
     }
 
@@ -252,16 +266,6 @@ impl SpannerScenario {
     fn is_bootstrapped(&self) -> bool {
         let shards = usize::from(self.deployment.directory().count());
         self.audit.bootstrapped(&self.hosts) == self.hosts.len() * shards
-    }
-
-    /// Hosts that lead shards.
-    fn leaders(cluster: &Cluster<'_, Node>) -> Vec<HostId> {
-        let leads =
-            cluster.nodes().filter(|(_, node)| matches!(node, Node::Shard(role) if role.is_leading()));
-        let mut hosts: Vec<HostId> = leads.map(|(id, _)| id.host()).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        hosts
     }
 
     fn answered(&mut self, node: NodeId, id: RequestId, reply: &TxnReply, now: u64) {
@@ -466,10 +470,11 @@ impl Scenario for SpannerScenario {
     }
 
     fn watches(&self) -> bool {
-        self.plots.is_some() || self.early.is_some()
+        self.plots.is_some() || self.early.is_some() || self.deaf.any()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
+        self.deaf.look(control);
         self.go_on_plotting(control);
         self.send_early_readers(control);
     }
@@ -482,10 +487,12 @@ impl Scenario for SpannerScenario {
             return self.change_hosts(which == 7, rng, control);
         }
         let second = Duration::from_secs(1);
-        if which == 8 {
-            return self.deafen_a_replica(rng, control);
+        match which {
+            8 => return self.deafen_a_replica(rng, control),
+            9 => return self.deaf.lay(rng, control),
+            _ => {}
         }
-        let leaders = Self::leaders(&control.cluster);
+        let leaders = shards::leaders(&control.cluster);
         let down = rng.duration(second / 20, 2 * second);
         let one = rng.pick(&leaders).copied();
         match (which, one) {
@@ -493,15 +500,7 @@ impl Scenario for SpannerScenario {
             (1, Some(host)) => self.pause_and_ask(host, down, control),
             (2, Some(_)) => leaders.into_iter().for_each(|host| control.crash(host, Loss::All, down, rng)),
             (3, _) => control.crash_all(self.hosts.iter().copied(), Loss::All, rng),
-            (4, _) => {
-                let busy = control
-                    .cluster
-                    .nodes()
-                    .filter(|(_, node)| matches!(node, Node::Gateway(gateway) if gateway.in_progress() > 0));
-                let busy: Vec<HostId> = busy.map(|(id, _)| id.host()).collect();
-                let Some(&host) = rng.pick(&busy) else { return false };
-                control.crash(host, Loss::All, rng.duration(2 * second, 5 * second), rng);
-            }
+            (4, _) => return shards::kill_a_busy_gateway(rng, control),
             _ => return false,
         }
         true

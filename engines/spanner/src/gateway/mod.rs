@@ -209,7 +209,7 @@ impl TxnGateway {
             TxnCall::Begin(call) => self.on_begin(caller, &call, cx),
             TxnCall::ReadWithin(call) => self.on_read_within(caller, call, cx),
             TxnCall::Commit(call) => self.on_commit(caller, call, cx),
-            TxnCall::GiveUp(call) => self.on_give_up(asker, call.txn, cx),
+            TxnCall::GiveUp(call) => self.on_give_up(caller, call.txn, cx),
             TxnCall::Fence(call) => {
                 let bound = self.parameters.fence_bound.as_micros() as u64;
                 let early = kernel::planted!(fence_does_not_wait);

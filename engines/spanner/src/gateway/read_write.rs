@@ -241,19 +241,19 @@ impl TxnGateway {
         }
     }
 
-    pub(super) fn on_give_up(&mut self, asker: Asker, name: u64, cx: &mut Cx<'_, Self>) {
-        let owner = match asker {
-            Asker::Local(id) => {
-                cx.respond(id, kernel::client::Response(Bytes::new()));
-                super::users::LOCAL
-            }
-            Asker::Connection(_) => asker,
+    /// A connection is not answered; a local application is: with nothing if the attempt is given up.
+    pub(super) fn on_give_up(&mut self, caller: Caller, name: u64, cx: &mut Cx<'_, Self>) {
+        let number = self.interactive.get(&(caller.owner(), name)).copied();
+        let phase = number.and_then(|number| self.attempts.get(&number)).map(|attempt| &attempt.phase);
+        let refused = match phase {
+            None => Some(TxnFailure::NoTransaction),
+            Some(Phase::Committing(_)) => Some(TxnFailure::Unknown),
+            Some(Phase::Idle | Phase::Lost { .. } | Phase::Reading | Phase::BackingOff { .. }) => None,
         };
-        if let Some(&number) = self.interactive.get(&(owner, name))
-            && self.attempts.get(&number).is_some_and(|it| !matches!(it.phase, Phase::Committing(_)))
-        {
+        if let Some(number) = number.filter(|_| refused.is_none()) {
             self.drop_attempt(number, cx);
         }
+        caller.given_up(refused, cx);
     }
 
     /// A user is gone: what it has not asked to commit is given up.

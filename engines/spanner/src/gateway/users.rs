@@ -2,7 +2,7 @@
 
 use super::TxnGateway;
 use kernel::client::{Close, Event, Output, Response};
-use kernel::{Cx, Encode, NodeId, RequestId};
+use kernel::{Bytes, Cx, Encode, NodeId, RequestId};
 use wire::txn::{Failed, Timestamp, TxnCall, TxnFailure, TxnLevel, TxnReply, native_reply, read_native_call};
 
 /// Where an answer goes.
@@ -54,6 +54,15 @@ impl Caller {
         match self.asker {
             Asker::Local(id) => cx.respond(id, Response(reply.encoded().into())),
             Asker::Connection(node) => cx.send(node, Output { bytes: native_reply(&reply).into() }),
+        }
+    }
+
+    /// A connection expects no answer to what it gives up.
+    pub(super) fn given_up(self, refused: Option<TxnFailure>, cx: &mut Cx<'_, TxnGateway>) {
+        match (self.asker, refused) {
+            (Asker::Connection(_), _) => {}
+            (Asker::Local(_), Some(why)) => self.fail(why, cx),
+            (Asker::Local(id), None) => cx.respond(id, Response(Bytes::new())),
         }
     }
 

@@ -14,7 +14,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 use table::{Did, Table, sends};
 use wire::txn::{
-    Begin, CallKey, KeyRow, KeyWrite, OneShot, ReadWithin, Timestamp, TxnCall, TxnFailure, TxnReply,
+    Begin, CallKey, Commit, GiveUp, KeyRow, KeyWrite, OneShot, ReadWithin, Timestamp, TxnCall, TxnFailure,
+    TxnReply,
 };
 
 const NAME: u64 = 3;
@@ -80,6 +81,28 @@ fn an_interactive_transaction_that_never_ends_is_given_up() {
     assert_eq!(given_up, 6 * idle, "not before");
     let Some(TxnReply::Failed(failed)) = answer(&ask(&mut table, read)) else { panic!("it has ended") };
     assert_eq!(failed.why, TxnFailure::NoTransaction);
+}
+
+// Who hears that a commit is given up that goes on, or has ended, pays twice.
+#[test]
+fn only_what_is_not_to_be_committed_is_given_up() {
+    let mut table = gateway();
+    let begin = Begin { id: NAME, token: Timestamp(0), priority: None };
+    let why = |did: Did<Spanner>| match answer(&did) {
+        Some(TxnReply::Failed(failed)) => Some(failed.why),
+        _ => None,
+    };
+    ask(&mut table, begin.clone());
+    let given_up = ask(&mut table, GiveUp { txn: NAME });
+    assert!(given_up.iter().any(|effect| matches!(effect, Effect::Respond { .. })), "{given_up:?}");
+    assert_eq!(why(given_up), None);
+    assert_eq!(why(ask(&mut table, GiveUp { txn: NAME })), Some(TxnFailure::NoTransaction));
+    ask(&mut table, begin);
+    let writes = vec![KeyWrite { key: Bytes::from_static(b"k"), value: None }];
+    ask(&mut table, Commit { id: 4, txn: NAME, key: None, acknowledged: 0, writes });
+    let given_up = ask(&mut table, GiveUp { txn: NAME });
+    assert!(!releases(&given_up));
+    assert_eq!(why(given_up), Some(TxnFailure::Unknown));
 }
 
 // Who is answered that a shard is busy sends for ever what no shard ever takes.

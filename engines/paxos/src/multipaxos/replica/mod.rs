@@ -16,7 +16,7 @@ pub use crate::multipaxos::messages::replica::*;
 use crate::parameters::Parameters;
 use crate::value::Value;
 use kernel::{Bytes, Cx, Instant, NodeId, Position, Recount, Role, StateMachine, planted};
-use parts::{Ballot, SessionId, Sessions, Slot, SlotRing, SnapshotRecord, Snapshots};
+use parts::{Ballot, SessionId, Sessions, Slot, SlotRing, SnapshotRecord, Snapshots, WantedPage};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -218,6 +218,11 @@ impl<S: StateMachine> Replica<S> {
     /// The slot through which a durable snapshot holds everything.
     pub fn snapshot_through(&self) -> Slot {
         self.snapshots.durable_below()
+    }
+
+    /// The chunk of a peer's snapshot that it waits for.
+    pub fn wanted_chunk(&self) -> Option<WantedPage> {
+        self.snapshots.wanted()
     }
 
     /// The executed values still retained, for invariants.
