@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 /// As a caller writes it: text, or `{"base64": "AA=="}`.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "wanted is text, or {\"base64\": \"AA==\"}")]
 pub enum JsonBytes {
     /// Text.
     Plain(String),

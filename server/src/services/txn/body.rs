@@ -22,7 +22,10 @@ struct PutBody {
 
 /// `{"a": "1"}`, or `[{"key": {"base64": "AA=="}, "value": "1"}]` for keys that are no text.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "wanted are texts by their keys, {\"a\": \"1\"}, or a list of {\"key\": \"a\", \"value\": \"1\"}"
+)]
 enum Puts {
     ByKey(PutPairs),
     Listed(Vec<PutBody>),

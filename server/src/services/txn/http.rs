@@ -177,9 +177,13 @@ pub(super) async fn abort(
     let (txn, gateway) = (named(&txn)?, gateway(&admin)?);
     let call = TxnCall::GiveUp(GiveUp { txn });
     let given_up = admin.handle.request(gateway, LocalRequest::Service(call.encoded().into()));
-    Ok(match tokio::time::timeout(ANSWER_WITHIN, given_up).await {
-        Ok(Ok(_)) => Json(json!({ "aborted": true })).into_response(),
-        Ok(Err(_)) | Err(_) => failure(TxnFailure::Unavailable, None),
+    let answered = tokio::time::timeout(ANSWER_WITHIN, given_up).await;
+    let Some(body) = answered.ok().and_then(Result::ok).and_then(LocalResponse::of_service) else {
+        return Ok(failure(TxnFailure::Unavailable, None));
+    };
+    Ok(match TxnReply::decoded(&body) {
+        Ok(TxnReply::Failed(refused)) => failure(refused.why, None),
+        Ok(_) | Err(_) => Json(json!({ "aborted": true })).into_response(),
     })
 }
 

@@ -86,6 +86,8 @@ fn interactive(cluster: &Cluster) {
     let committed = done(post(cluster, 1, &path("commit"), &json!({ "put": { "stock/1": "x" } })));
     let (code, gone) = post(cluster, 1, &path("commit"), &json!({ "put": { "stock/1": "y" } }));
     assert_eq!((code, &gone["executed"]), (404, &json!(false)), "{gone}");
+    let (code, gone) = post(cluster, 1, &path("abort"), &Value::Null);
+    assert_eq!((code, &gone["executed"]), (404, &json!(false)), "it is committed: {gone}");
     let found = done(post(cluster, 0, "/v1/txn", &json!({ "read": ["stock/1"] })));
     assert_eq!(found["rows"][0]["version"], committed["committed"]);
     let begun = done(post(cluster, 2, "/v1/txn/begin", &Value::Null));
@@ -116,6 +118,7 @@ fn refusals(cluster: &Cluster) {
         (json!({ "read": ["a"], "at": 1 }), 410, "not retained"),
         (json!({ "read": ["a"], "level": "eventual" }), 400, "unknown level"),
         (json!({ "raed": ["a"] }), 400, "cannot be read"),
+        (json!({ "put": { "a": 1 } }), 400, "wanted are texts by their keys"),
     ] {
         let (found, said) = post(cluster, 0, "/v1/txn", &body);
         let error = said["error"].as_str().unwrap_or_default();
