@@ -3,7 +3,6 @@
 use crate::beacons::BeaconList;
 use crate::class::{Class, Injections};
 use crate::draw::{Purpose, log_uniform, mix, root};
-use crate::echoes::Echo;
 use crate::latency::Latency;
 use crate::plan::{Fate, Fault, HostIndex, NetworkPartition};
 use crate::swarm::Swarm;
@@ -207,12 +206,17 @@ impl Network {
         self.unstruck.filter(|&(_, at)| arrivals == [Some(at), None])
     }
 
-    /// A message arrives once more.
-    pub(crate) fn repeat(&mut self, echo: &Echo, injections: &mut Injections) {
+    /// A message arrives once more: the one that was sent as the `nth` of its link, at this time, and so much later than it.
+    pub(crate) fn repeat(
+        &mut self,
+        packet: &Packet,
+        (nth, sent): (u64, u64),
+        later: u64,
+        injections: &mut Injections,
+    ) {
         injections.count(Class::Duplication);
-        let (from, to) = (echo.packet.from_host, echo.packet.to_host);
-        let fate = Fate::Twice { later: echo.later };
-        self.drawn.push(Fault::Message { from, to, nth: echo.nth, at: Some(echo.sent), fate });
+        let (from, to) = (packet.from_host, packet.to_host);
+        self.drawn.push(Fault::Message { from, to, nth, at: Some(sent), fate: Fate::Twice { later } });
     }
 
     fn distance(&self, from: HostIndex, to: HostIndex) -> u64 {
