@@ -63,7 +63,7 @@ pub mod planted;
 mod projection;
 mod terms;
 
-pub use chain_server::ChainServer;
+pub use chain_server::{ChainServer, OtherRegion, RegionPlan, SourceSeen};
 pub use client::{
     AppendCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall,
     SyncCall, TrimCall,
@@ -72,9 +72,9 @@ pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
 pub use director::{Director, DirectorMachine};
 pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
 pub use parameters::FuzzyParameters;
-pub use partition::{ColourNode, PartitionState};
+pub use partition::{Across, ColourNode, NodeSource, PartitionState};
 pub use projection::{CHAIN_MAX, ChainMember, ChainProjection};
 pub use terms::{
-    AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw,
-    NodePosition, Owner, PartitionId, RowIndex,
+    AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw, Edge,
+    NodePosition, Owner, PartitionId, RegionId, RowIndex,
 };

@@ -49,7 +49,7 @@ const FIRST: NodePosition = NodePosition(6);
 const INDEX: RowIndex = RowIndex(8);
 
 fn content() -> Content {
-    Content { colours: vec![COLOUR, Colour(7)], bodies: vec![bytes("one"), bytes("two")] }
+    Content { colours: vec![COLOUR, Colour(7)], bodies: vec![bytes("one"), bytes("two")], played: Vec::new() }
 }
 
 fn id() -> AppendId {
@@ -115,7 +115,8 @@ fn followed() -> FollowedMembers {
 fn messages() -> Vec<FuzzyMessage> {
     let (call, epoch, partition, colour, from) = (6, EPOCH, PARTITION, COLOUR, FIRST);
     let (session, length, journal) = (44, INDEX, JOURNAL);
-    let nodes = vec![ColourNode { id: id(), at: AT, colours: content().colours, body: bytes("body") }];
+    let nodes =
+        vec![ColourNode { id: id(), at: AT, colours: content().colours, body: bytes("body"), across: None }];
     vec![
         Submit { call, epoch, command: Raise { seen: AT }.into() }.into(),
         Sync { call, epoch, colour, seen: AT }.into(),
@@ -196,7 +197,8 @@ fn items() -> Vec<SnapshotItem> {
     let done = DoneAppend { id, at: AT, placed: placed() };
     let delivered = Some(Delivered { at: AT, placed: placed() });
     let (origin, call, owner) = (node(1, 1), 6, OWNER);
-    let stored = ColourNode { id, at: AT, colours: content.colours.clone(), body: bytes("body") };
+    let stored =
+        ColourNode { id, at: AT, colours: content.colours.clone(), body: bytes("body"), across: None };
     let waiting = content.clone();
     vec![
         StateHead { clock: 9, last: AT, applied: INDEX, digest: 5 }.into(),

@@ -103,7 +103,7 @@ impl Users {
             let each = colours.len() > 1 && draw.2.is_multiple_of(3);
             let count = if each { colours.len() } else { 1 };
             let bodies = (0..count).map(|part| body(part, rng)).collect();
-            let content = Content { colours, bodies };
+            let content = Content { colours, bodies, played: Vec::new() };
             user.next += 1;
             let below = user.open.first().copied().unwrap_or(number);
             user.open.insert(number);

@@ -92,6 +92,7 @@ impl ChainServer {
         let answers_from = self.length();
         self.links = Links { moved: cx.now(), owes_length: true, answers_from, ..Links::default() };
         self.watched.forget();
+        self.forget_pulls();
         cx.mark("chain.serves");
     }
 }

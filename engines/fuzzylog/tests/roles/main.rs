@@ -2,4 +2,5 @@
 
 mod client;
 mod partition;
+mod regions;
 mod server;
