@@ -53,7 +53,7 @@ pub struct FuzzyParameters {
     pub forget_after: Duration,
     /// Syncs that wait at a tail.
     pub syncs_max: usize,
-    /// Another region's server that has not answered for so long is taken for cut off, and the next one is asked. One that has nothing
+    /// Another region's server that has not answered for so long is taken for cut from here, and the next one is asked. One that has nothing
     /// new waits for half as long with its answer.
     pub pull_again_after: Duration,
 }

@@ -49,8 +49,8 @@ kernel::planted_bugs! {
     directors_move_at_once = "F28",
     /// A node of another region is placed before what it depends on.
     shadow_before_its_dependencies = "F29",
-    /// A page of another region's nodes is taken although the row has it.
-    page_taken_twice = "F30",
+    /// A head asks another region behind what its disk may not have.
+    asked_behind_what_is_not_durable = "F30",
     /// A trim drops what another region has not copied.
     trim_waits_for_nobody = "F31",
     /// A snapshot of a partition lacks the nodes that wait for other regions'.

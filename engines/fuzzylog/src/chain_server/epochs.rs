@@ -93,6 +93,7 @@ impl ChainServer {
         self.links = Links { moved: cx.now(), owes_length: true, answers_from, ..Links::default() };
         self.watched.forget();
         self.forget_pulls();
+        self.begin_with_regions(cx);
         cx.mark("chain.serves");
     }
 }

@@ -17,10 +17,14 @@ use super::{ChainServer, NodesPulled, PullNodes};
 use crate::partition::command::{
     Command, CopiedThrough, CopyNodes, JoinRegions, RegionPartitions, RowEntry, StreamPoint,
 };
-use crate::terms::{AppendTime, ColourPlacement, PartitionId, RegionId};
-use kernel::{Cx, HostId, HostSlot, Instant, NodeId};
+use crate::terms::{AppendTime, ColourPlacement, PartitionId, RegionId, RowIndex};
+use kernel::{Cx, HostId, HostSlot, Instant, NodeId, planted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Copies may take such a part beyond what may be retained. Else two partitions that are full of what the other one has not copied would
+/// wait for each other.
+const COPIES_BEYOND: usize = 8;
 
 /// Another region, as the cluster file has it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,13 +64,6 @@ pub struct SourceSeen {
     pub heard_at: Option<Instant>,
 }
 
-/// A question for nodes.
-#[derive(Clone, Copy, Debug)]
-struct Question {
-    session: u64,
-    at: Instant,
-}
-
 /// A partition of another region that is copied.
 #[derive(Clone, Debug)]
 struct Source {
@@ -77,10 +74,11 @@ struct Source {
     /// Which one is asked next, if nobody has said who is the head.
     next: usize,
     head: Option<NodeId>,
-    asked: Option<Question>,
+    /// When it was asked what it has not answered.
+    asked_at: Option<Instant>,
     heard_at: Option<Instant>,
-    /// A page that is in the row, and not applied.
-    ordered: Option<AppendTime>,
+    /// The last page's command, which may not be applied.
+    ordered: Option<RowIndex>,
     /// It is not asked before.
     rests_until: Instant,
 }
@@ -102,8 +100,6 @@ pub(super) struct Replicator {
     held: BTreeMap<(RegionId, PartitionId), Held>,
     /// How far others have copied, as commands of the row say that may not be applied.
     confirmed: BTreeMap<(RegionId, PartitionId), AppendTime>,
-    has_joined: bool,
-    questions: u64,
 }
 
 impl Replicator {
@@ -121,7 +117,7 @@ impl Replicator {
                     servers,
                     next: 0,
                     head: None,
-                    asked: None,
+                    asked_at: None,
                     heard_at: None,
                     ordered: None,
                     rests_until: Instant(0),
@@ -129,15 +125,7 @@ impl Replicator {
             }
         }
         let (held, confirmed) = (BTreeMap::new(), BTreeMap::new());
-        Self { plan, sources, held, confirmed, has_joined: false, questions: 0 }
-    }
-
-    fn of(&mut self, region: RegionId, partition: PartitionId) -> Option<&mut Source> {
-        self.sources.iter_mut().find(|source| (source.region, source.partition) == (region, partition))
-    }
-
-    fn source(&mut self, session: u64) -> Option<&mut Source> {
-        self.sources.iter_mut().find(|source| source.asked.is_some_and(|it| it.session == session))
+        Self { plan, sources, held, confirmed }
     }
 }
 
@@ -167,9 +155,8 @@ impl ChainServer {
         if let Some(replicator) = &mut self.replicator {
             replicator.held.clear();
             replicator.confirmed.clear();
-            replicator.has_joined = false;
             for source in &mut replicator.sources {
-                (source.asked, source.ordered) = (None, None);
+                (source.asked_at, source.ordered) = (None, None);
             }
         }
     }
@@ -178,18 +165,24 @@ impl ChainServer {
         self.order(RowEntry { origin: cx.node(), call: 0, command: command.into() }, cx);
     }
 
+    /// The regions are the first thing that a head orders, so that all that comes later is of one of them.
+    pub(super) fn begin_with_regions(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(Replicator { plan, .. }) = self.replicator.as_ref().filter(|_| self.is_head(cx.node()))
+        else {
+            return;
+        };
+        if self.state.region().is_none() {
+            self.order_own(JoinRegions { own: plan.own, others: plan.partitions() }, cx);
+        }
+    }
+
     /// Asks again what was lost, and answers those who have waited for long.
     pub(super) fn look_after_regions(&mut self, cx: &mut Cx<'_, Self>) {
         if self.replicator.is_none() || !self.is_head(cx.node()) {
             return;
         }
-        let (own, now) = (self.state.region(), cx.now());
+        let now = cx.now();
         let Some(replicator) = &mut self.replicator else { return };
-        if own.is_none() && !replicator.has_joined {
-            replicator.has_joined = true;
-            let command = JoinRegions { own: replicator.plan.own, others: replicator.plan.partitions() };
-            return self.order_own(command, cx);
-        }
         let late: Vec<_> =
             replicator.held.iter().filter(|(_, held)| held.until <= now).map(|(&key, _)| key).collect();
         for key in late {
@@ -205,36 +198,43 @@ impl ChainServer {
         if self.state.region().is_none() || self.regions_differ() || !self.is_head(cx.node()) {
             return;
         }
-        let is_full = self.state.live_bytes() + self.window >= self.parameters.live_bytes_max;
+        let most = self.parameters.live_bytes_max;
+        let is_full = self.state.live_bytes() + self.window >= most + most / COPIES_BEYOND;
         if is_full || self.is_busy(usize::MAX, cx) {
-            // Who appends is refused for the same reason. What is not copied stays where it is.
+            // What is not copied stays where it is.
             return cx.mark("region.has_no_room");
         }
         let (partition, partitions) = (self.partition, self.placement.partitions());
         let (copied, now, patience) = (self.state.copied(), cx.now(), self.parameters.pull_again_after);
+        let applied = self.state.applied();
         let Some(replicator) = &mut self.replicator else { return };
         let (region, run) = (replicator.plan.own, self.run);
-        for source in &mut replicator.sources {
+        for (index, source) in (0..).zip(&mut replicator.sources) {
             let of = |it: &&StreamPoint| (it.region, it.partition) == (source.region, source.partition);
             let Some(&StreamPoint { at: after, .. }) = copied.iter().find(of) else { continue };
-            if source.ordered.is_some_and(|ordered| ordered > after) || now < source.rests_until {
+            if source.ordered.is_some_and(|ordered| ordered >= applied) || now < source.rests_until {
                 continue;
             }
             source.ordered = None;
-            match source.asked {
-                Some(asked) if now.since(asked.at) < patience => continue,
+            match source.asked_at {
+                Some(asked_at) if now.since(asked_at) < patience => continue,
                 Some(_) => {
                     cx.mark("region.asked_another_server");
                     (source.head, source.next) = (None, source.next + 1);
                 }
                 None => {}
             }
-            replicator.questions += 1;
-            let session = run.wrapping_add(replicator.questions);
-            source.asked = Some(Question { session, at: now });
+            // All questions of a run for one partition have one name: a late answer is as good, if it is what comes next.
+            let session = run.wrapping_add(index);
+            source.asked_at = Some(now);
             let next = source.servers.get(source.next % source.servers.len().max(1)).copied();
             if let Some(server) = source.head.or(next) {
-                cx.send(server, PullNodes { session, region, partition, partitions, after });
+                // The source drops what is asked behind, and a chain's only server has applied what its disk may not have yet.
+                let question = PullNodes { session, region, partition, partitions, after };
+                match planted!(asked_behind_what_is_not_durable) {
+                    true => cx.send(server, question),
+                    false => cx.send_durable(server, question),
+                }
             }
         }
     }
@@ -289,9 +289,17 @@ impl ChainServer {
             return;
         }
         let (now, rest) = (cx.now(), self.parameters.resend_after);
-        let Some(source) = self.replicator.as_mut().and_then(|it| it.source(session)) else { return };
+        let patience = self.parameters.pull_again_after;
+        let index = usize::try_from(session.wrapping_sub(self.run)).unwrap_or(usize::MAX);
+        let (copied, next) = (self.state.copied(), self.row.length());
+        let source = self.replicator.as_mut().and_then(|it| it.sources.get_mut(index));
+        let Some(source) = source.filter(|it| it.ordered.is_none()) else { return };
         let (region, partition) = (source.region, source.partition);
-        (source.asked, source.heard_at) = (None, Some(now));
+        if !copied.contains(&StreamPoint { region, partition, at: after }) {
+            // Somebody has answered before. Asked again for each answer, more and more would be on their way.
+            return cx.mark("region.page_came_late");
+        }
+        (source.asked_at, source.heard_at) = (None, Some(now));
         match head {
             Some(head) => source.head = Some(head),
             // Its region is looking for a head.
@@ -300,23 +308,15 @@ impl ChainServer {
         if source.head != Some(from) && nodes.is_empty() {
             source.rests_until = now + rest;
         }
-        let command = CopyNodes { region, partition, after, through, nodes };
-        let is_next = self.state.may_copy(&command);
-        let patience = self.parameters.pull_again_after;
-        let point = StreamPoint { region, partition, at: after };
-        let is_late = !self.state.copied().contains(&point);
-        let Some(source) = self.replicator.as_mut().and_then(|it| it.of(region, partition)) else { return };
-        if is_next {
-            source.ordered = Some(through);
-            cx.mark("region.copied_nodes");
-            return self.order_own(command, cx);
-        }
-        if is_late {
-            // The row had a page of the head before this one, which was applied meanwhile.
-            cx.mark("region.page_came_late");
-        } else if through > after {
+        if through > after {
+            let command = CopyNodes { region, partition, after, through, nodes };
+            if self.state.may_copy(&command) {
+                source.ordered = Some(next);
+                cx.mark("region.copied_nodes");
+                return self.order_own(command, cx);
+            }
             source.rests_until = now + patience;
-            cx.reject("nodes of another region that are not those that come next");
+            return cx.reject("nodes of another region that are not those that come next");
         }
         self.pull_nodes(cx);
     }

@@ -25,9 +25,10 @@ kernel::inbox! {
 kernel::messages! {
     /// What servers of different regions send each other.
     pub enum FromRegion of ChainServerIn::Region in FuzzyMessage::ChainServer {
-        /// From the head of a partition: what comes next of yours? It has on its disks what it asks behind.
+        /// From the head of a partition: what comes next of yours?
+        /// Promise: all servers of its chain have on their disks what it asks behind.
         30 => PullNodes {
-            /// The question's name.
+            /// Which of its sources the head means; the same for all its questions of one run.
             session: u64,
             /// The region that asks.
             region: RegionId,
@@ -41,7 +42,7 @@ kernel::messages! {
         /// From any server of the partition that was asked.
         /// Promise: all servers of its chain have the nodes on their disks.
         31 => NodesPulled {
-            /// The question's name.
+            /// As asked.
             session: u64,
             /// As asked.
             after: AppendTime,

@@ -147,6 +147,8 @@ kernel::record! {
         colours: Vec<Colour>,
         /// What it is in each colour of the partition.
         parts: Vec<ShadowPart>,
+        /// One body for all parts, or one for each.
+        bodies: Vec<Bytes>,
     }
 }
 
@@ -159,8 +161,6 @@ kernel::record! {
         number: u64,
         /// What of other regions comes before it.
         edges: Vec<Edge>,
-        /// The body.
-        body: Bytes,
     }
 }
 

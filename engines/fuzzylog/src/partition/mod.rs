@@ -14,6 +14,7 @@
 mod clients;
 mod colours;
 pub mod command;
+mod copying;
 mod regions;
 mod several;
 pub mod snapshot;

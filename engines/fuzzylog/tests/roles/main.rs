@@ -3,4 +3,5 @@
 mod client;
 mod partition;
 mod regions;
+mod replication;
 mod server;
