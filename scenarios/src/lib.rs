@@ -29,6 +29,7 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(corfu::CorfuScenario::draw),
         sim::experiment(spanner::SpannerScenario::draw),
         sim::experiment(fuzzylog::FuzzyScenario::draw),
+        sim::experiment(fuzzylog::regions::RegionsScenario::draw),
         sim::experiment(composed::ComposedScenario::draw),
     ]
 }

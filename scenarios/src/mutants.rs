@@ -269,6 +269,11 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::joining_server_counts, &["DUR"]),
     fuzzylog(&::fuzzylog::planted::sealed_server_answers_syncs, &["FENCE"]),
     fuzzylog(&::fuzzylog::planted::directors_move_at_once, &["AGREE"]),
+    regions(&::fuzzylog::planted::edges_left_out, &["CAUSAL"]),
+    regions(&::fuzzylog::planted::shadow_before_its_dependencies, &["CAUSAL"]),
+    regions(&::fuzzylog::planted::asked_behind_what_is_not_durable, &["CONV", "LIVE"]),
+    regions(&::fuzzylog::planted::trim_waits_for_nobody, &["TRIM", "SHADOW", "CONV"]),
+    regions(&::fuzzylog::planted::snapshot_without_waiting_shadows, &["PREFIX", "SHADOW", "CONV", "LIVE"]),
     paxos(&::paxos::planted::executed_value_stays_in_flight, &["BOUND"]),
     paxos(&::paxos::planted::learned_values_trimmed, &["AGREE"]),
     paxos(&::paxos::planted::answered_read_stays_counted, &["BOUND"]),
@@ -305,6 +310,10 @@ const fn coordination(planted: &'static PlantedBug, expected: &'static [&'static
 
 const fn fuzzylog(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "fuzzylog", expected }
+}
+
+const fn regions(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "regions", expected }
 }
 
 const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

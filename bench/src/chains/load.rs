@@ -28,7 +28,7 @@ fn body(bytes: usize) -> Bytes {
 }
 
 fn append(session: u64, number: u64, seen: AppendTime, colours: Vec<Colour>, body: &Bytes) -> FuzzyRequest {
-    let content = Content { colours, bodies: vec![body.clone()] };
+    let content = Content { colours, bodies: vec![body.clone()], played: Vec::new() };
     FuzzyRequest::Append(AppendCall { client: session, number, below: number, seen, content })
 }
 

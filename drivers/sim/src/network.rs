@@ -91,6 +91,7 @@ pub(crate) struct Network {
     links: Vec<Link>,
     latency: Latency,
     distances: Vec<u64>,
+    sites: Vec<u16>,
     root: u64,
     /// Cumulative thresholds of 2^64 for each fate; zero in a replay.
     thresholds: [u64; 4],
@@ -140,6 +141,7 @@ impl Network {
             links,
             latency: swarm.latency,
             distances: swarm.distances.clone(),
+            sites: swarm.sites.clone(),
             root,
             thresholds,
             drawn: Vec::new(),
@@ -221,7 +223,9 @@ impl Network {
 
     fn distance(&self, from: HostIndex, to: HostIndex) -> u64 {
         let of = |host: HostIndex| self.distances.get(usize::from(host)).copied().unwrap_or(0);
-        if from == to { 0 } else { of(from) + of(to) }
+        let site = |host: HostIndex| self.sites.get(usize::from(host));
+        let is_near = from == to || site(from).is_some() && site(from) == site(to);
+        if is_near { 0 } else { of(from) + of(to) }
     }
 
     fn fate(&mut self, index: usize, nth: u64, now: u64, key: u64) -> Option<Fate> {

@@ -23,6 +23,8 @@ pub struct Tuning {
     /// How far each host is from the middle of the network, beside that: a packet between two takes as long as both, one way. Hosts
     /// without an entry are there.
     pub distances: Vec<Duration>,
+    /// Where each host is: those of one site are at no distance from each other. Empty: each is somewhere else.
+    pub sites: Vec<u16>,
     /// How long an fsync takes; log-uniform.
     pub sync: (Duration, Duration),
     /// How long a burst keeps a host busy, beside what each message costs; log-uniform.
@@ -61,6 +63,7 @@ impl Default for Tuning {
             busy_at_least: None,
             latency: (us(50), ms(20)),
             distances: Vec::new(),
+            sites: Vec::new(),
             sync: (us(50), ms(20)),
             burst: (us(1), us(100)),
             lasts: (ms(10), s(8)),
@@ -90,6 +93,8 @@ pub struct Swarm {
     pub latency: Latency,
     /// How far each host is from the middle of the network.
     pub distances: Vec<u64>,
+    /// Where each host is.
+    pub sites: Vec<u16>,
     /// How long an fsync takes.
     pub sync: u64,
     /// Whether a host waits for its fsync before it goes on.
@@ -162,6 +167,7 @@ impl Swarm {
             safety,
             latency,
             distances: tuning.distances.iter().map(|distance| distance.as_nanos() as u64).collect(),
+            sites: tuning.sites.clone(),
             sync,
             sync_blocks: rng.chance(0.5),
             burst,

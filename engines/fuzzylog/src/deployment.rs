@@ -1,14 +1,15 @@
 //! Which roles a host plays: the same slots under every driver.
 
-use crate::chain_server::ChainServer;
+use crate::chain_server::{ChainServer, OtherRegion, RegionPlan};
 use crate::client::FuzzyClient;
 use crate::director::{Director, DirectorBeginning, DirectorLog, DirectorMachine};
 use crate::family::FuzzyMember;
 use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
-use crate::terms::{ColourPlacement, PartitionId};
+use crate::terms::{ColourPlacement, PartitionId, RegionId};
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::{Beginning, EmbeddedLog, HostEntry, LogRole, Members};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The most partitions of a deployment.
@@ -71,6 +72,8 @@ pub struct FuzzyDeployment {
     parameters: FuzzyParameters,
     log: paxos::Parameters,
     first: u32,
+    /// The other regions, if there are any.
+    regions: Option<Arc<RegionPlan>>,
 }
 
 impl FuzzyDeployment {
@@ -106,10 +109,10 @@ impl FuzzyDeployment {
     /// If it knows none.
     #[must_use]
     pub fn joining(&self, known: &[HostEntry]) -> Self {
-        let Self { first, replicas, placement, parameters, log, .. } = self.clone();
+        let Self { first, replicas, placement, parameters, log, regions, .. } = self.clone();
         let chains = (replicas, known.len());
         let of_known = Self::new(first, known, placement.partitions(), chains, parameters, log);
-        Self { joins: true, ..of_known }
+        Self { joins: true, regions, ..of_known }
     }
 
     /// A chain for each partition, on hosts of one's choice, and directors on others: at most three.
@@ -149,7 +152,28 @@ impl FuzzyDeployment {
         let placement = ColourPlacement::over(chains.len() as u16);
         let replicas = width.min(crate::CHAIN_MAX);
         let (is_fixed, joins) = (true, false);
-        Self { directors, is_fixed, joins, replicas, candidates, initial, placement, parameters, log, first }
+        let regions = None;
+        Self {
+            directors,
+            is_fixed,
+            joins,
+            replicas,
+            candidates,
+            initial,
+            placement,
+            parameters,
+            log,
+            first,
+            regions,
+        }
+    }
+
+    /// The same as one region among others, each of which is a deployment of its own at the same slots.
+    #[must_use]
+    pub fn among(self, own: RegionId, others: Vec<OtherRegion>) -> Self {
+        let first_server = HostSlot(self.first + CHAIN_SERVERS);
+        let regions = Some(Arc::new(RegionPlan { own, others, first_server }));
+        Self { regions, ..self }
     }
 
     /// The partitions' first projections.
@@ -212,6 +236,7 @@ impl FuzzyDeployment {
                 let (placement, parameters) = (self.placement, self.parameters.clone());
                 let (server, client) = (self.server_of(host, number), self.client_of(host));
                 let role = ChainServer::new(number, placement, parameters, client);
+                let role = role.in_regions(self.regions.clone());
                 nodes.push((server.host_slot(), FuzzyMember::ChainServer(Box::new(role))));
             }
         }

@@ -47,8 +47,10 @@
 //! - An append to one partition need not wait for a pending one of other users: see [`partition`].
 //! - A snapshot of several colours is ordered as an append is, and stores nothing.
 //! - Appends that come together at a client role are one command of the row, each with its own name and outcome.
+//! - Other regions' nodes are placed into a colour's own chain when what they depend on is there. The paper has a log for each region, which
+//!   clients merge.
 //!
-//! **Not built here**: regions and their shadow logs, colours that move, real-time order over colours. The README has the list.
+//! **Not built here**: regions that are added or removed later, proxies, colours that move, real-time order over colours.
 #![forbid(unsafe_code)]
 
 pub mod chain_server;
@@ -63,7 +65,7 @@ pub mod planted;
 mod projection;
 mod terms;
 
-pub use chain_server::ChainServer;
+pub use chain_server::{ChainServer, OtherRegion, RegionPlan, SourceSeen};
 pub use client::{
     AppendCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall,
     SyncCall, TrimCall,
@@ -72,9 +74,9 @@ pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
 pub use director::{Director, DirectorMachine};
 pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
 pub use parameters::FuzzyParameters;
-pub use partition::{ColourNode, PartitionState};
+pub use partition::{Across, ColourNode, NodeSource, PartitionState};
 pub use projection::{CHAIN_MAX, ChainMember, ChainProjection};
 pub use terms::{
-    AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw,
-    NodePosition, Owner, PartitionId, RowIndex,
+    AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw, Edge,
+    NodePosition, Owner, PartitionId, RegionId, RowIndex,
 };

@@ -53,6 +53,9 @@ pub struct FuzzyParameters {
     pub forget_after: Duration,
     /// Syncs that wait at a tail.
     pub syncs_max: usize,
+    /// Another region's server that has not answered for so long is taken for cut from here, and the next one is asked. One that has nothing
+    /// new waits for half as long with its answer.
+    pub pull_again_after: Duration,
 }
 
 impl Default for FuzzyParameters {
@@ -83,6 +86,7 @@ impl Default for FuzzyParameters {
             clients_max: 65_536,
             forget_after: Duration::from_secs(600),
             syncs_max: 65_536,
+            pull_again_after: Duration::from_secs(1),
         }
     }
 }

@@ -9,6 +9,8 @@ kernel::planted_bugs! {
     other_owners_not_replaced = "F04",
     /// Who decides whose turn it is compares the generation's owner by client alone: an identity that was used before passes.
     test_and_set_compares_too_little = "F05",
+    /// The vector of what was played is left out of an append.
+    edges_left_out = "F07",
     /// Trimming one colour drops its nodes from their other colours.
     trim_drops_other_colours = "F10",
     /// A head answers before its chain has the command.
@@ -45,4 +47,12 @@ kernel::planted_bugs! {
     sealed_server_answers_syncs = "F27",
     /// Directors move to other hosts all at once.
     directors_move_at_once = "F28",
+    /// A node of another region is placed before what it depends on.
+    shadow_before_its_dependencies = "F29",
+    /// A head asks another region behind what its disk may not have.
+    asked_behind_what_is_not_durable = "F30",
+    /// A trim drops what another region has not copied.
+    trim_waits_for_nobody = "F31",
+    /// A snapshot of a partition lacks the nodes that wait for other regions'.
+    snapshot_without_waiting_shadows = "F32",
 }

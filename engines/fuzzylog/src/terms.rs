@@ -13,6 +13,11 @@ kernel::number! {
 }
 
 kernel::number! {
+    /// A region: a deployment of its own, whose nodes others copy. Made from its name, so that it stays when others come and go.
+    pub struct RegionId(u32);
+}
+
+kernel::number! {
     /// Which command of a partition's row; the first is 0.
     pub struct RowIndex(u64);
 }
@@ -95,6 +100,16 @@ plain! {
     }
 }
 
+plain! {
+    /// An edge to another region: so many nodes of its log of the colour come before.
+    pub struct Edge {
+        /// The region.
+        region: RegionId,
+        /// How many, from its first one on.
+        count: u64,
+    }
+}
+
 /// What is appended, and where: all that is needed to finish it (the paper's write-ahead log entry).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Content {
@@ -102,9 +117,25 @@ pub struct Content {
     pub colours: Vec<Colour>,
     /// One body for all colours, or one for each; none for a snapshot, which stores nothing.
     pub bodies: Vec<Bytes>,
+    /// How far the writer has played each colour in this region, in the order of the colours; empty: nothing. Only what other regions
+    /// copy has a use for it, so it is no part of the name.
+    pub played: Vec<NodePosition>,
 }
 
+/// Stands where the number of colours does, if what follows the bodies is how far they were played.
+const PLAYED: u32 = u32::MAX;
+
 impl Content {
+    /// What nobody has played before.
+    pub fn new(colours: Vec<Colour>, bodies: Vec<Bytes>) -> Self {
+        Self { colours, bodies, played: Vec::new() }
+    }
+
+    /// How far the colour at an index of the list was played.
+    pub fn played(&self, index: usize) -> NodePosition {
+        self.played.get(index).copied().unwrap_or_default()
+    }
+
     /// True of a snapshot: it is ordered as an append is, and stores nothing.
     pub fn is_snapshot(&self) -> bool {
         self.bodies.is_empty()
@@ -119,7 +150,7 @@ impl Content {
     /// The same, without the memory of which its bodies are parts.
     pub fn compact(&self) -> Self {
         let bodies = self.bodies.iter().map(|body| Bytes::copy_from_slice(body)).collect();
-        Self { colours: self.colours.clone(), bodies }
+        Self { colours: self.colours.clone(), bodies, played: self.played.clone() }
     }
 
     /// Bytes of all bodies.
@@ -136,7 +167,9 @@ impl Content {
             Some(ContentFlaw::TooManyColours)
         } else if self.colours.windows(2).any(|pair| pair[0] >= pair[1]) {
             Some(ContentFlaw::ColoursNotDistinct)
-        } else if count > 1 && count != self.colours.len() {
+        } else if count > 1 && count != self.colours.len()
+            || !self.played.is_empty() && self.played.len() != self.colours.len()
+        {
             Some(ContentFlaw::BodiesDoNotMatch)
         } else if self.bytes() > bytes_max {
             Some(ContentFlaw::TooLarge)
@@ -170,7 +203,7 @@ pub enum ContentFlaw {
     TooManyColours,
     /// It names a colour twice, or not in order.
     ColoursNotDistinct,
-    /// It has several bodies, and not one for each colour.
+    /// It has several bodies, or several positions that were played, and not one for each colour.
     BodiesDoNotMatch,
     /// Its bodies are too large together.
     TooLarge,
@@ -178,15 +211,34 @@ pub enum ContentFlaw {
 
 impl Encode for Content {
     fn encode(&self, out: &mut Vec<u8>) {
+        // Without regions it is written as it was before there were any.
+        if !self.played.is_empty() {
+            PLAYED.encode(out);
+        }
         self.colours.encode(out);
         self.bodies.encode(out);
+        if !self.played.is_empty() {
+            self.played.encode(out);
+        }
     }
 }
 
 impl Decode for Content {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self { colours: Vec::decode(input)?, bodies: Vec::decode(input)? })
+        let was_played = begins_with(PLAYED, input)?;
+        let (colours, bodies) = (Vec::decode(input)?, Vec::decode(input)?);
+        let played = if was_played { Vec::decode(input)? } else { Vec::new() };
+        Ok(Self { colours, bodies, played })
     }
+}
+
+/// Reads a mark that stands before a list, if it is there.
+pub(crate) fn begins_with(mark: u32, input: &mut Reader) -> Result<bool, DecodeError> {
+    let is_there = u32::decode(&mut input.clone())? == mark;
+    if is_there {
+        u32::decode(input)?;
+    }
+    Ok(is_there)
 }
 
 /// Which partition each colour is in.
@@ -212,6 +264,12 @@ impl ColourPlacement {
         PartitionId((mixed % u64::from(self.partitions)) as u16)
     }
 
+    /// True if a colour may be in one partition here, and in another one where there are `other` partitions.
+    pub fn meets(self, partition: PartitionId, other: Self, there: PartitionId) -> bool {
+        let common = u16::try_from(divisor(self.partitions.into(), other.partitions.into())).unwrap_or(1);
+        partition.0 % common == there.0 % common
+    }
+
     /// The partitions of several colours, each once, in their order.
     pub fn partitions_of(self, colours: &[Colour]) -> Vec<PartitionId> {
         let mut partitions: Vec<PartitionId> = colours.iter().map(|&it| self.partition_of(it)).collect();
@@ -219,6 +277,11 @@ impl ColourPlacement {
         partitions.dedup();
         partitions
     }
+}
+
+/// The greatest number that divides both.
+fn divisor(one: u32, other: u32) -> u32 {
+    if other == 0 { one } else { divisor(other, one % other) }
 }
 
 #[cfg(test)]
@@ -231,7 +294,7 @@ mod tests {
         let bodies =
             [vec![], vec![Bytes::from_static(b"nine bytes")], vec![Bytes::from_static(b"a"), Bytes::new()]];
         for (colours, bodies) in (0..3).zip(bodies) {
-            let content = Content { colours: (0..colours).map(Colour).collect(), bodies };
+            let content = Content::new((0..colours).map(Colour).collect(), bodies);
             assert_eq!(content.digest(), parts::digest(&content.encoded()));
         }
     }

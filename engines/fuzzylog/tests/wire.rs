@@ -1,9 +1,9 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    Applied, ChainRecord, Copies, CutBack, DurableThrough, Forward, JournalName, Ordered, Ping, Play,
-    Project, PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart,
-    StableThrough, Submit, Sync,
+    Applied, ChainRecord, Copies, CutBack, DurableThrough, Forward, JournalName, NodesPulled, Ordered, Ping,
+    Play, Project, PullNodes, PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves,
+    SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
     CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, NamedOutcome, NodesPage, NotThere,
@@ -13,19 +13,21 @@ use fuzzylog::director::{
     ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck,
     WantProjection,
 };
-use fuzzylog::partition::DoneAppend;
 use fuzzylog::partition::command::{
-    Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, Delivered, Fix, Fixed, ForgetClients,
-    Forgotten, Held, NamedAppend, Outcome, Placed, ProposeTime, Proposed, Raise, RowEntry, TakeOver, Trim,
-    TrimmedTo, Unknown,
+    Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes, Delivered, Fix,
+    Fixed, ForgetClients, Forgotten, Held, JoinRegions, NamedAppend, Outcome, Placed, ProposeTime, Proposed,
+    Raise, RegionPartitions, RowEntry, ShadowNode, ShadowPart, StreamPoint, TakeOver, Trim, TrimmedTo,
+    Unknown,
 };
 use fuzzylog::partition::snapshot::{
-    ClientDone, ClientHead, ColourHead, NextNode, SeveralState, SnapshotItem, StateHead, WaitingSingle,
+    ClientDone, ClientHead, ColourHead, LogHeads, NextNode, RegionsHead, SeveralState, SnapshotItem,
+    StateHead, WaitingShadow, WaitingSingle, WaitingTrim,
 };
+use fuzzylog::partition::{DoneAppend, LogHead};
 use fuzzylog::{
-    AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
-    Content, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzySlot, NodePosition, Owner, PartitionId,
-    RowIndex,
+    Across, AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
+    Content, Edge, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzySlot, NodePosition, NodeSource,
+    Owner, PartitionId, RegionId, RowIndex,
 };
 use kernel::{Bytes, HostId, HostSlot, NodeId};
 use parts::SnapshotRecord;
@@ -46,10 +48,11 @@ const AT: AppendTime = AppendTime { clock: 9, partition: PARTITION, ahead: 1 };
 const OWNER: Owner = Owner { generation: 1, identity: 33 };
 const COLOUR: Colour = Colour(4);
 const FIRST: NodePosition = NodePosition(6);
+const REGION: RegionId = RegionId(3);
 const INDEX: RowIndex = RowIndex(8);
 
 fn content() -> Content {
-    Content { colours: vec![COLOUR, Colour(7)], bodies: vec![bytes("one"), bytes("two")] }
+    Content { colours: vec![COLOUR, Colour(7)], bodies: vec![bytes("one"), bytes("two")], played: Vec::new() }
 }
 
 fn id() -> AppendId {
@@ -58,6 +61,26 @@ fn id() -> AppendId {
 
 fn placed() -> Vec<Placed> {
     vec![Placed { colour: COLOUR, position: FIRST }]
+}
+
+fn others() -> Vec<RegionPartitions> {
+    vec![RegionPartitions { region: REGION, partitions: 3 }]
+}
+
+fn edges() -> Vec<Edge> {
+    vec![Edge { region: REGION, count: 5 }]
+}
+
+fn shadow() -> ShadowNode {
+    let parts = vec![ShadowPart { colour: COLOUR, number: 4, edges: edges() }];
+    ShadowNode { id: id(), at: AT, colours: content().colours, parts, bodies: vec![bytes("body")] }
+}
+
+/// A node of another region.
+fn copied() -> ColourNode {
+    let source = Some(NodeSource { region: REGION, number: 4, at: AT });
+    let across = Some(Box::new(Across { edges: edges(), source }));
+    ColourNode { id: id(), at: AT, colours: content().colours, body: bytes("body"), across }
 }
 
 /// One of every command, in the order of their tags.
@@ -74,9 +97,17 @@ fn commands() -> Vec<Command> {
         ForgetClients { used_below: INDEX }.into(),
         Raise { seen }.into(),
         AppendMany {
-            appends: vec![NamedAppend { call: 6, append: one.clone() }, NamedAppend { call: 7, append: one }],
+            appends: vec![
+                NamedAppend { call: 6, append: one.clone() },
+                NamedAppend { call: 7, append: one.clone() },
+            ],
         }
         .into(),
+        JoinRegions { own: REGION, others: others() }.into(),
+        CopyNodes { region: REGION, partition: PARTITION, after: AT, through: AT, nodes: vec![shadow()] }
+            .into(),
+        CopiedThrough { region: REGION, partition: PARTITION, through: AT }.into(),
+        Append { content: Content { played: vec![FIRST, FIRST], ..one.content.clone() }, ..one }.into(),
     ]
 }
 
@@ -115,7 +146,8 @@ fn followed() -> FollowedMembers {
 fn messages() -> Vec<FuzzyMessage> {
     let (call, epoch, partition, colour, from) = (6, EPOCH, PARTITION, COLOUR, FIRST);
     let (session, length, journal) = (44, INDEX, JOURNAL);
-    let nodes = vec![ColourNode { id: id(), at: AT, colours: content().colours, body: bytes("body") }];
+    let nodes =
+        vec![ColourNode { id: id(), at: AT, colours: content().colours, body: bytes("body"), across: None }];
     vec![
         Submit { call, epoch, command: Raise { seen: AT }.into() }.into(),
         Sync { call, epoch, colour, seen: AT }.into(),
@@ -136,6 +168,9 @@ fn messages() -> Vec<FuzzyMessage> {
         .into(),
         PullState { transfer: 44, index: 3, epoch, journal }.into(),
         SnapshotPage { transfer: 44, below: INDEX, index: 3, last: true, bytes: bytes("page") }.into(),
+        PullNodes { session, region: REGION, partition, partitions: 3, after: AT }.into(),
+        NodesPulled { session, after: AT, through: AT, nodes: vec![shadow()], head: Some(node(1, 18)) }
+            .into(),
         Ping {}.into(),
         SealChain { epoch, journal: Some(journal) }.into(),
         Project { projection: projection(), copies: true }.into(),
@@ -146,6 +181,7 @@ fn messages() -> Vec<FuzzyMessage> {
         EpochInForce { call, epoch }.into(),
         Synced { call, epoch, first: FIRST, tail: NodePosition(9), last: AT }.into(),
         NodesPage { call, colour, from, first: FIRST, nodes }.into(),
+        NodesPage { call, colour, from, first: FIRST, nodes: vec![copied()] }.into(),
         NotThere { call, from }.into(),
         StuckAppend { id: id(), owner: OWNER, content: content() }.into(),
         ProjectionDecided { projection: projection() }.into(),
@@ -196,7 +232,8 @@ fn items() -> Vec<SnapshotItem> {
     let done = DoneAppend { id, at: AT, placed: placed() };
     let delivered = Some(Delivered { at: AT, placed: placed() });
     let (origin, call, owner) = (node(1, 1), 6, OWNER);
-    let stored = ColourNode { id, at: AT, colours: content.colours.clone(), body: bytes("body") };
+    let stored =
+        ColourNode { id, at: AT, colours: content.colours.clone(), body: bytes("body"), across: None };
     let waiting = content.clone();
     vec![
         StateHead { clock: 9, last: AT, applied: INDEX, digest: 5 }.into(),
@@ -206,6 +243,17 @@ fn items() -> Vec<SnapshotItem> {
         WaitingSingle { id, content: waiting, at: AT, origin, call }.into(),
         ColourHead { colour, first: FIRST, last: AT }.into(),
         NextNode { colour, node: stored }.into(),
+        RegionsHead {
+            own: REGION,
+            others: others(),
+            copied: vec![StreamPoint { region: REGION, partition: PARTITION, at: AT }],
+            confirmed: Vec::new(),
+            everywhere: AT,
+        }
+        .into(),
+        LogHeads { colour, logs: vec![LogHead { region: REGION, before: 2, edge: 3 }] }.into(),
+        WaitingShadow { colour, region: REGION, node: shadow() }.into(),
+        WaitingTrim { colour, before: FIRST }.into(),
     ]
 }
 

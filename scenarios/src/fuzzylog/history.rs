@@ -3,7 +3,7 @@
 use super::truth::Truth;
 use ::fuzzylog::{
     AppendCall, AppendId, AppendTime, Colour, ColourNode, Content, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
-    NodePosition, PlayedPage, SnapshotCall,
+    NodePosition, PlayedPage, RegionId, SnapshotCall,
 };
 use consistency::history::{Draft, History as Recorded};
 use consistency::{Model, Process, Time, Verdict, check, operation_line};
@@ -29,7 +29,12 @@ pub(super) struct History {
     calls: BTreeMap<RequestId, Asked>,
     /// How far users have asked to trim each colour.
     trimmed: BTreeMap<Colour, NodePosition>,
+    /// The region, if there are several.
+    region: Option<RegionId>,
 }
+
+/// Processes that stand for what comes from other regions have numbers from here on.
+const COPIED_FROM: u64 = 1 << 62;
 
 fn process(user: u16, incarnation: u32) -> Process {
     Process(u64::from(incarnation) << 16 | u64::from(user))
@@ -49,7 +54,7 @@ fn content_of(request: &FuzzyRequest) -> Option<Content> {
     match request {
         FuzzyRequest::Append(call) => Some(call.content.clone()),
         FuzzyRequest::Snapshot(SnapshotCall { colours, .. }) => {
-            Some(Content { colours: colours.clone(), bodies: Vec::new() })
+            Some(Content { colours: colours.clone(), bodies: Vec::new(), played: Vec::new() })
         }
         FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) | FuzzyRequest::Follow(_) => {
             None
@@ -62,6 +67,22 @@ fn name_of(call: &AppendCall) -> AppendId {
 }
 
 impl History {
+    /// The calls in one region among others.
+    pub(super) fn of_region(region: RegionId) -> Self {
+        Self { region: Some(region), ..Self::default() }
+    }
+
+    /// What other regions have appended, each node in each colour by itself: at some time, as far as users here know.
+    fn add_copied(&self, only: Option<Colour>, truth: &Truth, recorded: &mut Recorded) {
+        let Some(region) = self.region else { return };
+        for (nth, (colour, node)) in (0..).zip(truth.copied(region)) {
+            if only.is_none_or(|only| only == colour) {
+                let draft = Draft::new(Process(COPIED_FROM + nth), Time(0), Time(u64::MAX));
+                recorded.add(draft.append(key(colour), element(node.id)).unknown());
+            }
+        }
+    }
+
     pub(super) fn asked(
         &mut self,
         id: RequestId,
@@ -156,6 +177,7 @@ impl History {
                     recorded.add(draft);
                 }
             }
+            self.add_copied(Some(colour), truth, &mut recorded);
             recorded.add(end(&[(colour, truth.nodes(colour))]));
             decide(&recorded, Model::Linearizable, "LIN");
         }
@@ -169,6 +191,7 @@ impl History {
                 recorded.add(draft);
             }
         }
+        self.add_copied(None, truth, &mut recorded);
         recorded.add(end(&truth.colours().collect::<Vec<_>>()));
         decide(&recorded, Model::ProcessOrderedSerializable, "SER");
     }

@@ -4,14 +4,14 @@
 
 use super::Node;
 use super::disks::Disks;
-use ::fuzzylog::partition::command::{Command, Delivered, Outcome};
+use ::fuzzylog::partition::command::{Command, Outcome, Placed, ShadowNode};
 use ::fuzzylog::{
     AppendId, AppendTime, ChainServer, Colour, ColourNode, ColourPlacement, NodePosition, Owner, PartitionId,
-    PartitionState, RowIndex,
+    PartitionState, RegionId, RowIndex,
 };
 use kernel::{HostId, NodeId, SnapshotStep, invariant};
 use sim::Cluster;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A partition, replayed.
 struct Twin {
@@ -36,6 +36,8 @@ pub(super) struct Truth {
     times: BTreeMap<AppendId, AppendTime>,
     /// Who was the owner of a generation.
     owners: BTreeMap<(AppendId, u32), Owner>,
+    /// Nodes of colours that several regions have, since they were asked for last.
+    fresh: Vec<(Colour, ColourNode)>,
 }
 
 impl Twin {
@@ -78,6 +80,7 @@ impl Truth {
             positions: BTreeMap::new(),
             times: BTreeMap::new(),
             owners: BTreeMap::new(),
+            fresh: Vec::new(),
         }
     }
 
@@ -122,8 +125,11 @@ impl Truth {
             self.check_owners(partition, &entry.command, own.as_ref());
             for answer in answers {
                 if let Outcome::Delivered(delivered) = answer.outcome {
-                    self.note(partition, &delivered);
+                    delivered.placed.into_iter().for_each(|placed| self.note(partition, placed));
                 }
+            }
+            if let Command::CopyNodes(command) = &entry.command {
+                self.note_copied(partition, &command.nodes);
             }
         }
         let twin = &self.twins[partition];
@@ -173,33 +179,57 @@ impl Truth {
         }
     }
 
-    fn note(&mut self, partition: usize, delivered: &Delivered) {
-        for placed in &delivered.placed {
-            let state = &self.twins[partition].state;
-            let nodes = self.nodes.entry(placed.colour).or_default();
-            let next = NodePosition(nodes.len() as u64);
-            if placed.position < next || state.tail(placed.colour) == next {
-                continue;
-            }
-            let node = state.nodes(placed.colour, next).next().cloned();
-            let Some(node) = node.filter(|_| placed.position == next) else {
-                invariant!(CONTIG, false, "{placed:?} follows {next} in colour {}", placed.colour);
-                return;
-            };
-            let before = nodes.last().map(|last| last.at);
-            invariant!(TS, before < Some(node.at), "{node:?} follows {before:?} in {}", placed.colour);
-            let known = *self.times.entry(node.id).or_insert(node.at);
-            invariant!(TS, known == node.at, "{:?} is at {known:?} and at {:?}", node.id, node.at);
-            let twice = self.positions.insert((placed.colour, node.id), next);
-            invariant!(
-                ONCE,
-                twice.is_none(),
-                "{:?} is in {} at {twice:?} and {next}",
-                node.id,
-                placed.colour
-            );
-            nodes.push(node);
+    /// A node is there, or a snapshot was taken.
+    fn note(&mut self, partition: usize, placed: Placed) {
+        let state = &self.twins[partition].state;
+        let nodes = self.nodes.entry(placed.colour).or_default();
+        let next = NodePosition(nodes.len() as u64);
+        if placed.position < next || state.tail(placed.colour) == next {
+            return;
         }
+        let node = state.nodes(placed.colour, next).next();
+        let Some(node) = node.filter(|_| placed.position == next) else {
+            invariant!(CONTIG, false, "{placed:?} follows {next} in colour {}", placed.colour);
+            return;
+        };
+        let node = state.sourced(placed.colour, next, node);
+        let before = nodes.last().map(|last| last.at);
+        invariant!(TS, before < Some(node.at), "{node:?} follows {before:?} in {}", placed.colour);
+        // A node of another region is copied into each of its colours by itself.
+        let at = node.source().map_or(node.at, |source| source.at);
+        let known = *self.times.entry(node.id).or_insert(at);
+        invariant!(TS, known == at, "{:?} is at {known:?} and at {at:?}", node.id);
+        let twice = self.positions.insert((placed.colour, node.id), next);
+        invariant!(ONCE, twice.is_none(), "{:?} is in {} at {twice:?} and {next}", node.id, placed.colour);
+        if node.source().is_some() {
+            self.fresh.push((placed.colour, node.clone()));
+        }
+        nodes.push(node);
+    }
+
+    /// Nodes of another region came into the row, and some were placed.
+    fn note_copied(&mut self, partition: usize, copied: &[ShadowNode]) {
+        let colours: BTreeSet<Colour> =
+            copied.iter().flat_map(|node| node.parts.iter().map(|part| part.colour)).collect();
+        for colour in colours {
+            let known = self.nodes(colour).len() as u64;
+            let tail = self.twins[partition].state.tail(colour).0;
+            for position in (known..tail).map(NodePosition) {
+                self.note(partition, Placed { colour, position });
+            }
+        }
+    }
+
+    /// Nodes of colours that several regions have, as they came.
+    pub(super) fn take_fresh(&mut self) -> Vec<(Colour, ColourNode)> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Nodes that other regions have appended.
+    pub(super) fn copied(&self, own: RegionId) -> impl Iterator<Item = (Colour, &ColourNode)> {
+        let is_copied = move |node: &&ColourNode| node.source().is_some_and(|it| it.region != own);
+        self.colours()
+            .flat_map(move |(colour, nodes)| nodes.iter().filter(is_copied).map(move |node| (colour, node)))
     }
 
     /// All nodes of an append are there, or none is.

@@ -40,6 +40,8 @@ pub(super) struct Users {
     several: f64,
     /// So many others of the same host want something whenever a user does.
     companions: u16,
+    /// They say how far they have played what they append to.
+    says_what_it_played: bool,
 }
 
 /// Users have numbers below it; their companions' are those of theirs and a multiple of it.
@@ -63,7 +65,16 @@ impl Users {
             trims: if rng.chance(0.4) { 0.05 } else { 0.0 },
             several: if rng.chance(0.8) { 0.1 + 0.6 * rng.unit() } else { 0.0 },
             companions: if rng.chance(0.25) { rng.between(1, 6) as u16 } else { 0 },
+            says_what_it_played: false,
         }
+    }
+
+    /// The same users of the same colours in one region among others, each asking by itself.
+    pub(super) fn among_regions(&self) -> Self {
+        let Self { colours, sizes, appends, snapshots, trims, several, .. } = *self;
+        let users = BTreeMap::new();
+        let (companions, says_what_it_played) = (0, true);
+        Self { users, colours, sizes, appends, snapshots, trims, several, companions, says_what_it_played }
     }
 
     /// Who wants something besides a user: those of its companions that wait for nothing.
@@ -85,7 +96,7 @@ impl Users {
         let several = self.pick(4, rng);
         let colour = several[0];
         let (sizes, appends, snapshots, trims) = (self.sizes, self.appends, self.snapshots, self.trims);
-        let is_several = draw.1 < self.several;
+        let (is_several, says) = (draw.1 < self.several, self.says_what_it_played);
         let user = self.users.entry(client).or_default();
         let incarnation = user.incarnation;
         if let Some((request, first)) = user.again.take() {
@@ -103,7 +114,9 @@ impl Users {
             let each = colours.len() > 1 && draw.2.is_multiple_of(3);
             let count = if each { colours.len() } else { 1 };
             let bodies = (0..count).map(|part| body(part, rng)).collect();
-            let content = Content { colours, bodies };
+            let played = |colour: &Colour| user.played.get(colour).copied().unwrap_or_default();
+            let played = if says { colours.iter().map(played).collect() } else { Vec::new() };
+            let content = Content { colours, bodies, played };
             user.next += 1;
             let below = user.open.first().copied().unwrap_or(number);
             user.open.insert(number);

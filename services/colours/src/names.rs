@@ -47,7 +47,7 @@ pub fn content_of(node: &NewNode, colours: &[Colour]) -> Content {
         [one] => vec![named(one)],
         bodies => order.iter().filter_map(|&at| bodies.get(at)).map(named).collect(),
     };
-    Content { colours: order.into_iter().map(|at| colours[at]).collect(), bodies }
+    Content { colours: order.into_iter().map(|at| colours[at]).collect(), bodies, played: Vec::new() }
 }
 
 /// A node as those see it who play a colour.
@@ -104,7 +104,7 @@ mod tests {
         let colours = colours_of(&names).expect("one");
         let content = content_of(&NewNode { colours: names, bodies: vec![bytes("x")] }, &colours);
         let id = fuzzylog::AppendId { client: 1, number: 2, content: 3 };
-        let node = ColourNode { id, at: AppendTime::ZERO, colours, body: content.body(0) };
+        let node = ColourNode { id, at: AppendTime::ZERO, colours, body: content.body(0), across: None };
         assert_eq!(played(&node, b"red").body, bytes("x"));
         assert_eq!(
             played(&node, b"blue"),

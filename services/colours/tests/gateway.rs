@@ -185,7 +185,7 @@ fn syncs_that_wait_are_answered_when_there_is_a_node_or_their_time_is_over() {
     let colours = colours_of(&names).expect("one");
     let body = content_of(&in_colours(&["red"]), &colours).body(0);
     let id = AppendId { client: 1, number: 1, content: 1 };
-    let nodes = vec![ColourNode { id, at: time(3), colours: colours.clone(), body }];
+    let nodes = vec![ColourNode { id, at: time(3), colours: colours.clone(), body, across: None }];
     let page = |call| NodesPage {
         call,
         colour: colours[0],

@@ -88,7 +88,10 @@ impl ChainServer {
             }
             Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => true,
             // Heads order that by themselves.
-            Command::ForgetClients(_) => false,
+            Command::ForgetClients(_)
+            | Command::JoinRegions(_)
+            | Command::CopyNodes(_)
+            | Command::CopiedThrough(_) => false,
         }
     }
 
@@ -112,9 +115,12 @@ impl ChainServer {
                 let is_busy = self.window >= FINISHING * self.parameters.window_bytes || cx.is_disk_full();
                 is_busy.then_some(NoRoom::Busy)
             }
-            Command::AppendMany(_) | Command::Trim(_) | Command::ForgetClients(_) => {
-                self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy)
-            }
+            Command::AppendMany(_)
+            | Command::Trim(_)
+            | Command::ForgetClients(_)
+            | Command::JoinRegions(_)
+            | Command::CopyNodes(_)
+            | Command::CopiedThrough(_) => self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy),
         }
     }
 
@@ -130,7 +136,7 @@ impl ChainServer {
         (is_full && !self.state.is_delivered(id)).then_some(NoRoom::Full)
     }
 
-    fn is_busy(&self, several_max: usize, cx: &Cx<'_, Self>) -> bool {
+    pub(super) fn is_busy(&self, several_max: usize, cx: &Cx<'_, Self>) -> bool {
         self.window >= self.parameters.window_bytes
             || self.state.unfinished_count() >= several_max
             || self.state.queued() >= 2 * ELSEWHERE * self.parameters.pending_max

@@ -92,6 +92,8 @@ impl ChainServer {
         let answers_from = self.length();
         self.links = Links { moved: cx.now(), owes_length: true, answers_from, ..Links::default() };
         self.watched.forget();
+        self.forget_pulls();
+        self.begin_with_regions(cx);
         cx.mark("chain.serves");
     }
 }

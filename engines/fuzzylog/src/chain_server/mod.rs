@@ -1,7 +1,7 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
 //! `admission` is what a head takes, `row` how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
-//! serves, `copy` how one that joins gets the row, `snapshot` what replaces the row's beginning, `stuck` how a head notices what is not
+//! serves, `regions` how other regions' nodes come and this one's go, `copy` how one that joins gets the row, `snapshot` what replaces the row's beginning, `stuck` how a head notices what is not
 //! going on.
 //!
 //! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
@@ -14,6 +14,7 @@ mod epochs;
 mod idle_clients;
 mod reads;
 mod record;
+mod regions;
 mod row;
 mod snapshot;
 mod stored;
@@ -23,6 +24,7 @@ pub use crate::messages::chain_server::*;
 pub use record::{
     Applied, ChainRecord, Copies, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart,
 };
+pub use regions::{OtherRegion, RegionPlan, SourceSeen};
 pub(crate) use row::{APPENDS_MAX, append_bytes};
 
 use crate::FuzzyLog;
@@ -35,8 +37,10 @@ use copy::Copy;
 use idle_clients::PassedRow;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use reads::WaitingSync;
+use regions::Replicator;
 use snapshot::Saved;
 use std::collections::VecDeque;
+use std::sync::Arc;
 use stored::StoredRow;
 use stuck::Watched;
 
@@ -110,6 +114,7 @@ pub struct ChainServer {
     copied: Option<ChainEpoch>,
     watched: Watched,
     passed: PassedRow,
+    replicator: Option<Replicator>,
     /// Bytes of commands that are not applied.
     window: usize,
     /// What was applied when the last burst ended.
@@ -145,9 +150,17 @@ impl ChainServer {
             copied: None,
             watched: Watched::default(),
             passed: PassedRow::default(),
+            replicator: None,
             window: 0,
             was_applied: RowIndex(0),
         }
+    }
+
+    /// The same server, of one region among others.
+    #[must_use]
+    pub fn in_regions(mut self, plan: Option<Arc<RegionPlan>>) -> Self {
+        self.replicator = plan.map(|plan| Replicator::new(plan, self.placement, self.partition));
+        self
     }
 
     /// Its partition.
@@ -225,6 +238,7 @@ impl ChainServer {
         self.look_after_copy(cx);
         self.look_after_stuck(cx);
         self.look_after_clients(cx);
+        self.look_after_regions(cx);
         self.write_snapshot(cx);
     }
 }
@@ -289,6 +303,10 @@ impl Role for ChainServer {
             ChainServerIn::Server(FromServer::SnapshotPage(message)) => {
                 self.on_snapshot_page(from, message, cx);
             }
+            ChainServerIn::Region(FromRegion::PullNodes(message)) => self.on_pull_nodes(from, &message, cx),
+            ChainServerIn::Region(FromRegion::NodesPulled(message)) => {
+                self.on_nodes_pulled(from, message, cx);
+            }
             ChainServerIn::Director(FromDirector::Ping(Ping {})) => self.report(from, cx),
             ChainServerIn::Director(FromDirector::SealChain(message)) => self.on_seal(from, &message, cx),
             ChainServerIn::Director(FromDirector::Project(message)) => self.on_project(message, cx),
@@ -307,6 +325,7 @@ impl Role for ChainServer {
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         self.pass_on(cx);
+        self.pass_on_to_regions(cx);
         self.drop_commands();
     }
 }

@@ -6,7 +6,7 @@
 use super::{ChainServer, Play, Sync};
 use crate::messages::client::{EpochInForce, NodesPage, NotThere, Synced};
 use crate::partition::ColourNode;
-use crate::terms::{AppendTime, Colour, RowIndex};
+use crate::terms::{AppendTime, Colour, NodePosition, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
 
 /// A sync that waits until the tail has applied what it had when it was asked.
@@ -56,7 +56,10 @@ impl ChainServer {
             | Command::TakeOver(_)
             | Command::CleanUp(_)
             | Command::Trim(_)
-            | Command::ForgetClients(_) => false,
+            | Command::ForgetClients(_)
+            | Command::JoinRegions(_)
+            | Command::CopyNodes(_)
+            | Command::CopiedThrough(_) => false,
         };
         self.state.applied() < self.length() && self.row.last().is_some_and(|last| is_raise(&last.command))
     }
@@ -100,7 +103,8 @@ impl ChainServer {
             .nodes(colour, begin)
             .take(wanted)
             .take_while(|node| page.admits(node.bytes()))
-            .cloned()
+            .zip((begin.0..).map(NodePosition))
+            .map(|(node, position)| self.state.sourced(colour, position, node))
             .collect();
         // A tail applies what is durable elsewhere and may not be here yet.
         cx.send_durable(from, NodesPage { call, colour, from: first_wanted, first, nodes });

@@ -16,7 +16,7 @@
 
 use super::{ChainRecord, ChainServer, DurableThrough, Forward, Ordered, Received, StableThrough};
 use crate::messages::client::{CommandDone, CommandsDone, NamedOutcome};
-use crate::partition::command::{Answered, Append, Command, Raise, RowEntry};
+use crate::partition::command::{Answered, Append, Command, Raise, RowEntry, ShadowNode};
 use crate::terms::{AppendTime, Colour, Content, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
 use std::collections::BTreeMap;
@@ -44,11 +44,16 @@ pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
             return ENTRY_HEAD_BYTES
                 + command.appends.iter().map(|it| append_bytes(&it.append)).sum::<usize>();
         }
+        Command::CopyNodes(command) => {
+            return ENTRY_HEAD_BYTES + command.nodes.iter().map(ShadowNode::bytes).sum::<usize>();
+        }
         Command::Fix(_)
         | Command::CleanUp(_)
         | Command::Trim(_)
         | Command::Raise(_)
-        | Command::ForgetClients(_) => None,
+        | Command::ForgetClients(_)
+        | Command::JoinRegions(_)
+        | Command::CopiedThrough(_) => None,
     };
     ENTRY_HEAD_BYTES + content.map_or(0, content_bytes)
 }

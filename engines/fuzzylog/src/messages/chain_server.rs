@@ -1,10 +1,12 @@
 //! What a chain server can be sent.
 
 use crate::FuzzyMessage;
-use crate::partition::command::{Command, RowEntry};
+use crate::partition::command::{Command, RowEntry, ShadowNode};
 use crate::projection::ChainProjection;
-use crate::terms::{AppendTime, ChainEpoch, ChainJournal, Colour, NodePosition, RowIndex};
-use kernel::Bytes;
+use crate::terms::{
+    AppendTime, ChainEpoch, ChainJournal, Colour, NodePosition, PartitionId, RegionId, RowIndex,
+};
+use kernel::{Bytes, NodeId};
 
 kernel::inbox! {
     /// Everything a chain server can be sent.
@@ -15,6 +17,42 @@ kernel::inbox! {
         Server(FromServer),
         /// By directors.
         Director(FromDirector),
+        /// By servers of other regions.
+        Region(FromRegion),
+    }
+}
+
+kernel::messages! {
+    /// What servers of different regions send each other.
+    pub enum FromRegion of ChainServerIn::Region in FuzzyMessage::ChainServer {
+        /// From the head of a partition: what comes next of yours?
+        /// Promise: all servers of its chain have on their disks what it asks behind.
+        30 => PullNodes {
+            /// Which of its sources the head means; the same for all its questions of one run.
+            session: u64,
+            /// The region that asks.
+            region: RegionId,
+            /// The partition that asks.
+            partition: PartitionId,
+            /// How many partitions the region that asks has.
+            partitions: u16,
+            /// All up to here is copied.
+            after: AppendTime,
+        },
+        /// From any server of the partition that was asked.
+        /// Promise: all servers of its chain have the nodes on their disks.
+        31 => NodesPulled {
+            /// As asked.
+            session: u64,
+            /// As asked.
+            after: AppendTime,
+            /// This goes so far.
+            through: AppendTime,
+            /// The nodes, in the order of their times.
+            nodes: Vec<ShadowNode>,
+            /// Who is the head of the partition, if the server knows.
+            head: Option<NodeId>,
+        },
     }
 }
 

@@ -1,30 +1,96 @@
 //! The chains of a partition's colours.
 
-use crate::terms::{AppendId, AppendTime, Colour, NodePosition};
-use kernel::{Bytes, planted};
+use crate::terms::{AppendId, AppendTime, Colour, Edge, NodePosition, RegionId, begins_with};
+use kernel::{Bytes, Decode, DecodeError, Encode, Reader, planted};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
+/// A node of a colour.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ColourNode {
+    /// The append.
+    pub id: AppendId,
+    /// When it was delivered in this region: later than the nodes before.
+    pub at: AppendTime,
+    /// All its colours, other partitions' too.
+    pub colours: Vec<Colour>,
+    /// The body.
+    pub body: Bytes,
+    /// What it has to do with other regions, if it has.
+    pub across: Option<Box<Across>>,
+}
+
 kernel::record! {
-    /// A node of a colour.
-    pub struct ColourNode {
-        /// The append.
-        id: AppendId,
-        /// When it was delivered: later than the nodes before.
+    /// What a node has to do with other regions.
+    pub struct Across {
+        /// What of other regions comes before it, as far as that is not before the nodes before it in its own region's log.
+        edges: Vec<Edge>,
+        /// Where it was appended. A node that is stored in its own region has none; on a page of several regions each has one.
+        source: Option<NodeSource>,
+    }
+}
+
+kernel::record! {
+    /// Where a node was appended.
+    pub struct NodeSource {
+        /// The region.
+        region: RegionId,
+        /// Which node of that region's log of the colour; the first is 0.
+        number: u64,
+        /// When it was delivered there.
         at: AppendTime,
-        /// All its colours, other partitions' too.
-        colours: Vec<Colour>,
-        /// The body.
-        body: Bytes,
     }
 }
 
 impl ColourNode {
     /// What it costs on a page and in memory, about.
     pub fn bytes(&self) -> usize {
-        NODE_HEAD_BYTES + self.body.len() + size_of::<Colour>() * self.colours.len()
+        let across = self.across.as_ref().map_or(0, |it| ACROSS_BYTES + size_of::<Edge>() * it.edges.len());
+        NODE_HEAD_BYTES + self.body.len() + size_of::<Colour>() * self.colours.len() + across
+    }
+
+    /// Where it was appended, if it says so.
+    pub fn source(&self) -> Option<&NodeSource> {
+        self.across.as_ref()?.source.as_ref()
+    }
+
+    /// Its edges to other regions.
+    pub fn edges(&self) -> &[Edge] {
+        self.across.as_ref().map_or(&[], |it| &it.edges)
     }
 }
+
+/// Stands where the number of colours does, if something about other regions follows the body.
+const ACROSS: u32 = u32::MAX;
+
+impl Encode for ColourNode {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.id.encode(out);
+        self.at.encode(out);
+        // Without regions it is written as it was before there were any.
+        if self.across.is_some() {
+            ACROSS.encode(out);
+        }
+        self.colours.encode(out);
+        self.body.encode(out);
+        if let Some(across) = &self.across {
+            across.encode(out);
+        }
+    }
+}
+
+impl Decode for ColourNode {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let (id, at) = (AppendId::decode(input)?, AppendTime::decode(input)?);
+        let is_across = begins_with(ACROSS, input)?;
+        let (colours, body) = (Vec::decode(input)?, Bytes::decode(input)?);
+        let across = if is_across { Some(Box::decode(input)?) } else { None };
+        Ok(Self { id, at, colours, body, across })
+    }
+}
+
+/// What it costs a node to have to do with other regions, beside its edges.
+const ACROSS_BYTES: usize = 64;
 
 /// What a node costs beside its body and its colours.
 const NODE_HEAD_BYTES: usize = 64;

@@ -1,7 +1,9 @@
 //! What stands in a partition's row, and what comes of it.
 
-use crate::terms::{AppendId, AppendTime, Colour, Content, NodePosition, Owner, RowIndex};
-use kernel::NodeId;
+use crate::terms::{
+    AppendId, AppendTime, Colour, Content, Edge, NodePosition, Owner, PartitionId, RegionId, RowIndex,
+};
+use kernel::{Bytes, NodeId};
 
 kernel::messages! {
     /// A command of the row.
@@ -79,6 +81,86 @@ kernel::messages! {
             /// Which.
             appends: Vec<NamedAppend>,
         },
+        /// From the head, once: there are several regions, and this is one of them.
+        10 => JoinRegions {
+            /// This one.
+            own: RegionId,
+            /// The others, in their order.
+            others: Vec<RegionPartitions>,
+        },
+        /// From the head: what comes next of another region's partition.
+        11 => CopyNodes {
+            /// The region.
+            region: RegionId,
+            /// The partition there.
+            partition: PartitionId,
+            /// The page before went so far.
+            after: AppendTime,
+            /// This one goes so far.
+            through: AppendTime,
+            /// Nodes, in the order of their times.
+            nodes: Vec<ShadowNode>,
+        },
+        /// From the head: a partition of another region has copied this one so far.
+        12 => CopiedThrough {
+            /// The region.
+            region: RegionId,
+            /// The partition there.
+            partition: PartitionId,
+            /// How far.
+            through: AppendTime,
+        },
+    }
+}
+
+kernel::record! {
+    /// Another region.
+    pub struct RegionPartitions {
+        /// The region.
+        region: RegionId,
+        /// How many partitions it has.
+        partitions: u16,
+    }
+}
+
+kernel::record! {
+    /// How far a partition of another region is copied, or has copied.
+    #[derive(Copy)]
+    pub struct StreamPoint {
+        /// The region.
+        region: RegionId,
+        /// The partition there.
+        partition: PartitionId,
+        /// How far.
+        at: AppendTime,
+    }
+}
+
+kernel::record! {
+    /// A node of another region, as far as it is in colours of one partition here.
+    pub struct ShadowNode {
+        /// The append.
+        id: AppendId,
+        /// When it was delivered there.
+        at: AppendTime,
+        /// All its colours.
+        colours: Vec<Colour>,
+        /// What it is in each colour of the partition.
+        parts: Vec<ShadowPart>,
+        /// One body for all parts, or one for each.
+        bodies: Vec<Bytes>,
+    }
+}
+
+kernel::record! {
+    /// A node of another region, in one colour.
+    pub struct ShadowPart {
+        /// The colour.
+        colour: Colour,
+        /// Which node of that region's log; the first is 0.
+        number: u64,
+        /// What of other regions comes before it.
+        edges: Vec<Edge>,
     }
 }
 
@@ -104,7 +186,10 @@ impl Command {
             | Self::CleanUp(_)
             | Self::Trim(_)
             | Self::Raise(_)
-            | Self::ForgetClients(_) => (None, &[][..]),
+            | Self::ForgetClients(_)
+            | Self::JoinRegions(_)
+            | Self::CopyNodes(_)
+            | Self::CopiedThrough(_) => (None, &[][..]),
         };
         one.into_iter().chain(many.iter().map(|named| &named.append))
     }

@@ -14,6 +14,8 @@
 mod clients;
 mod colours;
 pub mod command;
+mod copying;
+mod regions;
 mod several;
 pub mod snapshot;
 
@@ -22,14 +24,16 @@ use crate::terms::{
 };
 pub use clients::DoneAppend;
 use clients::{Clients, Past};
-pub use colours::ColourNode;
 use colours::Colours;
+pub use colours::{Across, ColourNode, NodeSource};
 use command::{
     Answered, Append, AppendMany, BeyondTail, Command, CommandOrigin, Conflict, Delivered, ForgetClients,
     Forgotten, NamedAppend, Outcome, Placed, Raise, RowEntry, Trim, TrimmedTo,
 };
 use kernel::planted;
 use parts::FixedHasher;
+use regions::Regions;
+pub use regions::{LogHead, OutgoingPage};
 use several::Several;
 pub use several::SeveralStage;
 use snapshot::Saving;
@@ -94,6 +98,8 @@ pub struct PartitionState {
     waiting: BTreeMap<AppendId, AppendTime>,
     clients: Clients,
     colours: Colours,
+    /// Other regions; none where there is one alone.
+    regions: Option<Regions>,
     /// Bytes of what is appended by those that are not delivered or not cleaned up.
     content_bytes: usize,
     /// A snapshot that is written.
@@ -119,6 +125,7 @@ impl PartitionState {
             waiting: BTreeMap::new(),
             clients: Clients::default(),
             colours: Colours::default(),
+            regions: None,
             content_bytes: 0,
             saving: None,
             applied: RowIndex(0),
@@ -233,7 +240,8 @@ impl PartitionState {
 
     /// What all of it costs in memory, about, in bytes: nodes, colours, users' clients, and what is not delivered or not cleaned up.
     pub fn live_bytes(&self) -> usize {
-        self.colours.bytes() + self.colours.head_bytes() + self.clients.bytes() + self.content_bytes
+        let regions = self.regions.as_ref().map_or(0, Regions::bytes);
+        self.colours.bytes() + self.colours.head_bytes() + self.clients.bytes() + self.content_bytes + regions
     }
 
     /// Takes what is to be answered since it was called last.
@@ -264,6 +272,9 @@ impl PartitionState {
             Command::Trim(command) => self.trim(command, asker),
             Command::Raise(Raise { seen }) => self.clock = self.clock.max(seen.clock),
             Command::ForgetClients(ForgetClients { used_below }) => self.forget_clients(*used_below),
+            Command::JoinRegions(command) => self.join_regions(command),
+            Command::CopyNodes(command) => self.copy_nodes(command),
+            Command::CopiedThrough(command) => self.copied_through(command),
         }
         self.applied = self.applied.next();
         let last = self.last;
@@ -421,8 +432,11 @@ impl PartitionState {
         self.clock = if planted!(clock_not_raised) { self.clock } else { self.clock.max(at.clock) };
         if let ([colour], [body]) = (&content.colours[..], &content.bodies[..]) {
             let (colour, body) = (*colour, body.clone());
-            let position = self.colours.push(colour, ColourNode { id, at, colours: content.colours, body });
-            return Delivered { at, placed: vec![Placed { colour, position }] };
+            let across = self.across(colour, &content, 0);
+            let node = ColourNode { id, at, colours: content.colours, body, across };
+            let placed = vec![Placed { colour, position: self.colours.push(colour, node) }];
+            self.retain_for_others(at, &placed);
+            return Delivered { at, placed };
         }
         let mut placed = Vec::new();
         for (index, &colour) in content.colours.iter().enumerate() {
@@ -433,9 +447,13 @@ impl PartitionState {
                 self.colours.tail(colour)
             } else {
                 let (colours, body) = (content.colours.clone(), content.body(index));
-                self.colours.push(colour, ColourNode { id, at, colours, body })
+                let across = self.across(colour, &content, index);
+                self.colours.push(colour, ColourNode { id, at, colours, body, across })
             };
             placed.push(Placed { colour, position });
+        }
+        if !content.is_snapshot() {
+            self.retain_for_others(at, &placed);
         }
         Delivered { at, placed }
     }
@@ -446,7 +464,10 @@ impl PartitionState {
         if before > tail || !self.is_here(colour) {
             return self.answer(asker, BeyondTail { tail });
         }
-        self.colours.trim(colour, before);
+        match self.regions {
+            Some(_) => self.trim_when_copied(colour, before),
+            None => self.colours.trim(colour, before),
+        }
         let first = self.colours.first(colour);
         self.answer(asker, TrimmedTo { first });
     }

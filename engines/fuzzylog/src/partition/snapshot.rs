@@ -5,14 +5,16 @@
 
 use super::clients::DoneAppend;
 use super::colours::SavedPart;
-use super::command::{CommandOrigin, Delivered};
+use super::command::{CommandOrigin, Delivered, Placed, RegionPartitions, ShadowNode, StreamPoint};
+use super::regions::{LogHead, Regions, Stream};
 use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
 use crate::terms::{
-    AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RowIndex,
+    AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RegionId,
+    RowIndex,
 };
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 kernel::messages! {
     /// An item of a snapshot.
@@ -90,6 +92,42 @@ kernel::messages! {
             /// The node.
             node: ColourNode,
         },
+        /// Other regions, if there are any.
+        8 => RegionsHead {
+            /// This one.
+            own: RegionId,
+            /// The others.
+            others: Vec<RegionPartitions>,
+            /// How far their partitions are copied.
+            copied: Vec<StreamPoint>,
+            /// How far they have copied this one.
+            confirmed: Vec<StreamPoint>,
+            /// All of them have copied so much.
+            everywhere: AppendTime,
+        },
+        /// Other regions' logs of a colour, of which nodes follow with the colour.
+        9 => LogHeads {
+            /// The colour.
+            colour: Colour,
+            /// The logs.
+            logs: Vec<LogHead>,
+        },
+        /// A node of another region that waits for what comes before it.
+        10 => WaitingShadow {
+            /// The colour.
+            colour: Colour,
+            /// The region.
+            region: RegionId,
+            /// The node.
+            node: ShadowNode,
+        },
+        /// A trim that waits for other regions.
+        11 => WaitingTrim {
+            /// The colour.
+            colour: Colour,
+            /// The first node that is to stay.
+            before: NodePosition,
+        },
     }
 }
 
@@ -103,6 +141,26 @@ pub(super) struct Saving {
 /// Without what does not belong to it of the memory that it was read from.
 fn compact(node: ColourNode) -> ColourNode {
     ColourNode { body: Bytes::copy_from_slice(&node.body), ..node }
+}
+
+/// What there is of other regions but for their nodes in chains.
+fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
+    let points = |of: &BTreeMap<Stream, AppendTime>| -> Vec<StreamPoint> {
+        of.iter().map(|(&(region, partition), &at)| StreamPoint { region, partition, at }).collect()
+    };
+    let head = RegionsHead {
+        own: regions.own,
+        others: regions.others.clone(),
+        copied: points(&regions.copied),
+        confirmed: points(&regions.confirmed),
+        everywhere: regions.everywhere,
+    };
+    let logs = regions.log_heads().map(|(colour, logs)| LogHeads { colour, logs }.into());
+    let waiting = regions.waiting.iter().flat_map(|(&(colour, region), nodes)| {
+        nodes.iter().map(move |node| WaitingShadow { colour, region, node: node.clone() }.into())
+    });
+    let trims = regions.trims.iter().map(|(&colour, &before)| WaitingTrim { colour, before }.into());
+    std::iter::once(head.into()).chain(logs).chain(waiting).chain(trims)
 }
 
 impl PartitionState {
@@ -128,6 +186,7 @@ impl PartitionState {
                 ready.push_back(WaitingSingle { id, content, at, origin, call }.into());
             }
         }
+        ready.extend(self.regions.iter().flat_map(items_of));
         self.clients.begin_saving();
         self.colours.begin_saving();
         self.saving = Some(Saving { ready });
@@ -207,7 +266,38 @@ impl PartitionState {
                 self.wait(it.at, Single { id: it.id, content: it.content.compact(), asker });
             }
             SnapshotItem::ColourHead(it) => self.colours.install(it.colour, it.first, it.last),
-            SnapshotItem::NextNode(it) => self.colours.install_node(it.colour, compact(it.node)),
+            SnapshotItem::NextNode(it) => {
+                let placed = Placed { colour: it.colour, position: self.colours.tail(it.colour) };
+                if let Some(regions) = &mut self.regions {
+                    regions.install_node(placed, &it.node);
+                }
+                self.colours.install_node(it.colour, compact(it.node));
+            }
+            SnapshotItem::RegionsHead(it) => {
+                let mut regions = Regions::new(it.own, it.others);
+                let points = |of: Vec<StreamPoint>| {
+                    of.into_iter().map(|it| ((it.region, it.partition), it.at)).collect()
+                };
+                (regions.copied, regions.confirmed) = (points(it.copied), points(it.confirmed));
+                regions.everywhere = it.everywhere;
+                self.regions = Some(regions);
+            }
+            SnapshotItem::LogHeads(it) => {
+                if let Some(regions) = &mut self.regions {
+                    regions.install_logs(it.colour, it.logs);
+                }
+            }
+            SnapshotItem::WaitingShadow(_) if planted!(snapshot_without_waiting_shadows) => {}
+            SnapshotItem::WaitingShadow(it) => {
+                if let Some(regions) = &mut self.regions {
+                    regions.wait(it.colour, it.region, it.node);
+                }
+            }
+            SnapshotItem::WaitingTrim(it) => {
+                if let Some(regions) = &mut self.regions {
+                    regions.trims.insert(it.colour, it.before);
+                }
+            }
         }
     }
 

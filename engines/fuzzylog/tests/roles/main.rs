@@ -2,4 +2,6 @@
 
 mod client;
 mod partition;
+mod regions;
+mod replication;
 mod server;

@@ -1,0 +1,363 @@
+//! What a partition has of other regions' logs, and what it retains for them.
+//!
+//! A colour has a log in each region. What other regions have appended to theirs is copied here (the paper's shadow logs), node by node
+//! in the order of its log, and placed into the colour's chain among the region's own nodes: so one chain has everything that may be
+//! played here, and positions, syncs, snapshots and trims mean what they mean without regions.
+//!
+//! Invariant: a chain has a beginning of each region's log; before a node come all nodes that its edges name.
+
+use super::command::{CopyNodes, Placed, RegionPartitions, ShadowNode, ShadowPart, StreamPoint};
+use super::{Across, ColourNode, NodeSource, PartitionState};
+use crate::terms::{AppendTime, Colour, ColourPlacement, Edge, NodePosition, PartitionId, RegionId};
+use kernel::{Bytes, PageBudget, planted};
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+/// What a region's log costs, about, beside its nodes; and what is retained of a node until all regions have it.
+const LOG_BYTES: usize = 64;
+const OUTGOING_BYTES: usize = 96;
+
+/// A partition of another region.
+pub(super) type Stream = (RegionId, PartitionId);
+
+/// A region's log of a colour, as far as it is in the chain here.
+#[derive(Clone, Debug, Default)]
+struct PlacedLog {
+    /// Nodes of it that were trimmed here.
+    before: u64,
+    /// Where the others are.
+    positions: VecDeque<NodePosition>,
+    /// How many come before the nodes of the own region's log.
+    edge: u64,
+}
+
+impl PlacedLog {
+    fn count(&self) -> u64 {
+        self.before + self.positions.len() as u64
+    }
+
+    /// How many are below a position.
+    fn count_below(&self, position: NodePosition) -> u64 {
+        self.before + self.positions.partition_point(|it| *it < position) as u64
+    }
+}
+
+kernel::record! {
+    /// A region's log of a colour, but for where its nodes are.
+    pub struct LogHead {
+        /// The region.
+        region: RegionId,
+        /// Nodes of it that were trimmed here.
+        before: u64,
+        /// How many come before the nodes of the own region's log.
+        edge: u64,
+    }
+}
+
+/// What is known of other regions.
+#[derive(Clone, Debug)]
+pub(super) struct Regions {
+    pub(super) own: RegionId,
+    pub(super) others: Vec<RegionPartitions>,
+    /// How far each partition of other regions is copied here, by the times there.
+    pub(super) copied: BTreeMap<Stream, AppendTime>,
+    /// How far each partition of other regions has copied this one.
+    pub(super) confirmed: BTreeMap<Stream, AppendTime>,
+    /// All of them have copied so much.
+    pub(super) everywhere: AppendTime,
+    /// The own nodes that not all of them have, by their times.
+    pub(super) outgoing: BTreeMap<AppendTime, Vec<Placed>>,
+    logs: BTreeMap<Colour, BTreeMap<RegionId, PlacedLog>>,
+    /// Nodes whose time has not come, in the order of their logs.
+    pub(super) waiting: BTreeMap<(Colour, RegionId), VecDeque<ShadowNode>>,
+    /// Trims that wait for other regions.
+    pub(super) trims: BTreeMap<Colour, NodePosition>,
+    waiting_bytes: usize,
+}
+
+/// A page of what another region's partition is to copy.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct OutgoingPage {
+    /// The page goes so far.
+    pub through: AppendTime,
+    /// The nodes, in the order of their times.
+    pub nodes: Vec<ShadowNode>,
+}
+
+fn bytes_of(node: &ShadowNode) -> usize {
+    let parts = node.parts.iter().map(|part| LOG_BYTES + size_of::<Edge>() * part.edges.len());
+    let bodies = node.bodies.iter().map(Bytes::len);
+    size_of::<Colour>() * node.colours.len() + parts.sum::<usize>() + bodies.sum::<usize>()
+}
+
+impl ShadowNode {
+    /// What it costs on a page and in memory, about.
+    pub fn bytes(&self) -> usize {
+        bytes_of(self)
+    }
+}
+
+impl Regions {
+    pub(super) fn new(own: RegionId, others: Vec<RegionPartitions>) -> Self {
+        Self {
+            own,
+            others,
+            copied: BTreeMap::new(),
+            confirmed: BTreeMap::new(),
+            everywhere: AppendTime::ZERO,
+            outgoing: BTreeMap::new(),
+            logs: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            trims: BTreeMap::new(),
+            waiting_bytes: 0,
+        }
+    }
+
+    /// What all of it costs in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        let logs: usize = self.logs.values().map(BTreeMap::len).sum();
+        LOG_BYTES * (logs + self.trims.len()) + OUTGOING_BYTES * self.outgoing.len() + self.waiting_bytes
+    }
+
+    /// The partitions of other regions that have colours of a partition here.
+    pub(super) fn streams(&self, placement: ColourPlacement, partition: PartitionId) -> Vec<Stream> {
+        let of = |other: &RegionPartitions| {
+            let (region, there) = (other.region, ColourPlacement::over(other.partitions));
+            let all = (0..there.partitions()).map(PartitionId);
+            all.filter(move |it| placement.meets(partition, there, *it)).map(move |it| (region, it))
+        };
+        self.others.iter().flat_map(of).collect()
+    }
+
+    /// How many nodes of a region's log are in a colour's chain; not for the own region.
+    pub(super) fn count(&self, colour: Colour, region: RegionId) -> u64 {
+        self.logs.get(&colour).and_then(|logs| logs.get(&region)).map_or(0, PlacedLog::count)
+    }
+
+    /// Which node of the own region's log is at a position of a colour's chain, or would be.
+    fn own_number(&self, colour: Colour, position: NodePosition) -> u64 {
+        let logs = self.logs.get(&colour).into_iter().flatten();
+        position.0 - logs.map(|(_, log)| log.count_below(position)).sum::<u64>()
+    }
+
+    /// The edges of a node that is appended by one who has played the colour so far.
+    pub(super) fn edges_of(&mut self, colour: Colour, played: NodePosition) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        if planted!(edges_left_out) {
+            return edges;
+        }
+        for (&region, log) in self.logs.get_mut(&colour).into_iter().flatten() {
+            let count = log.count_below(played);
+            // What the log's earlier nodes have before them, this one has too.
+            if count > log.edge {
+                log.edge = count;
+                edges.push(Edge { region, count });
+            }
+        }
+        edges
+    }
+
+    /// True if everything is there that comes before a node.
+    pub(super) fn may_be_placed(&self, colour: Colour, edges: &[Edge], tail: NodePosition) -> bool {
+        edges.iter().all(|edge| {
+            let count = match edge.region == self.own {
+                true => self.own_number(colour, tail),
+                false => self.count(colour, edge.region),
+            };
+            count >= edge.count
+        })
+    }
+
+    pub(super) fn place(&mut self, colour: Colour, region: RegionId, position: NodePosition) {
+        self.logs.entry(colour).or_default().entry(region).or_default().positions.push_back(position);
+    }
+
+    /// The chain begins here now.
+    pub(super) fn forget_below(&mut self, colour: Colour, first: NodePosition) {
+        for log in self.logs.get_mut(&colour).into_iter().flat_map(|logs| logs.values_mut()) {
+            while log.positions.front().is_some_and(|it| *it < first) {
+                log.positions.pop_front();
+                log.before += 1;
+            }
+        }
+    }
+
+    pub(super) fn wait(&mut self, colour: Colour, region: RegionId, node: ShadowNode) {
+        self.waiting_bytes += bytes_of(&node);
+        self.waiting.entry((colour, region)).or_default().push_back(node);
+    }
+
+    pub(super) fn take_waiting(&mut self, colour: Colour, region: RegionId) -> Option<ShadowNode> {
+        let waiting = self.waiting.get_mut(&(colour, region))?;
+        let node = waiting.pop_front()?;
+        if waiting.is_empty() {
+            self.waiting.remove(&(colour, region));
+        }
+        self.waiting_bytes -= bytes_of(&node);
+        Some(node)
+    }
+
+    /// Everything of logs but where their nodes are.
+    pub(super) fn log_heads(&self) -> impl Iterator<Item = (Colour, Vec<LogHead>)> {
+        self.logs.iter().map(|(&colour, logs)| {
+            let head = |(&region, log): (&RegionId, &PlacedLog)| LogHead {
+                region,
+                before: log.before,
+                edge: log.edge,
+            };
+            (colour, logs.iter().map(head).collect())
+        })
+    }
+
+    pub(super) fn install_logs(&mut self, colour: Colour, heads: Vec<LogHead>) {
+        let log = |head: LogHead| {
+            let LogHead { region, before, edge } = head;
+            (region, PlacedLog { before, positions: VecDeque::new(), edge })
+        };
+        self.logs.insert(colour, heads.into_iter().map(log).collect());
+    }
+
+    /// A node is taken back from a snapshot.
+    pub(super) fn install_node(&mut self, placed: Placed, node: &ColourNode) {
+        match node.source() {
+            Some(source) => self.place(placed.colour, source.region, placed.position),
+            None if node.at > self.everywhere => self.outgoing.entry(node.at).or_default().push(placed),
+            None => {}
+        }
+    }
+}
+
+/// What others may know.
+impl PartitionState {
+    /// The region, if there are several.
+    pub fn region(&self) -> Option<RegionId> {
+        self.regions.as_ref().map(|regions| regions.own)
+    }
+
+    /// The other regions.
+    pub fn other_regions(&self) -> &[RegionPartitions] {
+        self.regions.as_ref().map_or(&[], |regions| &regions.others)
+    }
+
+    /// The partitions of other regions that have colours of this one, and how far they are copied here.
+    pub fn copied(&self) -> Vec<StreamPoint> {
+        self.points(|regions| &regions.copied)
+    }
+
+    /// The same, and how far they have copied this one.
+    pub fn confirmed(&self) -> Vec<StreamPoint> {
+        self.points(|regions| &regions.confirmed)
+    }
+
+    fn points(&self, of: impl Fn(&Regions) -> &BTreeMap<Stream, AppendTime>) -> Vec<StreamPoint> {
+        let Some(regions) = &self.regions else { return Vec::new() };
+        let known = of(regions);
+        let point = |(region, partition)| {
+            let at = known.get(&(region, partition)).copied().unwrap_or(AppendTime::ZERO);
+            StreamPoint { region, partition, at }
+        };
+        regions.streams(self.placement, self.partition).into_iter().map(point).collect()
+    }
+
+    /// How many nodes wait for what comes before them.
+    pub fn waiting_nodes(&self) -> usize {
+        self.regions.as_ref().map_or(0, |regions| regions.waiting.values().map(VecDeque::len).sum())
+    }
+
+    /// How many appends of this region others have not copied.
+    pub fn outgoing(&self) -> usize {
+        self.regions.as_ref().map_or(0, |regions| regions.outgoing.len())
+    }
+
+    /// How many trims wait for other regions.
+    pub fn waiting_trims(&self) -> usize {
+        self.regions.as_ref().map_or(0, |regions| regions.trims.len())
+    }
+
+    /// The length of a region's log of a colour, as far as it may be played here.
+    pub fn log_length(&self, colour: Colour, region: RegionId) -> u64 {
+        match &self.regions {
+            Some(regions) if regions.own != region => regions.count(colour, region),
+            Some(regions) => regions.own_number(colour, self.tail(colour)),
+            None => self.tail(colour).0,
+        }
+    }
+
+    /// A node as it is handed out: of several regions each says where it was appended.
+    pub fn sourced(&self, colour: Colour, position: NodePosition, node: &ColourNode) -> ColourNode {
+        let Some(regions) = self.regions.as_ref().filter(|_| node.source().is_none()) else {
+            return node.clone();
+        };
+        let number = regions.own_number(colour, position);
+        let source = Some(NodeSource { region: regions.own, number, at: node.at });
+        let across = Some(Box::new(Across { edges: node.edges().to_vec(), source }));
+        ColourNode { across, ..node.clone() }
+    }
+
+    /// What a partition of another region, of so many, is to copy behind a time; the first node of a page may be larger.
+    pub fn outgoing_page(
+        &self,
+        there: (ColourPlacement, PartitionId),
+        after: AppendTime,
+        bytes: usize,
+    ) -> OutgoingPage {
+        let mut page = OutgoingPage { through: after, nodes: Vec::new() };
+        let Some(regions) = &self.regions else { return page };
+        let mut budget = PageBudget::new(bytes);
+        for (&at, placed) in regions.outgoing.range((Bound::Excluded(after), Bound::Unbounded)) {
+            let lost = placed.iter().find(|it| it.position < self.first(it.colour));
+            kernel::invariant!(TRIM, lost.is_none(), "{lost:?} is gone, and {:?} lacks it", there.1);
+            let parts = placed.iter().filter(|it| there.0.partition_of(it.colour) == there.1);
+            let nodes: Vec<(&Placed, &ColourNode)> =
+                parts.filter_map(|it| Some((it, self.nodes(it.colour, it.position).next()?))).collect();
+            if let Some((_, first)) = nodes.first() {
+                let part = |(placed, node): &(&Placed, &ColourNode)| ShadowPart {
+                    colour: placed.colour,
+                    number: regions.own_number(placed.colour, placed.position),
+                    edges: node.edges().to_vec(),
+                };
+                let mut bodies: Vec<Bytes> = nodes.iter().map(|(_, node)| node.body.clone()).collect();
+                if bodies.iter().all(|body| *body == first.body) {
+                    bodies.truncate(1);
+                }
+                let (id, colours, parts) =
+                    (first.id, first.colours.clone(), nodes.iter().map(part).collect());
+                let node = ShadowNode { id, at, colours, parts, bodies };
+                if !budget.admits(bytes_of(&node)) {
+                    return page;
+                }
+                page.nodes.push(node);
+            }
+            page.through = at;
+        }
+        page
+    }
+
+    /// True if a page may be put into the row: its nodes are those that come next of their logs, and are of colours here.
+    pub fn may_copy(&self, command: &CopyNodes) -> bool {
+        let Some(regions) = &self.regions else { return false };
+        let stream = (command.region, command.partition);
+        let after = regions.copied.get(&stream).copied().unwrap_or(AppendTime::ZERO);
+        let mut last = command.after;
+        let mut next: BTreeMap<Colour, u64> = BTreeMap::new();
+        let is_known = regions.streams(self.placement, self.partition).contains(&stream);
+        is_known
+            && command.after == after
+            && command.through > after
+            && command.nodes.iter().all(|node| {
+                let is_later = node.at > std::mem::replace(&mut last, node.at);
+                is_later
+                    && node.at <= command.through
+                    && (node.bodies.len() == 1 || node.bodies.len() == node.parts.len())
+                    && !node.parts.is_empty()
+                    && node.parts.iter().all(|part| {
+                        let region = command.region;
+                        let waiting = regions.waiting.get(&(part.colour, region)).map_or(0, VecDeque::len);
+                        let known = regions.count(part.colour, region) + waiting as u64;
+                        let next = next.entry(part.colour).or_insert(known);
+                        let is_next = std::mem::replace(next, *next + 1) == part.number;
+                        is_next && self.is_here(part.colour) && node.colours.contains(&part.colour)
+                    })
+            })
+    }
+}

@@ -1,0 +1,476 @@
+//! Regions of FuzzyLog: each a cluster of its own, far from the others and often cut from them, that copies what the others append.
+
+mod audit;
+
+use super::disks::{self, Disks};
+use super::history::History;
+use super::truth::Truth;
+use super::users::{Planned, Users};
+use super::{Node, draw_log, draw_parameters};
+use crate::limits;
+use ::fuzzylog::{
+    AppendId, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMessage, FuzzyParameters,
+    FuzzyRequest, FuzzyResponse, FuzzySlot, OtherRegion, PartitionId, RegionId,
+};
+use audit::Audit;
+use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
+use paxos::HostEntry;
+use sim::{
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
+    Scenario, StrikeKind, Tuning,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// One region.
+struct Region {
+    id: RegionId,
+    servers: Vec<HostId>,
+    /// The host of its users.
+    client: HostId,
+    deployment: FuzzyDeployment,
+    history: History,
+    users: Users,
+    truth: Truth,
+    disks: Disks,
+    /// Every projection that any director knows to be decided.
+    projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
+    width: usize,
+    /// How far its hosts are from the middle of the network.
+    distance: Duration,
+}
+
+/// Regions that do not hear each other: from which one to which one nothing comes.
+type Cut = Vec<(usize, usize)>;
+
+/// Several regions, drawn from a seed.
+pub struct RegionsScenario {
+    regions: Vec<Region>,
+    audit: Audit,
+    /// By the alarms that end them.
+    cuts: BTreeMap<u64, Cut>,
+    next_cut: u64,
+}
+
+const USERS_PER_REGION: usize = 3;
+
+const STRIKES: [StrikeKind; 8] = [
+    StrikeKind { name: "cut two regions", class: Class::Strike },
+    StrikeKind { name: "cut a region from all others", class: Class::Strike },
+    StrikeKind { name: "a region does not hear another one", class: Class::Strike },
+    StrikeKind { name: "cold-start a region alone", class: Class::Strike },
+    StrikeKind { name: "kill a chain's head", class: Class::Strike },
+    StrikeKind { name: "pause a chain's head", class: Class::Strike },
+    StrikeKind { name: "kill a chain's tail", class: Class::Strike },
+    StrikeKind { name: "kill all servers of a region", class: Class::Strike },
+];
+
+const MARKS: &[&str] = &[
+    "chain.handed_a_snapshot_over",
+    "chain.wrote_a_snapshot",
+    "partition.node_waits_for_another_region",
+    "partition.page_came_twice",
+    "partition.trim_waits_for_a_region",
+    "region.asked_another_server",
+    "region.copied_nodes",
+    "region.page_came_late",
+    "scenario.cut_one_way",
+    "scenario.cut_regions",
+    "scenario.started_a_region_alone",
+];
+
+/// The parameters of all regions: they differ in nothing but their partitions.
+fn parameters(width: usize, rng: &mut Rng) -> FuzzyParameters {
+    let pull_again_after = rng.duration(Duration::from_millis(100), Duration::from_secs(2));
+    FuzzyParameters { pull_again_after, ..draw_parameters(width, rng) }
+}
+
+impl Region {
+    fn latest(&self, partition: PartitionId) -> &ChainProjection {
+        let of_partition =
+            self.projections.range((partition, ChainEpoch(0))..=(partition, ChainEpoch(u64::MAX)));
+        let initial = &self.deployment.initial()[usize::from(partition.0)];
+        of_partition.last().map_or(initial, |(_, projection)| projection)
+    }
+
+    fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.deployment.placement().partitions()).map(PartitionId)
+    }
+
+    fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        for (id, node) in cluster.called_nodes_of(host) {
+            let Node::Director(director) = node else { continue };
+            for projection in director.projections().filter(|it| it.is_bootstrapped()) {
+                let of_epoch = (projection.partition, projection.epoch);
+                let known = self.projections.entry(of_epoch).or_insert_with(|| projection.clone());
+                invariant!(AGREE, known == projection, "{id} has {projection:?}, another {known:?}");
+            }
+        }
+        self.truth.look(host, &mut self.disks, cluster);
+    }
+
+    fn server<'a>(id: NodeId, cluster: &Cluster<'a, Node>) -> Option<&'a ChainServer> {
+        match cluster.node(id) {
+            Some(Node::ChainServer(server)) => Some(server),
+            _ => None,
+        }
+    }
+
+    fn is_server(&self, id: NodeId) -> bool {
+        self.servers.contains(&id.host())
+            && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
+    }
+
+    /// A chain server as it is before its records are restored.
+    fn empty_server(&self, id: NodeId) -> ChainServer {
+        let built = self.deployment.build(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
+        match built {
+            Some((_, Node::ChainServer(server))) => *server,
+            _ => unreachable!("a record of {id}, which is no chain server"),
+        }
+    }
+
+    /// Its chains have their servers, which have applied everything, and nothing waits for another region.
+    fn converged(&self, cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        for partition in self.partitions() {
+            let latest = self.latest(partition);
+            if latest.members.len() < self.width {
+                return Err(format!("the chain of {partition} in {} is {:?} only", self.id, latest.members));
+            }
+            let head = latest.head().and_then(|head| Self::server(head, cluster));
+            let length = head.map(ChainServer::length);
+            for id in latest.nodes() {
+                let Some(server) = Self::server(id, cluster) else { return Err(format!("{id} is down")) };
+                if server.serves() != Some(latest.epoch) || Some(server.state().applied()) != length {
+                    return Err(format!("{id} lags in {:?}", latest.epoch));
+                }
+                let state = server.state();
+                let waits = [state.unfinished_count(), state.queued(), state.waiting_nodes()];
+                let retained = [state.outgoing(), state.waiting_trims()];
+                if waits.into_iter().chain(retained).any(|count| count > 0) {
+                    return Err(format!("{id} of {}: {waits:?} wait, {retained:?} retained", self.id));
+                }
+                if server.regions_differ() {
+                    return Err(format!("{id} has joined other regions"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl RegionsScenario {
+    /// Two or three regions of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let count = rng.between(2, 3) as usize;
+        let parts: Vec<(RegionId, u16, Vec<HostEntry>)> = (0..count)
+            .map(|region| {
+                let hosts = rng.between(1, 3) as usize;
+                let entry = |number| {
+                    let name = format!("r{region}h{number}");
+                    HostEntry { address: format!("{name}:1"), name }
+                };
+                (RegionId(region as u32 + 1), rng.between(1, 3) as u16, (0..hosts).map(entry).collect())
+            })
+            .collect();
+        let users = Users::draw(rng);
+        let far = rng.chance(0.7);
+        let mut regions = Vec::new();
+        for (id, partitions, entries) in &parts {
+            let width = rng.between(1, entries.len() as u64) as usize;
+            let (parameters, log) = (parameters(width, rng), draw_log(rng));
+            let others = parts.iter().filter(|(other, ..)| other != id);
+            let others = others.map(|(region, partitions, hosts)| OtherRegion {
+                region: *region,
+                partitions: *partitions,
+                hosts: hosts.iter().map(|it| HostId::named(&it.name)).collect(),
+            });
+            let deployment = FuzzyDeployment::new(0, entries, *partitions, (width, 0), parameters, log);
+            let deployment = deployment.among(*id, others.collect());
+            let most = Duration::from_millis(if far { 150 } else { 5 });
+            regions.push(Region {
+                id: *id,
+                servers: entries.iter().map(|it| HostId::named(&it.name)).collect(),
+                client: HostId::named(&format!("c{}", id.0)),
+                history: History::of_region(*id),
+                users: users.among_regions(),
+                truth: Truth::new(deployment.placement()),
+                disks: Disks::default(),
+                projections: BTreeMap::new(),
+                width,
+                distance: rng.duration(Duration::from_millis(1), most),
+                deployment,
+            });
+        }
+        Self { regions, audit: Audit::default(), cuts: BTreeMap::new(), next_cut: 1 }
+    }
+
+    fn at(&mut self, host: HostId) -> &mut Region {
+        let found = self.regions.iter_mut().find(|it| it.client == host || it.servers.contains(&host));
+        found.expect("every host is in a region")
+    }
+
+    fn ask(&mut self, user: u16, node: NodeId, planned: Planned, control: &mut Control<'_, Node>) {
+        let id = control.request(node, planned.request.clone());
+        let found = self.regions.iter_mut().find(|it| it.client == node.host());
+        let region = found.expect("users are at their regions' clients");
+        if let FuzzyRequest::Append(call) = &planned.request {
+            let name = AppendId { client: call.client, number: call.number, content: call.content.digest() };
+            self.audit.appends(name, &call.content, &region.truth);
+        }
+        region.users.began(user, id);
+        let who = (user, planned.incarnation);
+        region.history.asked(id, who, node, planned.request, planned.again, control.cluster.now());
+    }
+
+    /// Severs the links of a cut, or mends them.
+    fn link(&self, cut: &Cut, severed: bool, control: &mut Control<'_, Node>) {
+        for &(from, to) in cut {
+            for &sender in &self.regions[from].servers {
+                for &receiver in &self.regions[to].servers {
+                    match severed {
+                        true => control.sever(sender, receiver),
+                        false => control.mend(sender, receiver),
+                    }
+                }
+            }
+        }
+    }
+
+    fn cut(&mut self, cut: Cut, lasts: Duration, control: &mut Control<'_, Node>) {
+        self.link(&cut, true, control);
+        self.next_cut += 1;
+        control.alarm(lasts, self.next_cut);
+        self.cuts.insert(self.next_cut, cut);
+    }
+
+    /// A region and each other one, both ways.
+    fn alone(&self, region: usize) -> Cut {
+        let others = (0..self.regions.len()).filter(|other| *other != region);
+        others.flat_map(|other| [(region, other), (other, region)]).collect()
+    }
+}
+
+impl Scenario for RegionsScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "regions";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        let of_region = |region: &Region| {
+            let servers = region.servers.iter().copied().map(HostSpec::server);
+            servers.chain([HostSpec::client(region.client)]).collect::<Vec<_>>()
+        };
+        self.regions.iter().flat_map(of_region).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        let of_region = |region: &Region| [region.deployment.client_of(region.client); USERS_PER_REGION];
+        self.regions.iter().flat_map(of_region).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::PHYSICAL.with(Class::Strike)
+    }
+
+    fn tuning(&self) -> Tuning {
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        let of_hosts = |region: &Region| vec![region.distance; region.servers.len() + 1];
+        let sites = (0..).zip(&self.regions);
+        Tuning {
+            safety: (s(8), s(25)),
+            busy_at_least: Some(s(5)),
+            operations: (20, 100),
+            latency: (Duration::from_micros(50), ms(5)),
+            distances: self.regions.iter().flat_map(of_hosts).collect(),
+            sites: sites.flat_map(|(site, it)| vec![site; it.servers.len() + 1]).collect(),
+            liveness: s(60),
+            bounds: limits::BOUNDS,
+            ..Tuning::default()
+        }
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        STRIKES.to_vec()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
+        let region = self.at(incarnation.host);
+        match region.client == incarnation.host {
+            true => vec![region.deployment.build_client(incarnation.host)],
+            false => region.deployment.build(incarnation.host),
+        }
+    }
+
+    fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
+        let region = self.regions.iter().find(|it| it.servers.contains(&host));
+        region.map_or_else(Vec::new, |region| region.deployment.build(host))
+    }
+
+    fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
+        if let (Node::ChainServer(running), Node::ChainServer(restarted)) = (running, restarted) {
+            disks::on_dry_restart(node, running, restarted);
+        }
+    }
+
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Node>,
+    ) {
+        let planned = self.at(node.host()).users.plan(operation.client, rng);
+        self.ask(operation.client, node, planned, control);
+    }
+
+    fn on_response(
+        &mut self,
+        node: NodeId,
+        id: RequestId,
+        response: FuzzyResponse,
+        control: &mut Control<'_, Node>,
+    ) {
+        let region = self.at(node.host());
+        if let Some((user, request)) = region.history.answered(id, &response, control.cluster.now()) {
+            region.users.answered(user, &request, &response);
+        }
+    }
+
+    fn on_lost(&mut self, node: NodeId, id: RequestId) {
+        let region = self.at(node.host());
+        if let Some((user, request)) = region.history.user_of(id) {
+            region.users.lost(user, id, request);
+        }
+    }
+
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if let Some(cut) = self.cuts.remove(&token) {
+            self.link(&cut, false, control);
+        }
+    }
+
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(disks::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, _cluster: &Cluster<'_, Node>) {
+        let host = match &fact {
+            Fact::Durable { node, .. } | Fact::Trimmed { node, .. } => node.host(),
+            Fact::Reported { from, .. } => from.host(),
+            Fact::DiskLost { host } => *host,
+        };
+        let region = self.at(host);
+        let mut disks = std::mem::take(&mut region.disks);
+        disks.on_fact(fact, |id| region.is_server(id), |id| region.empty_server(id));
+        region.disks = disks;
+    }
+
+    fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        let region = self.at(host);
+        region.look(host, cluster);
+        let (here, fresh) = (region.id, region.truth.take_fresh());
+        for (colour, node) in fresh {
+            self.audit.placed(here, colour, &node);
+        }
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let second = Duration::from_secs(1);
+        let down = rng.duration(second / 20, 2 * second);
+        let lasts = rng.duration(2 * second, 20 * second);
+        let mut order: Vec<usize> = (0..self.regions.len()).collect();
+        rng.shuffle(&mut order);
+        let (one, other) = (order[0], order[1]);
+        let region = &self.regions[one];
+        let partitions: Vec<PartitionId> = region.partitions().collect();
+        let latest = region.latest(partitions[rng.below(partitions.len() as u64) as usize]);
+        let (Some(head), Some(tail)) = (latest.head(), latest.tail()) else { return false };
+        let servers = region.servers.clone();
+        match which {
+            0 => {
+                control.mark("scenario.cut_regions");
+                self.cut(vec![(one, other), (other, one)], lasts, control);
+            }
+            1 => self.cut(self.alone(one), lasts, control),
+            2 => {
+                control.mark("scenario.cut_one_way");
+                self.cut(vec![(one, other)], lasts, control);
+            }
+            3 => {
+                control.mark("scenario.started_a_region_alone");
+                self.cut(self.alone(one), lasts, control);
+                control.crash_all(servers, Loss::All, rng);
+            }
+            4 => control.crash(head.host(), Loss::All, down, rng),
+            5 => control.pause(head.host(), down),
+            6 => control.crash(tail.host(), Loss::All, down, rng),
+            _ => control.crash_all(servers, Loss::All, rng),
+        }
+        true
+    }
+
+    fn core(&mut self, _cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
+        let all = self.regions.iter().flat_map(|it| it.servers.iter().copied().chain([it.client]));
+        Core::Hosts(all.collect())
+    }
+
+    fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        for region in &self.regions {
+            region.converged(cluster)?;
+            if let Some(lacks) = self.audit.lacks(region.id) {
+                return Err(lacks);
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
+        let words = cluster.nodes().filter_map(|(id, node)| match node {
+            Node::ChainServer(server) => Some(format!(
+                "{id} of {} in {:?} serves {:?}, has {} of {}, sources {:?}",
+                server.partition(),
+                server.state().region(),
+                server.serves(),
+                server.state().applied(),
+                server.length(),
+                server.sources(),
+            )),
+            Node::Client(client) if client.outstanding() + client.recovering() > 0 => {
+                Some(format!("{id} waits: {}", client.describe()))
+            }
+            Node::Client(_) | Node::Director(_) | Node::Log(_) => None,
+        });
+        words.collect::<Vec<_>>().join(" | ")
+    }
+
+    fn finish(&mut self, cluster: &Cluster<'_, Node>) {
+        for region in &mut self.regions {
+            for (id, node) in cluster.nodes().filter(|(id, _)| region.servers.contains(&id.host())) {
+                let Node::ChainServer(server) = node else { continue };
+                if region.latest(server.partition()).nodes().any(|it| it == id) {
+                    region.truth.replay(id, server, &mut region.disks);
+                    region.truth.check_whole(id, server, &region.disks);
+                }
+            }
+            for (colour, node) in region.truth.take_fresh() {
+                self.audit.placed(region.id, colour, &node);
+            }
+        }
+        self.audit.end();
+        for region in &self.regions {
+            let lacks = self.audit.lacks(region.id);
+            invariant!(CONV, lacks.is_none(), "at the end, {}", lacks.unwrap_or_default());
+            region.truth.check_atomic();
+            region.history.check(&region.truth);
+        }
+    }
+
+    fn history(&self) -> Option<String> {
+        Some(self.regions.iter().map(|region| region.history.to_text()).collect())
+    }
+}
