@@ -81,7 +81,7 @@ impl Echoes {
         self.restarts += 1;
         let draw = mix(self.root, self.restarts);
         // Every other restart is what it was.
-        if draw % 2 == 0 {
+        if draw.is_multiple_of(2) {
             return Vec::new();
         }
         let concerns = |it: &Remembered| {
