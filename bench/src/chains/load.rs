@@ -28,7 +28,7 @@ fn body(bytes: usize) -> Bytes {
 }
 
 fn append(session: u64, number: u64, seen: AppendTime, colours: Vec<Colour>, body: &Bytes) -> FuzzyRequest {
-    let content = Content { colours, bodies: vec![body.clone()], played: Vec::new() };
+    let content = Content::new(colours, vec![body.clone()]);
     FuzzyRequest::Append(AppendCall { client: session, number, below: number, seen, content })
 }
 

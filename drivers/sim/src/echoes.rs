@@ -32,8 +32,6 @@ pub(crate) struct Echo {
 /// One of the last messages of each kind between two nodes. Two kinds that share a place replace each other.
 pub(crate) struct Echoes {
     places: Vec<Option<Remembered>>,
-    /// When what is in a place was sent.
-    since: Vec<u64>,
     root: u64,
     restarts: u64,
 }
@@ -58,8 +56,7 @@ impl Echoes {
 
     /// None are drawn unless they are `on`.
     fn new(root: u64, on: bool) -> Self {
-        let places = if on { PLACES } else { 0 };
-        Self { places: vec![None; places], since: vec![0; places], root, restarts: 0 }
+        Self { places: if on { vec![None; PLACES] } else { Vec::new() }, root, restarts: 0 }
     }
 
     /// A message was sent that no fault has struck.
@@ -69,11 +66,9 @@ impl Echoes {
         }
         let tags = packet.bytes.iter().take(TAG_BYTES).fold(0, |tags, &byte| tags << 8 | u64::from(byte));
         let place = mix(mix(packet.from.as_u64(), packet.to.as_u64()), tags) as usize % PLACES;
-        if self.places[place].is_some() && sent < self.since[place] + REPLACED_AFTER {
-            return;
+        if self.places[place].as_ref().is_none_or(|it| sent >= it.sent + REPLACED_AFTER) {
+            self.places[place] = Some(Remembered { packet: packet.clone(), nth, sent, arrives });
         }
-        self.since[place] = sent;
-        self.places[place] = Some(Remembered { packet: packet.clone(), nth, sent, arrives });
     }
 
     /// What arrives once more, since a host has started again.

@@ -52,7 +52,7 @@ const REGION: RegionId = RegionId(3);
 const INDEX: RowIndex = RowIndex(8);
 
 fn content() -> Content {
-    Content { colours: vec![COLOUR, Colour(7)], bodies: vec![bytes("one"), bytes("two")], played: Vec::new() }
+    Content::new(vec![COLOUR, Colour(7)], vec![bytes("one"), bytes("two")])
 }
 
 fn id() -> AppendId {

@@ -82,32 +82,25 @@ fn family(comes: bool, value: &str, rng: &mut Rng) -> Ask {
     if !comes {
         paths.reverse();
     }
-    let mut body = Vec::new();
-    for path in paths {
-        put_step_head(if comes { op::CREATE } else { op::DELETE }, &mut body);
-        body.put_text(path);
-        if comes {
-            body.put_buffer(Some(value.as_bytes()));
-            put_list(LISTS[0], &mut body);
-            body.put_i32(0);
-        } else {
-            body.put_i32(-1);
-        }
-    }
-    put_steps_end(&mut body);
-    Ask::Judged { opcode: op::MULTI, body, writes: true }
+    all_at_once(comes, paths, value.as_bytes())
 }
 
 /// A quota on a parent, which gateways have counted while it lasts: it comes, or goes.
 fn quota(comes: bool, rng: &mut Rng) -> Ask {
     let of = format!("/zookeeper/quota{}", one_of(&PARENTS, rng));
     let limits = format!("{of}/zookeeper_limits");
+    let paths = if comes { [&of[..], &limits] } else { [&limits[..], &of] };
+    all_at_once(comes, paths, b"count=4,bytes=40")
+}
+
+/// These nodes come or go at once, in this order.
+fn all_at_once<'a>(comes: bool, paths: impl IntoIterator<Item = &'a str>, value: &[u8]) -> Ask {
     let mut body = Vec::new();
-    for path in if comes { [of, limits] } else { [limits, of] } {
+    for path in paths {
         put_step_head(if comes { op::CREATE } else { op::DELETE }, &mut body);
-        body.put_text(&path);
+        body.put_text(path);
         if comes {
-            body.put_buffer(Some(b"count=4,bytes=40"));
+            body.put_buffer(Some(value));
             put_list(LISTS[0], &mut body);
             body.put_i32(0);
         } else {

@@ -1,9 +1,10 @@
 //! What a chain server may have of its row, in memory and in its journal, and what it must have.
 
+use super::chains::{is_of_a_server, server};
 use super::{FuzzyScenario, Node};
-use ::fuzzylog::{ChainServer, FuzzyParameters, FuzzySlot};
+use ::fuzzylog::{ChainServer, FuzzyParameters};
 use kernel::{HostId, NodeId, invariant};
-use sim::{Cluster, Scenario as _};
+use sim::Cluster;
 
 /// So many windows of commands are in memory beside those for servers that join: what finishes appends has four, and what was
 /// applied in a burst stays for another one.
@@ -51,13 +52,12 @@ impl FuzzyScenario {
 
     /// In an epoch each server's row begins with the row of the one behind it.
     pub(super) fn check_nested(&self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for partition in self.partitions() {
-            let latest = self.latest(partition);
+        for partition in self.chains.partitions() {
+            let latest = self.chains.latest(partition);
             let nodes: Vec<NodeId> = latest.nodes().collect();
             for pair in nodes.windows(2).filter(|pair| pair.iter().any(|node| node.host() == host)) {
-                let serving = |id: NodeId| {
-                    Self::server(id, cluster).filter(|server| server.serves() == Some(latest.epoch))
-                };
+                let serving =
+                    |id: NodeId| server(id, cluster).filter(|server| server.serves() == Some(latest.epoch));
                 let (Some(upper), Some(lower)) = (serving(pair[0]), serving(pair[1])) else { continue };
                 invariant!(
                     NEST,
@@ -75,10 +75,10 @@ impl FuzzyScenario {
 
     /// What is acknowledged is on every server of the chain that has it all.
     pub(super) fn check_durable(&self, cluster: &Cluster<'_, Node>) {
-        for partition in self.partitions() {
+        for partition in self.chains.partitions() {
             let replayed = self.truth.replayed(partition);
-            for id in self.latest(partition).nodes() {
-                if let Some(server) = Self::server(id, cluster) {
+            for id in self.chains.latest(partition).nodes() {
+                if let Some(server) = server(id, cluster) {
                     invariant!(
                         DUR,
                         server.length() >= replayed,
@@ -92,16 +92,6 @@ impl FuzzyScenario {
 
     /// True of a chain server's place.
     pub(super) fn is_server(&self, id: NodeId) -> bool {
-        !self.clients.contains(&id.host())
-            && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
-    }
-
-    /// A chain server as it is before its records are restored.
-    pub(super) fn empty_server(&self, id: NodeId) -> ChainServer {
-        let built = self.blank_nodes(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
-        match built {
-            Some((_, Node::ChainServer(server))) => *server,
-            _ => unreachable!("a record of {id}, which is no chain server"),
-        }
+        !self.clients.contains(&id.host()) && is_of_a_server(id.host_slot())
     }
 }

@@ -107,7 +107,7 @@ impl Changes {
 
 impl FuzzyScenario {
     fn is_bootstrapped(&self) -> bool {
-        self.partitions().all(|partition| self.latest(partition).is_bootstrapped())
+        self.chains.partitions().all(|partition| self.chains.latest(partition).is_bootstrapped())
     }
 
     /// An operator changes the hosts.
@@ -149,8 +149,8 @@ impl FuzzyScenario {
         let answered = self.changes.operator.on_answer(id, is_settled, control);
         if answered == Answered::Done {
             let stay = self.changes.members();
-            for partition in self.partitions() {
-                let chain = self.latest(partition);
+            for partition in self.chains.partitions() {
+                let chain = self.chains.latest(partition);
                 let needed = chain.nodes().find(|node| !stay.contains(&node.host()));
                 invariant!(FENCE, needed.is_none(), "{needed:?} has left, and is in {chain:?}");
             }
@@ -191,6 +191,6 @@ impl FuzzyScenario {
     /// Is there a partition whose chain has servers of hosts that leave?
     pub(super) fn has_leavers(&self, partition: PartitionId) -> bool {
         let stay = self.changes.members();
-        self.latest(partition).nodes().any(|node| !stay.contains(&node.host()))
+        self.chains.latest(partition).nodes().any(|node| !stay.contains(&node.host()))
     }
 }

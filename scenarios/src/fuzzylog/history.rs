@@ -54,7 +54,7 @@ fn content_of(request: &FuzzyRequest) -> Option<Content> {
     match request {
         FuzzyRequest::Append(call) => Some(call.content.clone()),
         FuzzyRequest::Snapshot(SnapshotCall { colours, .. }) => {
-            Some(Content { colours: colours.clone(), bodies: Vec::new(), played: Vec::new() })
+            Some(Content::new(colours.clone(), Vec::new()))
         }
         FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) | FuzzyRequest::Follow(_) => {
             None

@@ -1,6 +1,7 @@
 //! FuzzyLog: partitions with chains of servers, directors, and users who append to colours and play them.
 
 mod bounds;
+mod chains;
 mod changing;
 mod disks;
 mod history;
@@ -13,13 +14,14 @@ mod users;
 use crate::audit::rising::Rising;
 use crate::limits;
 use ::fuzzylog::{
-    AppendTime, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage,
-    FuzzyParameters, FuzzyRequest, FuzzyResponse, NodePosition, PartitionId, SyncCall,
+    AppendTime, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage, FuzzyParameters, FuzzyRequest,
+    FuzzyResponse, NodePosition, PartitionId, SyncCall,
 };
+use chains::{Chains, empty_server, server};
 use changing::{Changes, Moment};
 use disks::Disks;
 use history::History;
-use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
+use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
     Replacement, Scenario, StrikeKind, Tuning,
@@ -43,8 +45,7 @@ pub struct FuzzyScenario {
     disks: Disks,
     rising: Rising,
     parameters: FuzzyParameters,
-    /// Every projection that any director knows to be decided.
-    projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
+    chains: Chains,
     /// How many clients are still to be struck in the middle of an append.
     plots: u32,
     /// A host that other servers do not hear, nor it them.
@@ -152,8 +153,8 @@ impl FuzzyScenario {
             disks: Disks::default(),
             rising: Rising::default(),
             parameters,
+            chains: Chains::new(&deployment),
             deployment,
-            projections: BTreeMap::new(),
             plots: if rng.chance(0.5) { 12 } else { 0 },
             apart: None,
             beside: Vec::new(),
@@ -174,29 +175,8 @@ impl FuzzyScenario {
         self.history.asked(id, who, node, planned.request, planned.again, control.cluster.now());
     }
 
-    /// The latest projection of a partition that is known to be decided.
-    fn latest(&self, partition: PartitionId) -> &ChainProjection {
-        let of_partition =
-            self.projections.range((partition, ChainEpoch(0))..=(partition, ChainEpoch(u64::MAX)));
-        of_partition
-            .last()
-            .map_or(&self.deployment.initial()[usize::from(partition.0)], |(_, projection)| projection)
-    }
-
-    fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        (0..self.deployment.placement().partitions()).map(PartitionId)
-    }
-
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for (id, node) in cluster.called_nodes_of(host) {
-            let Node::Director(director) = node else { continue };
-            // Before the first change each host has what its cluster file says, and nobody serves.
-            for projection in director.projections().filter(|it| it.is_bootstrapped()) {
-                let of_epoch = (projection.partition, projection.epoch);
-                let known = self.projections.entry(of_epoch).or_insert_with(|| projection.clone());
-                invariant!(AGREE, known == projection, "{id} has {projection:?}, another {known:?}");
-            }
-        }
+        self.chains.look(host, cluster);
         self.truth.look(host, &mut self.disks, cluster);
     }
 
@@ -237,13 +217,6 @@ impl FuzzyScenario {
         }
     }
 
-    fn server<'a>(id: NodeId, cluster: &Cluster<'a, Node>) -> Option<&'a ChainServer> {
-        match cluster.node(id) {
-            Some(Node::ChainServer(server)) => Some(server),
-            _ => None,
-        }
-    }
-
     /// A client that is in the middle of an append, as far as is wanted.
     fn appending(&self, cluster: &Cluster<'_, Node>) -> Vec<(HostId, &'static str)> {
         let mut found = Vec::new();
@@ -269,10 +242,10 @@ impl FuzzyScenario {
             .any(|(_, node)| matches!(node, Node::Director(director) if director.is_changing()));
         !directs
             && !is_changing
-            && self.partitions().all(|partition| {
-                let latest = self.latest(partition);
+            && self.chains.partitions().all(|partition| {
+                let latest = self.chains.latest(partition);
                 let well = latest.nodes().filter(|&id| {
-                    Self::server(id, cluster).is_some_and(|server| {
+                    server(id, cluster).is_some_and(|server| {
                         server.serves() == Some(latest.epoch)
                             && server.length() >= latest.whole_from
                             && server.length() >= self.truth.replayed(partition)
@@ -407,7 +380,7 @@ impl Scenario for FuzzyScenario {
 
     fn on_fact(&mut self, fact: Fact<FuzzyMessage>, _cluster: &Cluster<'_, Node>) {
         let mut disks = std::mem::take(&mut self.disks);
-        disks.on_fact(fact, |id| self.is_server(id), |id| self.empty_server(id));
+        disks.on_fact(fact, |id| self.is_server(id), |id| empty_server(id, self.blank_nodes(id.host())));
         self.disks = disks;
     }
 
@@ -461,7 +434,7 @@ impl Scenario for FuzzyScenario {
         let second = Duration::from_secs(1);
         let down = rng.duration(second / 20, 2 * second);
         let partition = PartitionId(rng.below(u64::from(self.deployment.placement().partitions())) as u16);
-        let latest = self.latest(partition);
+        let latest = self.chains.latest(partition);
         let (Some(head), Some(tail)) = (latest.head(), latest.tail()) else { return false };
         match which {
             0 => control.crash(head.host(), Loss::All, down, rng),
@@ -501,15 +474,15 @@ impl Scenario for FuzzyScenario {
         if let Some(missing) = self.changes.unsettled() {
             return Err(missing);
         }
-        for partition in self.partitions() {
-            let latest = self.latest(partition);
+        for partition in self.chains.partitions() {
+            let latest = self.chains.latest(partition);
             if latest.members.len() < self.width() || self.has_leavers(partition) {
                 return Err(format!("the chain of {partition} is {:?} only", latest.members));
             }
-            let head = latest.head().and_then(|head| Self::server(head, cluster));
+            let head = latest.head().and_then(|head| server(head, cluster));
             let length = head.map(ChainServer::length);
             for id in latest.nodes() {
-                let Some(server) = Self::server(id, cluster) else { return Err(format!("{id} is down")) };
+                let Some(server) = server(id, cluster) else { return Err(format!("{id} is down")) };
                 if server.serves() != Some(latest.epoch) || Some(server.state().applied()) != length {
                     return Err(format!("{id} lags in {:?}", latest.epoch));
                 }
@@ -554,7 +527,7 @@ impl Scenario for FuzzyScenario {
         self.check_durable(cluster);
         for (id, node) in cluster.nodes() {
             if let Node::ChainServer(server) = node
-                && self.latest(server.partition()).nodes().any(|it| it == id)
+                && self.chains.latest(server.partition()).nodes().any(|it| it == id)
             {
                 self.truth.replay(id, server, &mut self.disks);
                 self.truth.check_whole(id, server, &self.disks);

@@ -156,7 +156,7 @@ fn initial() -> Vec<ChainProjection> {
 fn append(nth: u64) -> FuzzyRequest {
     let mut colours = colours().to_vec();
     colours.sort_unstable();
-    let content = Content { colours, bodies: vec![Bytes::from(vec![nth as u8])], played: Vec::new() };
+    let content = Content::new(colours, vec![Bytes::from(vec![nth as u8])]);
     FuzzyRequest::Append(AppendCall { client: nth, number: 0, below: 0, seen: AppendTime::ZERO, content })
 }
 

@@ -47,7 +47,7 @@ pub fn content_of(node: &NewNode, colours: &[Colour]) -> Content {
         [one] => vec![named(one)],
         bodies => order.iter().filter_map(|&at| bodies.get(at)).map(named).collect(),
     };
-    Content { colours: order.into_iter().map(|at| colours[at]).collect(), bodies, played: Vec::new() }
+    Content::new(order.into_iter().map(|at| colours[at]).collect(), bodies)
 }
 
 /// A node as those see it who play a colour.

@@ -134,8 +134,8 @@ impl ChainServer {
     pub fn regions_differ(&self) -> bool {
         let Some(replicator) = &self.replicator else { return self.state.region().is_some() };
         let plan = &replicator.plan;
-        self.state.region().is_some_and(|own| own != plan.own)
-            || self.state.region().is_some() && self.state.other_regions() != plan.partitions()
+        let differs = |own| own != plan.own || self.state.other_regions() != plan.partitions();
+        self.state.region().is_some_and(differs)
     }
 
     /// What the head knows of the partitions that it copies.

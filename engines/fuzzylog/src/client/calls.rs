@@ -23,7 +23,7 @@ impl FuzzyClient {
             }
             FuzzyRequest::Snapshot(call) => {
                 let SnapshotCall { client, number, below, seen, colours } = call;
-                let content = Content { colours, bodies: Vec::new(), played: Vec::new() };
+                let content = Content::new(colours, Vec::new());
                 self.append(id, AppendCall { client, number, below, seen, content }, cx);
             }
             FuzzyRequest::Sync(call) => {
@@ -66,8 +66,7 @@ impl FuzzyClient {
                 flaw(&call.content).or_else(|| out_of_range(call.number, call.below)).or_else(busy)
             }
             FuzzyRequest::Snapshot(call) => {
-                let content =
-                    Content { colours: call.colours.clone(), bodies: Vec::new(), played: Vec::new() };
+                let content = Content::new(call.colours.clone(), Vec::new());
                 flaw(&content).or_else(|| out_of_range(call.number, call.below))
             }
             FuzzyRequest::Play(call) if call.from > call.to => {

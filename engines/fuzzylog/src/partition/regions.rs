@@ -84,16 +84,12 @@ pub struct OutgoingPage {
     pub nodes: Vec<ShadowNode>,
 }
 
-fn bytes_of(node: &ShadowNode) -> usize {
-    let parts = node.parts.iter().map(|part| LOG_BYTES + size_of::<Edge>() * part.edges.len());
-    let bodies = node.bodies.iter().map(Bytes::len);
-    size_of::<Colour>() * node.colours.len() + parts.sum::<usize>() + bodies.sum::<usize>()
-}
-
 impl ShadowNode {
     /// What it costs on a page and in memory, about.
     pub fn bytes(&self) -> usize {
-        bytes_of(self)
+        let parts = self.parts.iter().map(|part| LOG_BYTES + size_of::<Edge>() * part.edges.len());
+        let bodies = self.bodies.iter().map(Bytes::len);
+        size_of::<Colour>() * self.colours.len() + parts.sum::<usize>() + bodies.sum::<usize>()
     }
 }
 
@@ -183,7 +179,7 @@ impl Regions {
     }
 
     pub(super) fn wait(&mut self, colour: Colour, region: RegionId, node: ShadowNode) {
-        self.waiting_bytes += bytes_of(&node);
+        self.waiting_bytes += node.bytes();
         self.waiting.entry((colour, region)).or_default().push_back(node);
     }
 
@@ -193,7 +189,7 @@ impl Regions {
         if waiting.is_empty() {
             self.waiting.remove(&(colour, region));
         }
-        self.waiting_bytes -= bytes_of(&node);
+        self.waiting_bytes -= node.bytes();
         Some(node)
     }
 
@@ -323,7 +319,7 @@ impl PartitionState {
                 let (id, colours, parts) =
                     (first.id, first.colours.clone(), nodes.iter().map(part).collect());
                 let node = ShadowNode { id, at, colours, parts, bodies };
-                if !budget.admits(bytes_of(&node)) {
+                if !budget.admits(node.bytes()) {
                     return page;
                 }
                 page.nodes.push(node);

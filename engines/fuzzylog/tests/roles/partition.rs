@@ -25,7 +25,7 @@ fn at(clock: u64, partition: u16, ahead: u64) -> AppendTime {
 }
 
 fn content(colours: &[Colour]) -> Content {
-    Content { colours: colours.to_vec(), bodies: vec![Bytes::from_static(b"body")], played: Vec::new() }
+    Content::new(colours.to_vec(), vec![Bytes::from_static(b"body")])
 }
 
 fn id(client: u64, number: u64, content: &Content) -> AppendId {
@@ -211,7 +211,7 @@ fn a_snapshot_stores_nothing() {
     let mut cast = Cast::new();
     let append = cast.single(1, 0, AppendTime::ZERO);
     cast.outcome(append);
-    let content = Content { colours: cast.here[..2].to_vec(), bodies: Vec::new(), played: Vec::new() };
+    let content = Content::new(cast.here[..2].to_vec(), Vec::new());
     let snapshot = Append { id: id(1, 1, &content), below: 0, seen: AppendTime::ZERO, content };
     let Outcome::Delivered(delivered) = cast.outcome(snapshot) else { panic!("no snapshot") };
     let tails = [NodePosition(1), NodePosition(0)];

@@ -32,8 +32,7 @@ fn server() -> ChainServer {
 }
 
 fn append(number: u64) -> Append {
-    let content =
-        Content { colours: vec![Colour(0)], bodies: vec![Bytes::from_static(b"body")], played: Vec::new() };
+    let content = Content::new(vec![Colour(0)], vec![Bytes::from_static(b"body")]);
     let id = AppendId { client: 1, number, content: content.digest() };
     Append { id, below: 0, seen: AppendTime::ZERO, content }
 }

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 /// How long a server hears of nothing new before it asks whether there is.
 const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
-/// So many times as long when the last question brought nothing, and twice as long each time after that, so often.
+/// So many times as long when the last question brought nothing.
 const ASK_AGAIN_TIMES: u32 = 8;
+/// That doubles with each question that brings nothing, at most so often.
 const ASK_AGAIN_DOUBLED_MAX: u32 = 2;
 /// A server that catches up asks for the next page of operations when it has executed one, and not for each of several groups' pages.
 const ASK_PAGES_AFTER: Duration = Duration::from_millis(2);

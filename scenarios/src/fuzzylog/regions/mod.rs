@@ -2,6 +2,7 @@
 
 mod audit;
 
+use super::chains::{Chains, empty_server, is_of_a_server, server};
 use super::disks::{self, Disks};
 use super::history::History;
 use super::truth::Truth;
@@ -9,8 +10,8 @@ use super::users::{Planned, Users};
 use super::{Node, draw_log, draw_parameters};
 use crate::limits;
 use ::fuzzylog::{
-    AppendId, ChainEpoch, ChainProjection, ChainServer, FuzzyDeployment, FuzzyMessage, FuzzyParameters,
-    FuzzyRequest, FuzzyResponse, FuzzySlot, OtherRegion, PartitionId, RegionId,
+    AppendId, ChainServer, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzyRequest, FuzzyResponse,
+    OtherRegion, PartitionId, RegionId,
 };
 use audit::Audit;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
@@ -33,8 +34,7 @@ struct Region {
     users: Users,
     truth: Truth,
     disks: Disks,
-    /// Every projection that any director knows to be decided.
-    projections: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
+    chains: Chains,
     width: usize,
     /// How far its hosts are from the middle of the network.
     distance: Duration,
@@ -86,61 +86,26 @@ fn parameters(width: usize, rng: &mut Rng) -> FuzzyParameters {
 }
 
 impl Region {
-    fn latest(&self, partition: PartitionId) -> &ChainProjection {
-        let of_partition =
-            self.projections.range((partition, ChainEpoch(0))..=(partition, ChainEpoch(u64::MAX)));
-        let initial = &self.deployment.initial()[usize::from(partition.0)];
-        of_partition.last().map_or(initial, |(_, projection)| projection)
-    }
-
-    fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        (0..self.deployment.placement().partitions()).map(PartitionId)
-    }
-
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for (id, node) in cluster.called_nodes_of(host) {
-            let Node::Director(director) = node else { continue };
-            for projection in director.projections().filter(|it| it.is_bootstrapped()) {
-                let of_epoch = (projection.partition, projection.epoch);
-                let known = self.projections.entry(of_epoch).or_insert_with(|| projection.clone());
-                invariant!(AGREE, known == projection, "{id} has {projection:?}, another {known:?}");
-            }
-        }
+        self.chains.look(host, cluster);
         self.truth.look(host, &mut self.disks, cluster);
     }
 
-    fn server<'a>(id: NodeId, cluster: &Cluster<'a, Node>) -> Option<&'a ChainServer> {
-        match cluster.node(id) {
-            Some(Node::ChainServer(server)) => Some(server),
-            _ => None,
-        }
-    }
-
     fn is_server(&self, id: NodeId) -> bool {
-        self.servers.contains(&id.host())
-            && matches!(FuzzySlot::at(id.host_slot().0), Some(FuzzySlot::ChainServer(_)))
-    }
-
-    /// A chain server as it is before its records are restored.
-    fn empty_server(&self, id: NodeId) -> ChainServer {
-        let built = self.deployment.build(id.host()).into_iter().find(|(slot, _)| *slot == id.host_slot());
-        match built {
-            Some((_, Node::ChainServer(server))) => *server,
-            _ => unreachable!("a record of {id}, which is no chain server"),
-        }
+        self.servers.contains(&id.host()) && is_of_a_server(id.host_slot())
     }
 
     /// Its chains have their servers, which have applied everything, and nothing waits for another region.
     fn converged(&self, cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        for partition in self.partitions() {
-            let latest = self.latest(partition);
+        for partition in self.chains.partitions() {
+            let latest = self.chains.latest(partition);
             if latest.members.len() < self.width {
                 return Err(format!("the chain of {partition} in {} is {:?} only", self.id, latest.members));
             }
-            let head = latest.head().and_then(|head| Self::server(head, cluster));
+            let head = latest.head().and_then(|head| server(head, cluster));
             let length = head.map(ChainServer::length);
             for id in latest.nodes() {
-                let Some(server) = Self::server(id, cluster) else { return Err(format!("{id} is down")) };
+                let Some(server) = server(id, cluster) else { return Err(format!("{id} is down")) };
                 if server.serves() != Some(latest.epoch) || Some(server.state().applied()) != length {
                     return Err(format!("{id} lags in {:?}", latest.epoch));
                 }
@@ -196,7 +161,7 @@ impl RegionsScenario {
                 users: users.among_regions(),
                 truth: Truth::new(deployment.placement()),
                 disks: Disks::default(),
-                projections: BTreeMap::new(),
+                chains: Chains::new(&deployment),
                 width,
                 distance: rng.duration(Duration::from_millis(1), most),
                 deployment,
@@ -366,7 +331,11 @@ impl Scenario for RegionsScenario {
         };
         let region = self.at(host);
         let mut disks = std::mem::take(&mut region.disks);
-        disks.on_fact(fact, |id| region.is_server(id), |id| region.empty_server(id));
+        disks.on_fact(
+            fact,
+            |id| region.is_server(id),
+            |id| empty_server(id, region.deployment.build(id.host())),
+        );
         region.disks = disks;
     }
 
@@ -387,8 +356,8 @@ impl Scenario for RegionsScenario {
         rng.shuffle(&mut order);
         let (one, other) = (order[0], order[1]);
         let region = &self.regions[one];
-        let partitions: Vec<PartitionId> = region.partitions().collect();
-        let latest = region.latest(partitions[rng.below(partitions.len() as u64) as usize]);
+        let partitions: Vec<PartitionId> = region.chains.partitions().collect();
+        let latest = region.chains.latest(partitions[rng.below(partitions.len() as u64) as usize]);
         let (Some(head), Some(tail)) = (latest.head(), latest.tail()) else { return false };
         let servers = region.servers.clone();
         match which {
@@ -452,7 +421,7 @@ impl Scenario for RegionsScenario {
         for region in &mut self.regions {
             for (id, node) in cluster.nodes().filter(|(id, _)| region.servers.contains(&id.host())) {
                 let Node::ChainServer(server) = node else { continue };
-                if region.latest(server.partition()).nodes().any(|it| it == id) {
+                if region.chains.latest(server.partition()).nodes().any(|it| it == id) {
                     region.truth.replay(id, server, &mut region.disks);
                     region.truth.check_whole(id, server, &region.disks);
                 }
