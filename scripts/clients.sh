@@ -9,6 +9,12 @@ peers=server/tests/clients
 into=${ORDINATE_PEERS:-target/clients}
 mkdir -p "$into"
 into=$(cd "$into" && pwd)
+# Tests that run side by side all call this: one at a time.
+exec 9> "$into/lock"
+flock 9
+
+# A registry that accepts a connection and says nothing more must not hold up whoever waits for this.
+bounded() { timeout --kill-after=5 180 "$@" 9>&-; }
 
 say() { echo "clients: $*" >&2; }
 # Whether `mark` was made of this very file.
@@ -18,7 +24,7 @@ python() {
   fresh $peers/peers/requirements.txt requirements.done && return
   say "kazoo and its tests into $into/venv"
   python3 -m venv "$into/venv"
-  "$into/venv/bin/pip" install --quiet --require-hashes --requirement $peers/peers/requirements.txt
+  bounded "$into/venv/bin/pip" install --quiet --require-hashes --requirement $peers/peers/requirements.txt
   cp $peers/peers/requirements.txt "$into/requirements.done"
 }
 
@@ -26,7 +32,7 @@ java_jars() {
   fresh $peers/peers/SHA256SUMS jars.done && return
   say "Apache ZooKeeper and Curator into $into/jars"
   rm -rf "$into/jars"
-  mvn --quiet --batch-mode --no-transfer-progress --file $peers/peers/pom.xml \
+  bounded mvn --quiet --batch-mode --no-transfer-progress --file $peers/peers/pom.xml \
     org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
     -DoutputDirectory="$into/jars" -DincludeScope=runtime
   (cd "$into/jars" && sha256sum --check --quiet --strict) < $peers/peers/SHA256SUMS
@@ -47,7 +53,7 @@ go_client() {
   cat $peers/go/* > "$into/go.now"
   cmp --silent "$into/go.now" "$into/go.done" && return
   say "the Go tests into $into/go-smoke"
-  (cd $peers/go && GOFLAGS=-mod=readonly GOTOOLCHAIN=local go build -o "$into/go-smoke" .)
+  (cd $peers/go && GOFLAGS=-mod=readonly GOTOOLCHAIN=local bounded go build -o "$into/go-smoke" .)
   mv "$into/go.now" "$into/go.done"
 }
 
@@ -57,8 +63,8 @@ kafka_clients() {
   say "Kafka's clients into $into/kafka"
   rm -rf "$into/kafka"
   python3 -m venv "$into/kafka/venv"
-  "$into/kafka/venv/bin/pip" install --quiet --require-hashes --requirement $peers/kafka/requirements.txt
-  mvn --quiet --batch-mode --no-transfer-progress --file $peers/kafka/pom.xml \
+  bounded "$into/kafka/venv/bin/pip" install --quiet --require-hashes --requirement $peers/kafka/requirements.txt
+  bounded mvn --quiet --batch-mode --no-transfer-progress --file $peers/kafka/pom.xml \
     org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
     -DoutputDirectory="$into/kafka/jars" -DincludeScope=runtime
   (cd "$into/kafka/jars" && sha256sum --check --quiet --strict) < $peers/kafka/SHA256SUMS
@@ -70,7 +76,7 @@ kafka_server() {
   fresh bench/kafka/SHA256SUMS kafka-server.done && return
   say "Apache Kafka into $into/kafka-server"
   rm -rf "$into/kafka-server"
-  mvn --quiet --batch-mode --no-transfer-progress --file bench/kafka/pom.xml \
+  bounded mvn --quiet --batch-mode --no-transfer-progress --file bench/kafka/pom.xml \
     org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
     -DoutputDirectory="$into/kafka-server/jars" -DincludeScope=runtime
   (cd "$into/kafka-server/jars" && sha256sum --check --quiet --strict) < bench/kafka/SHA256SUMS

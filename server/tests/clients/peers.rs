@@ -2,9 +2,11 @@
 
 use crate::support::cluster::{Cluster, PATIENCE, free_address};
 use crate::support::raw;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 /// The root of the repository.
@@ -13,7 +15,14 @@ pub fn root() -> &'static Path {
 }
 
 /// The folder of peers, with `what` (`python`, `java`, `go`, `kafka`) in it; `None`, with the reason printed, if they cannot be had.
-pub fn installed(what: &str) -> Option<PathBuf> {
+pub fn installed(what: &'static str) -> Option<PathBuf> {
+    // What cannot be had takes its whole time limit: that is tried once.
+    static TRIED: Mutex<BTreeMap<&str, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
+    let mut tried = TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+    tried.entry(what).or_insert_with(|| install(what)).clone()
+}
+
+fn install(what: &str) -> Option<PathBuf> {
     let folder =
         std::env::var_os("ORDINATE_PEERS").map_or_else(|| root().join("target/clients"), PathBuf::from);
     let script = root().join("scripts/clients.sh");
