@@ -25,11 +25,11 @@ _FAILURES: dict[int, tuple[type[errors.TxnError], str]] = {
     2: (errors.TxnBusy, "busy: nothing was executed, try again later"),
     3: (errors.CommitUnknown, "the commit may have been executed, or may still be: ask for its status"),
     4: (errors.TxnMalformed, "malformed, or beyond a limit: nothing was executed"),
-    5: (errors.Collected, "the versions of that time are not retained any more"),
+    5: (errors.Collected, "the versions of that time are not retained any more: nothing was executed"),
     6: (errors.FromTheFuture, "the timestamp or token is in the future: nothing was executed"),
     7: (errors.NoClock, "the host's clock cannot be relied on: nothing was executed"),
     8: (errors.TxnDiskFull, "the disks are full: nothing was executed"),
-    9: (errors.NoTransaction, "there is no such transaction: it has ended, or was idle for too long"),
+    9: (errors.NoTransaction, "there is no such transaction: it has ended, or was idle for too long; nothing was executed"),
     10: (errors.Unavailable, "a shard cannot be reached: nothing was executed, try again"),
 }
 #: An attempt that ends so may be made again.

@@ -99,16 +99,14 @@ impl Waiting {
         let here = of_host.find(|(id, _)| *id == self.replica).and_then(|(_, node)| node.replica());
         let Some(here) = here else { return true };
         let ms = Duration::from_millis;
-        match here.wanted {
-            Some(wanted) if self.hears && wanted.index == 1 => {
-                control.mark("scenario.restarted_who_hands_a_snapshot_over");
-                let down = self.rng.duration(ms(1), ms(4));
-                control.crash(wanted.peer.host(), Loss::None, down, &mut self.rng);
-                return true;
-            }
-            Some(_) | None if self.hears => return false,
-            Some(_) | None => self.look_at = now + nanos(LOOK_EVERY),
+        if self.hears {
+            let Some(wanted) = here.wanted.filter(|wanted| wanted.index == 1) else { return false };
+            control.mark("scenario.restarted_who_hands_a_snapshot_over");
+            let down = self.rng.duration(ms(1), ms(4));
+            control.crash(wanted.peer.host(), Loss::None, down, &mut self.rng);
+            return true;
         }
+        self.look_at = now + nanos(LOOK_EVERY);
         let slot = self.replica.host_slot();
         let peers = replicas(&control.cluster);
         let peers: Vec<_> = peers.filter(|(id, _)| *id != self.replica && id.host_slot() == slot).collect();

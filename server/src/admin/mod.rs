@@ -20,13 +20,14 @@ use crate::cluster::description::{Listed, Listen};
 use crate::latency::CallFailure;
 use crate::services::{HTTP_ROUTES, SERVICES};
 use crate::status::HostStatus;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use axum::{Json, Router};
 use runtime::{Descriptors, ServerTls};
+use serde_json::json;
 use std::net::TcpListener;
 use std::sync::Arc;
 
@@ -51,7 +52,7 @@ pub fn serve_applications(
     admin: &Arc<Admin>,
     descriptors: Descriptors,
 ) -> std::io::Result<Stop> {
-    let routes = guarded(of_services(Router::new(), admin), admin, "http");
+    let routes = guarded(of_services(Router::new(), admin).fallback(nowhere), admin, "http");
     serve_on("http", ports, routes, admin, descriptors)
 }
 
@@ -103,7 +104,7 @@ fn routes(admin: &Arc<Admin>) -> Router {
     let all = all.layer(axum::middleware::from_fn(access::granted_to_operators));
     guarded(
         match http.as_ref().or(http_secure.as_ref()) {
-            None => of_services(all, admin),
+            None => of_services(all, admin).fallback(nowhere),
             Some(_) => all.fallback(moved),
         },
         admin,
@@ -116,12 +117,28 @@ async fn moved(State(admin): State<Arc<Admin>>, request: Request) -> Response {
     let path = request.uri().path();
     let of_services = SERVICES.iter().any(|service| path.starts_with(&format!("/v1/{}", service.name)));
     if !of_services {
-        return StatusCode::NOT_FOUND.into_response();
+        return nowhere(request).await;
     }
     let Listen { http, http_secure, .. } = &admin.file.listen;
     let ports: Vec<&str> = [http, http_secure].into_iter().flatten().map(String::as_str).collect();
-    let text = format!("applications' HTTP has a port of its own here: {}\n", ports.join(", "));
-    (StatusCode::NOT_FOUND, text).into_response()
+    let what = format!("applications' HTTP has a port of its own here: {}", ports.join(", "));
+    refused(StatusCode::NOT_FOUND, &what)
+}
+
+/// What is nowhere.
+async fn nowhere(request: Request) -> Response {
+    refused(StatusCode::NOT_FOUND, &format!("there is no {}", request.uri().path()))
+}
+
+/// A method that a path does not have; the header `Allow` names those that it has.
+async fn not_allowed(request: Request) -> Response {
+    let what = format!("{} does not take {}", request.uri().path(), request.method());
+    refused(StatusCode::METHOD_NOT_ALLOWED, &what)
+}
+
+fn refused(status: StatusCode, what: &str) -> Response {
+    let body = json!({ "error": what, "executed": false, "retry": false });
+    (status, Json(body)).into_response()
 }
 
 type Routes = Router<Arc<Admin>>;
@@ -150,6 +167,7 @@ fn with(routes: Routes, service: &'static Listed, found: Routes, admin: &Arc<Adm
 fn guarded(routes: Routes, admin: &Arc<Admin>, port: &'static str) -> Router {
     let identified = axum::middleware::from_fn_with_state((Arc::clone(admin), port), access::identified);
     routes
+        .method_not_allowed_fallback(not_allowed)
         .layer(identified)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(admin), port::bounded))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(admin), origin::guarded))

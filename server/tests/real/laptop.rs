@@ -1,6 +1,6 @@
 //! `ordinate config example --laptop 3`: the files run side by side as they are, and every verb can be asked for JSON over them.
 
-use crate::support::cluster::{ORDINATE, PATIENCE, free_address};
+use crate::support::cluster::{ORDINATE, PATIENCE, free_addresses};
 use crate::support::http;
 use crate::support::side_by_side;
 use serde_json::Value;
@@ -32,10 +32,7 @@ fn program(folder: &Path) -> Command {
 
 impl Laptop {
     fn start() -> Self {
-        let first = free_address().port();
-        // The block of ports is this process's own, and has no holes.
-        let last = (0..10 * HOSTS).fold(first, |_, _| free_address().port());
-        let first = if last > first { first } else { last - 10 * HOSTS };
+        let first = free_addresses(10 * HOSTS).port();
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("laptop-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the target folder is writable");
         let mut laptop = Self { folder, first, hosts: Vec::new() };

@@ -81,8 +81,14 @@ fn the_http_api_answers_as_documented() {
         expect("PUT", "/v1/kv/large", &"x".repeat(300 << 10), 413);
         expect("GET", "/v1/kv/large", "", 404);
         expect("PUT", "/v1/kv/large", &"x".repeat(3 << 20), 413);
-        expect("GET", "/nowhere", "", 404);
-        expect("PATCH", "/v1/kv/n", "", 405);
+        let nowhere = expect("GET", "/nowhere", "", 404).json();
+        assert_eq!(
+            (&nowhere["error"], &nowhere["executed"]),
+            (&json!("there is no /nowhere"), &json!(false))
+        );
+        let refused = expect("PATCH", "/v1/kv/n", "", 405);
+        assert!(refused.head.to_lowercase().contains("\r\nallow: "), "{}", refused.head);
+        assert_eq!(refused.json()["error"], "/v1/kv/n does not take PATCH");
 
         assert_eq!(expect("GET", "/healthz", "", 200).text(), "ok\n");
         assert_eq!(expect("GET", "/readyz", "", 200).text(), "ready\n");

@@ -145,11 +145,13 @@ impl fmt::Display for TxnFailure {
             Self::Busy => "busy: nothing was executed, try again later",
             Self::Unknown => "the commit may have been executed, or may still be: ask for its status",
             Self::Malformed => "malformed, or beyond a limit: nothing was executed",
-            Self::Collected => "the versions of that time are not retained any more",
+            Self::Collected => "the versions of that time are not retained any more: nothing was executed",
             Self::FromTheFuture => "the timestamp or token is in the future: nothing was executed",
             Self::NoClock => "the host's clock cannot be relied on: nothing was executed",
             Self::DiskFull => "the disks are full: nothing was executed",
-            Self::NoTransaction => "there is no such transaction: it has ended, or was idle for too long",
+            Self::NoTransaction => {
+                "there is no such transaction: it has ended, or was idle for too long; nothing was executed"
+            }
             Self::Unavailable => "a shard cannot be reached: nothing was executed, try again",
             Self::NotGranted => "not granted: nothing was executed",
         })

@@ -159,6 +159,8 @@ impl Freshness {
     }
 }
 
+const REFUSED: &str = "the transaction was refused";
+
 /// A failed transaction in the user's terms.
 pub(in crate::commands) fn explain(error: &TxnError, endpoint: &Endpoint) -> Failure {
     let text = error.to_string();
@@ -186,8 +188,12 @@ pub(in crate::commands) fn explain(error: &TxnError, endpoint: &Endpoint) -> Fai
             "ordinate txn locks",
         ),
         TxnError::Failed(why) => match why {
-            TxnFailure::Malformed | TxnFailure::FromTheFuture | TxnFailure::Collected => {
-                Failure::input("O1030", "the transaction was refused", text, "ordinate txn --help")
+            TxnFailure::Malformed => {
+                Failure::input("O1030", REFUSED, text, "docs/transactions.md has the limits")
+            }
+            TxnFailure::FromTheFuture => Failure::input("O1030", REFUSED, text, "ordinate clock"),
+            TxnFailure::Collected => {
+                Failure::input("O1030", REFUSED, text, "ordinate config explain txn.keep")
             }
             TxnFailure::NoClock => Failure::failed(
                 "O1033",
@@ -286,20 +292,22 @@ fn read(
 fn get(keys: &[String], freshness: &Freshness, output: Output, endpoint: &Endpoint) -> Result<(), Failure> {
     let level = freshness.level()?;
     let found = read(endpoint, |client| client.read(level).keys(keys.iter().map(String::as_str)))?;
-    if let (Output::Json, rows) = (output, &found.rows) {
-        let rows: Vec<Value> = rows.iter().map(value_of).collect();
-        println!("{}", json!({ "at": found.at.0, "rows": rows }));
-        return Ok(());
-    }
-    if let [row] = &found.rows[..] {
-        let Some(value) = &row.value else {
+    let value_of_one = match &found.rows[..] {
+        [KeyRow { value: None, .. }] => {
             let remedy = format!("ordinate txn put {} VALUE", keys[0]);
             return Err(Failure::failed("O1004", format!("no key {}", keys[0]), "", remedy));
-        };
-        println!("{}", String::from_utf8_lossy(value));
-        return Ok(());
+        }
+        [KeyRow { value, .. }] => value.as_ref(),
+        _ => None,
+    };
+    match (output, value_of_one) {
+        (Output::Json, _) => {
+            let rows: Vec<Value> = found.rows.iter().map(value_of).collect();
+            println!("{}", json!({ "at": found.at.0, "rows": rows }));
+        }
+        (Output::Table, Some(value)) => println!("{}", String::from_utf8_lossy(value)),
+        (Output::Table, None) => found.rows.iter().for_each(|row| print_row(row, output)),
     }
-    found.rows.iter().for_each(|row| print_row(row, output));
     Ok(())
 }
 

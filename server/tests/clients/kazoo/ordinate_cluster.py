@@ -4,7 +4,6 @@ A pytest plugin: `pytest -p ordinate_cluster --pyargs kazoo.tests`. Environment:
 of the section [coordination]), ORDINATE_PORT (the first of twelve free ports).
 """
 
-import atexit
 import hashlib
 import logging
 import os
@@ -79,7 +78,11 @@ class Server:
     def stop(self):
         if self.running:
             self.process.send_signal(signal.SIGTERM)
-            self.process.wait(20)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
         self.process = None
 
     def destroy(self):
@@ -146,7 +149,6 @@ def answers(port):
 
 
 CLUSTER = Cluster()
-atexit.register(CLUSTER.end)
 harness.get_global_cluster = lambda: CLUSTER
 
 
@@ -185,3 +187,18 @@ def pytest_collection_modifyitems(config, items):
     items[:] = retained
     if dropped:
         config.hook.pytest_deselected(items=dropped)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    session.config.ordinate_status = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    """A test of kazoo's that fails leaves threads behind that wait for ever, and Python waits for those before it ends."""
+    try:
+        CLUSTER.end()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(getattr(config, "ordinate_status", 1))
