@@ -13,7 +13,7 @@ into=$(cd "$into" && pwd)
 exec 9> "$into/lock"
 flock 9
 
-# A registry that accepts a connection and says nothing more must not hold up whoever waits for this.
+# A registry that accepts a connection and says nothing more must not hold up the tests.
 bounded() { timeout --kill-after=5 180 "$@" 9>&-; }
 
 say() { echo "clients: $*" >&2; }

@@ -25,6 +25,7 @@ impl Scenario for TallyScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "primary";
+    const MARKS: &'static [&'static str] = &["primary.sent_again", "client.asked_again"];
 
     fn hosts(&self) -> Vec<HostSpec> {
         let servers = [PRIMARY, BACKUP].map(|node| HostSpec::server(node.host()));
@@ -37,10 +38,6 @@ impl Scenario for TallyScenario {
 
     fn classes(&self) -> Classes {
         Classes::PHYSICAL.without(Class::ClockLie)
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["primary.sent_again", "client.asked_again"]
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

@@ -14,26 +14,32 @@ use support::*;
 /// One answer that is larger than any bound on what waits for a client.
 const HUGE_BYTES: usize = 20 << 20;
 
-/// A protocol for tests: `!` says hello, `?` asks the oracle (the answer is `.`), `#` asks for 64 KiB of output, `*` for 20 MiB.
+/// A protocol for tests: `!` says hello, `?` asks the oracle (the answer is `.`), `#` asks for 64 KiB of output, `*` for 20 MiB; a `(`
+/// begins a request that never ends.
 struct Marks;
-struct MarksSession;
+
+#[derive(Default)]
+struct MarksSession {
+    /// As many bytes of the input belong to requests that never end.
+    unfinished: usize,
+}
 
 impl FrontEnd<Talk> for Marks {
     fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Talk>> {
-        Box::new(MarksSession)
+        Box::new(MarksSession::default())
     }
 }
 
 impl Session<Talk> for MarksSession {
     fn on_input(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, Talk>) -> Result<(), CloseReason> {
-        let mut unfinished = 0;
-        for byte in input.split() {
+        let fresh = input.split_off(self.unfinished);
+        for byte in &fresh[..] {
             match byte {
                 b'!' => cx.established(),
                 b'?' => cx.send(oracle_of("a"), Ask { number: 0, payload: kernel::Bytes::new() }),
                 b'#' => cx.output().extend_from_slice(&[b'#'; 64 << 10]),
                 b'*' => cx.output().extend_from_slice(&vec![b'*'; HUGE_BYTES]),
-                b'(' => unfinished += 1,
+                b'(' => self.unfinished += 1,
                 b'q' => {
                     cx.output().extend_from_slice(b"bye");
                     cx.finish(CloseReason("asked to"));
@@ -41,7 +47,7 @@ impl Session<Talk> for MarksSession {
                 _ => return Err(CloseReason("unknown mark")),
             }
         }
-        input.extend_from_slice(&vec![b'('; unfinished]);
+        input.resize(self.unfinished, b'(');
         Ok(())
     }
 

@@ -127,11 +127,11 @@
 //! impl Scenario for CounterScenario {
 //!     type Node = Member;
 //!     const FAMILY: &'static str = "counter";
+//!     const MARKS: &'static [&'static str] = &["client.resend"];
 //!     fn hosts(&self) -> Vec<HostSpec> {
 //!         vec![HostSpec::server(SERVER), HostSpec::client(CLIENT.host())]
 //!     }
 //!     fn clients(&self) -> Vec<NodeId> { vec![CLIENT] }
-//!     fn marks(&self) -> &'static [&'static str] { &["client.resend"] }
 //!     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {
 //!         if incarnation.host == SERVER {
 //!             vec![(HostSlot(0), Member::Counter(Counter::default()))]

@@ -91,7 +91,7 @@ pub struct Outcome {
     /// The classes that apply to the scenario.
     pub applicable: Classes,
     /// The scenario's structural events, by the numbers that the plan uses.
-    pub strikes: Vec<StrikeKind>,
+    pub strikes: &'static [StrikeKind],
     /// The scenario's history, if a violation asks for it.
     pub history: Option<String>,
     /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was retained.

@@ -245,7 +245,7 @@ pub enum Blow {
     },
     /// A structural event of the scenario.
     Strike {
-        /// Its number in [`crate::Scenario::strikes`].
+        /// Its number in [`crate::Scenario::STRIKES`].
         which: u8,
         /// Decides the details.
         draw: u64,

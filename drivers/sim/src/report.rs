@@ -58,7 +58,7 @@ pub fn report(outcome: &Outcome, about: &Report<'_>) -> Option<String> {
             now.len()
         );
         now.iter().for_each(|fault| {
-            let _ = write!(text, "\n    {}", words::of_fault(fault, &outcome.strikes));
+            let _ = write!(text, "\n    {}", words::of_fault(fault, outcome.strikes));
         });
         for begun in outcome.plan.retained.iter().flatten() {
             let (at, it) = (begun.at as f64 / 1e9, begun.operation);

@@ -42,6 +42,12 @@ pub trait Scenario: Sized {
     /// The family's name in reports.
     const FAMILY: &'static str;
 
+    /// Its structural events.
+    const STRIKES: &'static [StrikeKind] = &[];
+
+    /// The marks that a sweep must reach.
+    const MARKS: &'static [&'static str] = &[];
+
     /// The hosts, 64 at most. Their order gives the numbers that plans use.
     fn hosts(&self) -> Vec<HostSpec>;
 
@@ -58,16 +64,6 @@ pub trait Scenario: Sized {
     /// The ranges that seeds draw from.
     fn tuning(&self) -> Tuning {
         Tuning::default()
-    }
-
-    /// Its structural events.
-    fn strikes(&self) -> Vec<StrikeKind> {
-        Vec::new()
-    }
-
-    /// The marks that a sweep must reach.
-    fn marks(&self) -> &'static [&'static str] {
-        &[]
     }
 
     /// The nodes of a host's new incarnation, before their records are restored.

@@ -280,8 +280,7 @@ pub fn sweep<S: Scenario>(factory: &(impl Fn(&mut Rng) -> S + Sync), sweep: &Swe
         });
     }
     report.wall_seconds = began.elapsed().as_secs_f64();
-    let marks = factory(&mut Rng::seeded(0)).marks();
-    report.judge(S::FAMILY, marks);
+    report.judge(S::FAMILY, S::MARKS);
     report
 }
 

@@ -247,6 +247,12 @@ impl Scenario for KeepingScenario {
     type Node = Member;
 
     const FAMILY: &'static str = "keeping";
+    const STRIKES: &'static [StrikeKind] = &[
+        StrikeKind { name: "restart in another version", class: Class::Upgrade },
+        StrikeKind { name: "boot the spare", class: Class::Membership },
+        StrikeKind { name: "pause the keeper", class: Class::Strike },
+    ];
+    const MARKS: &'static [&'static str] = &["spare.booted", "keeper.upgraded", "keeper.wiped"];
 
     fn hosts(&self) -> Vec<HostSpec> {
         vec![HostSpec::server(KEEPER_HOST), HostSpec::client(WATCHER.host()), HostSpec::spare(SPARE)]
@@ -258,19 +264,6 @@ impl Scenario for KeepingScenario {
 
     fn classes(&self) -> Classes {
         Classes::ALL.without(Class::BridgePartition)
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        let kind = |name, class| StrikeKind { name, class };
-        vec![
-            kind("restart in another version", Class::Upgrade),
-            kind("boot the spare", Class::Membership),
-            kind("pause the keeper", Class::Strike),
-        ]
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["spare.booted", "keeper.upgraded", "keeper.wiped"]
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {

@@ -274,6 +274,8 @@ impl Scenario for ComposedScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "composed";
+    const STRIKES: &'static [StrikeKind] = &striking::STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
@@ -304,10 +306,6 @@ impl Scenario for ComposedScenario {
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
@@ -427,10 +425,6 @@ impl Scenario for ComposedScenario {
 
     fn watches(&self) -> bool {
         self.away.is_some() || self.deaf.any() || self.ambushes.any()
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        striking::STRIKES.to_vec()
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {

@@ -278,6 +278,8 @@ impl Scenario for CoordinationScenario {
     type Node = Seat;
 
     const FAMILY: &'static str = "coordination";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         let servers = self.hosts.iter().map(|&host| HostSpec::server(host));
@@ -306,14 +308,6 @@ impl Scenario for CoordinationScenario {
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Seat)> {

@@ -277,6 +277,8 @@ impl Scenario for CorfuScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "corfu";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         let servers = self.servers.iter().map(|&host| HostSpec::server(host));
@@ -301,14 +303,6 @@ impl Scenario for CorfuScenario {
             bounds: BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

@@ -262,6 +262,8 @@ impl Scenario for FuzzyScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "fuzzylog";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = marks::MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         let servers = self.servers.iter().copied().map(HostSpec::server);
@@ -288,14 +290,6 @@ impl Scenario for FuzzyScenario {
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        marks::MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

@@ -263,6 +263,8 @@ impl Scenario for LogScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "log";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
@@ -290,14 +292,6 @@ impl Scenario for LogScenario {
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

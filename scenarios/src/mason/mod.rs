@@ -265,6 +265,8 @@ impl Scenario for MasonScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "mason";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         let first = self.hosts.iter().map(|&host| HostSpec::server(host));
@@ -290,14 +292,6 @@ impl Scenario for MasonScenario {
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

@@ -249,6 +249,8 @@ impl Scenario for PaxosScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "paxos";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         self.layout.host_specs()
@@ -285,14 +287,6 @@ impl Scenario for PaxosScenario {
                 ..tuning
             },
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

@@ -314,6 +314,8 @@ impl Scenario for SpannerScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "spanner";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         let first = self.hosts.iter().map(|&host| HostSpec::server(host));
@@ -349,14 +351,6 @@ impl Scenario for SpannerScenario {
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {

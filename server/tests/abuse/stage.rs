@@ -26,7 +26,7 @@ const LARGE_BYTES: usize = 1_000_000;
 /// shares the cores with other tests.
 fn back_to_normal_within() -> Duration {
     let is_measured = std::env::var_os("ORDINATE_BINARY").is_some();
-    Duration::from_secs(if is_measured { 5 } else { 15 })
+    Duration::from_secs(if is_measured { 5 } else { 30 })
 }
 
 /// What a troublemaker needs to know.

@@ -48,7 +48,7 @@ impl<S: Scenario> Run<S> {
         let now = self.out.now;
         let number = self.begun_faults.len() as u32;
         self.begun_faults.push((blow, lasts));
-        let class = blow.class(&self.strikes);
+        let class = blow.class(S::STRIKES);
         self.out.happened(Happening::Fault, class as u64, lasts);
         self.out.trace.line(now, None, || format!("FAULT {blow:?} for {} ms", lasts / 1_000_000));
         match blow {
@@ -180,7 +180,7 @@ impl<S: Scenario> Run<S> {
             }
         }
         if damaged {
-            self.out.injections.count(blow.class(&self.strikes));
+            self.out.injections.count(blow.class(S::STRIKES));
         } else if crashed {
             self.out.injections.count(Class::Crash);
         }

@@ -20,7 +20,7 @@ use crate::panics;
 use crate::plan::{BegunOperation, Fault, HostIndex, OperationId, Plan};
 use crate::queue::Event;
 use crate::scenario::{Cluster, Command, Control, Replacement, Scenario};
-use crate::spec::{Incarnation, StrikeKind};
+use crate::spec::Incarnation;
 use crate::swarm::{Planner, Swarm, Tuning};
 use crate::trace::Trace;
 use kernel::{NodeId, RequestId, Rng, TimerIndex};
@@ -36,7 +36,6 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     tuning.liveness = options.liveness.unwrap_or(tuning.liveness);
     let hosts = scenario.hosts();
     assert!(hosts.len() <= 64, "a plan counts 64 hosts at most, not {}", hosts.len());
-    let strikes = scenario.strikes();
     let mut applicable = scenario.classes().and(options.classes);
     if tuning.clock_error_max.is_none() {
         applicable = without_clocks(applicable);
@@ -50,7 +49,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         Some(script) => {
             script.iter().filter(|fault| !matches!(fault, Fault::Message { .. })).copied().collect()
         }
-        None => Planner { swarm: &swarm, tuning: &tuning, hosts: &hosts, strikes: &strikes }.draw(seed),
+        None => Planner { swarm: &swarm, tuning: &tuning, hosts: &hosts, strikes: S::STRIKES }.draw(seed),
     };
     let salt = options.plan.as_ref().map_or(0, |plan| plan.salt);
     let network = Network::new(hosts.len(), seed, salt, &swarm, script);
@@ -71,7 +70,6 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         replays: script.is_some(),
         faults,
         begun_faults: Vec::new(),
-        strikes,
         phase: Phase::Safety,
         excused: None,
         deadline: 0,
@@ -131,7 +129,6 @@ pub(crate) struct Run<S: Scenario> {
     pub(crate) faults: Vec<Fault>,
     /// Every fault that has begun, those of the scenario included, and how long each lasts.
     pub(crate) begun_faults: Vec<(crate::plan::Blow, u64)>,
-    pub(crate) strikes: Vec<StrikeKind>,
     pub(crate) phase: Phase,
     pub(crate) excused: Option<String>,
     pub(crate) deadline: u64,
@@ -492,7 +489,7 @@ impl<S: Scenario> Run<S> {
             },
             swarm: self.out.swarm,
             applicable,
-            strikes: std::mem::take(&mut self.strikes),
+            strikes: S::STRIKES,
             history,
             names: std::mem::take(&mut self.out.names),
             last,

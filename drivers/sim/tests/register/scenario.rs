@@ -50,6 +50,9 @@ impl Scenario for RegisterScenario {
     type Node = Member;
 
     const FAMILY: &'static str = "register";
+    const STRIKES: &'static [StrikeKind] =
+        &[StrikeKind { name: "kill the server that worked last", class: Class::Strike }];
+    const MARKS: &'static [&'static str] = &["server.stale_store", "client.resend"];
 
     fn hosts(&self) -> Vec<HostSpec> {
         let servers = self.servers.iter().copied().map(HostSpec::server);
@@ -67,14 +70,6 @@ impl Scenario for RegisterScenario {
     fn tuning(&self) -> Tuning {
         let seconds = Duration::from_secs;
         Tuning { safety: (seconds(10), seconds(60)), liveness: seconds(60), ..Tuning::default() }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        vec![StrikeKind { name: "kill the server that worked last", class: Class::Strike }]
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        &["server.stale_store", "client.resend"]
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {

@@ -220,6 +220,8 @@ impl Scenario for RegionsScenario {
     type Node = Node;
 
     const FAMILY: &'static str = "regions";
+    const STRIKES: &'static [StrikeKind] = &STRIKES;
+    const MARKS: &'static [&'static str] = MARKS;
 
     fn hosts(&self) -> Vec<HostSpec> {
         let of_region = |region: &Region| {
@@ -253,14 +255,6 @@ impl Scenario for RegionsScenario {
             bounds: limits::BOUNDS,
             ..Tuning::default()
         }
-    }
-
-    fn strikes(&self) -> Vec<StrikeKind> {
-        STRIKES.to_vec()
-    }
-
-    fn marks(&self) -> &'static [&'static str] {
-        MARKS
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
