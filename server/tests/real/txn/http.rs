@@ -189,8 +189,15 @@ fn transactions_on_the_command_line() {
         assert!(code == 0 && said.starts_with("committed at "), "{said}{error}");
         assert_eq!(ordinate(&["txn", "get", "b/2"]).await.1, "y\n");
         assert_eq!(ordinate(&["txn", "get", "b/2", "--level", "rss"]).await.1, "y\n");
-        let (code, _, error) = ordinate(&["txn", "get", "nobody"]).await;
-        assert!(code == 1 && error.starts_with("error[O1004]"), "{error}");
+        for more in [&[][..], &["-o", "json"]] {
+            let (code, said, error) = ordinate(&[&["txn", "get", "nobody"], more].concat()).await;
+            assert!(code == 1 && said.is_empty() && error.starts_with("error[O1004]"), "{error}");
+        }
+        let (code, _, error) = ordinate(&["txn", "get", "a/1", "--at", "1"]).await;
+        assert!(
+            code == 2 && error.contains("nothing was executed\n  -> ordinate config explain txn.keep"),
+            "{error}"
+        );
         let (code, _, error) = ordinate(&["txn", "put", "a/1", "w", "--if-absent"]).await;
         assert!(code == 1 && error.contains("it holds \"x\""), "{error}");
         let script = cluster.folder.join("script");
