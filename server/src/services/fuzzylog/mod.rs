@@ -155,6 +155,10 @@ impl Service for FuzzyService {
         false
     }
 
+    fn is_in_regions(&self) -> bool {
+        true
+    }
+
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
         nodes::nodes(file, self, host, joins)
     }
