@@ -67,8 +67,8 @@ mod terms;
 
 pub use chain_server::{ChainServer, OtherRegion, RegionPlan, SourceSeen};
 pub use client::{
-    AppendCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall,
-    SyncCall, TrimCall,
+    AppendCall, CountLogsCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
+    PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
 };
 pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
 pub use director::{Director, DirectorMachine};
