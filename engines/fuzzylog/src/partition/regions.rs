@@ -167,11 +167,6 @@ impl Regions {
         })
     }
 
-    /// How many nodes of another region's log are copied, in the chain or not.
-    fn count_copied(&self, colour: Colour, region: RegionId) -> u64 {
-        self.count(colour, region) + self.waiting.get(&(colour, region)).map_or(0, VecDeque::len) as u64
-    }
-
     /// The position behind so many nodes of the own region's log, which are there; not before `first`.
     fn behind_own(
         &self,
@@ -353,10 +348,8 @@ impl PartitionState {
         let regions = self.regions.as_ref()?;
         let (first, tail) = (self.first(colour), self.tail(colour));
         let is_there = regions.may_be_placed(colour, counts, tail);
-        if !is_there && planted!(found_before_it_is_placed) {
-            let is_copied = |edge: &Edge| regions.count_copied(colour, edge.region) >= edge.count;
-            let mut others = counts.iter().filter(|it| it.region != regions.own);
-            return others.all(is_copied).then_some(tail);
+        if !is_there && planted!(found_before_it_is_there) {
+            return Some(tail);
         }
         let behind = |edge: &Edge| match edge.region == regions.own {
             true => regions.behind_own(colour, edge.count, first, tail),
