@@ -270,6 +270,8 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::sealed_server_answers_syncs, &["FENCE"]),
     fuzzylog(&::fuzzylog::planted::directors_move_at_once, &["AGREE"]),
     regions(&::fuzzylog::planted::edges_left_out, &["CAUSAL"]),
+    regions(&::fuzzylog::planted::found_before_it_is_there, &["SNAP", "CAUSAL"]),
+    regions(&::fuzzylog::planted::carries_one_region_alone, &["SNAP"]),
     regions(&::fuzzylog::planted::shadow_before_its_dependencies, &["CAUSAL"]),
     regions(&::fuzzylog::planted::asked_behind_what_is_not_durable, &["CONV", "LIVE"]),
     regions(&::fuzzylog::planted::trim_waits_for_nobody, &["TRIM", "SHADOW", "CONV"]),

@@ -9,7 +9,7 @@ use crate::native::{NativePort, NativeService};
 use crate::owed;
 use crate::secure::HostTls;
 use crate::services::{Listed, SERVICES, StartError, Starting, client_limits};
-use kernel::HostSlot;
+use kernel::{HostId, HostSlot};
 use runtime::{
     Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, ObservedBy, PeerConfig, Storage,
 };
@@ -51,7 +51,7 @@ pub fn start(
     access: &Access,
     observer: ObservedBy<OrdinateMessage>,
 ) -> Result<Host<HostedNode>, StartError> {
-    let peers = file.hosts.iter().filter(|host| host.name != name);
+    let peers = file.hosts.iter().filter(|host| host.name != name).chain(&file.elsewhere);
     // The cluster file of a host that joined stays unconfirmed for as long as its data live, however it is started.
     let remembered = match file.durability {
         Durability::Memory => false,
@@ -86,7 +86,8 @@ pub fn start(
         events,
         message_version: MESSAGE_VERSION,
         message_version_min: MESSAGE_VERSION_MIN,
-        ..HostConfig::new(&file.cluster, name)
+        apart: file.elsewhere.iter().map(|host| HostId::named(&host.name)).collect(),
+        ..HostConfig::new(&file.identity(), name)
     };
     let sockets_of = &mut sockets.users;
     let tls = tls.as_ref().map(|tls| &tls.users);

@@ -31,6 +31,8 @@ pub fn watch(
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
+        let elsewhere = file.elsewhere.iter();
+        peers.elsewhere = elsewhere.map(|it| (it.name.clone(), it.address.clone())).collect();
         let followers = file.services().iter().flat_map(|service| service.followers(&file, &host));
         let followers: Vec<Follower> = followers.collect();
         let left_dialled_for = if followers.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
@@ -174,6 +176,8 @@ struct Peers {
     /// The cluster file's hosts.
     file: BTreeSet<String>,
     known: BTreeMap<String, String>,
+    /// Hosts of other regions, which have members of their own.
+    elsewhere: BTreeMap<String, String>,
     /// Since when hosts that are dialled are no members any more.
     left: BTreeMap<String, Instant>,
 }
@@ -182,7 +186,8 @@ impl Peers {
     fn new(known: impl Iterator<Item = (String, String)>, host: &str) -> Self {
         let known: BTreeMap<_, _> = known.collect();
         let file = known.keys().cloned().collect();
-        Self { host: host.to_owned(), file, known, left: BTreeMap::new() }
+        let (elsewhere, left) = (BTreeMap::new(), BTreeMap::new());
+        Self { host: host.to_owned(), file, known, elsewhere, left }
     }
 
     /// The hosts to dial from now on, if they are others than before. One that left stays until this host has executed
@@ -213,7 +218,7 @@ impl Peers {
         if self.known == before {
             return None;
         }
-        let others = self.known.iter().filter(|(name, _)| **name != self.host);
+        let others = self.known.iter().chain(&self.elsewhere).filter(|(name, _)| **name != self.host);
         Some(
             others
                 .map(|(name, address)| PeerConfig { name: name.clone(), address: address.clone() })

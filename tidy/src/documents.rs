@@ -14,7 +14,8 @@ fn has_metrics(file: &File) -> bool {
         .contains(&&*file.path);
     of_a_part
         || file.path.starts_with("server/src/access/")
-        || (of_services && ["/status.rs", "/mason.rs", "/series.rs"].iter().any(|end| file.is(end)))
+        || (of_services
+            && ["/status.rs", "/mason.rs", "/series.rs", "/regions.rs"].iter().any(|end| file.is(end)))
 }
 
 /// Links between files of the repository lead somewhere.

@@ -172,6 +172,14 @@ class FuzzyMalformed(FuzzyError):
     """A limit is exceeded, or the call makes no sense."""
 
 
+class OtherRegion(FuzzyError):
+    """What was seen, or the position, is of another region: carry a snapshot's id there. Nothing was executed."""
+
+
+class NotHere(FuzzyError):
+    """The region has not all of the snapshot yet. Nothing was executed; the same may succeed later."""
+
+
 class FuzzyForgotten(FuzzyError):
     """The client has said that it has the answer to this number: it was executed, or never will be."""
 

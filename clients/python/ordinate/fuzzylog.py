@@ -21,8 +21,8 @@ NUMBERS_MAX = 1_024
 #: The longest that a sync waits for a node, in seconds.
 WAIT_MAX = 30.0
 
-_APPEND, _SYNC, _PLAY, _SNAPSHOT, _TRIM = range(1, 6)
-_APPENDED, _PLAYED, _TAKEN, _TRIMMED, _FAILED = range(1, 6)
+_APPEND, _SYNC, _PLAY, _SNAPSHOT, _TRIM, _APPEND_PLAYED, _NAME, _AWAIT, _TRIM_SEEN = range(1, 10)
+_APPENDED, _PLAYED, _TAKEN, _TRIMMED, _FAILED, _PLAYED_ACROSS, _NAMED, _IS_HERE = range(1, 9)
 _BUSY, _UNKNOWN, _WAS_TRIMMED, _BEYOND, _NOT_GRANTED = 1, 2, 6, 7, 11
 _FAILURES: dict[int, tuple[type[errors.FuzzyError], str]] = {
     3: (errors.FuzzyMalformed, "malformed, or beyond a limit: nothing was executed"),
@@ -31,6 +31,9 @@ _FAILURES: dict[int, tuple[type[errors.FuzzyError], str]] = {
     8: (errors.FuzzyFull, "the colours' partition has as much as fuzzylog.partition_bytes allows"),
     9: (errors.FuzzyDiskFull, "the disks are full: nothing was executed"),
     10: (errors.FuzzyMalformed, "two of the colours have one digest: rename one"),
+    12: (errors.OtherRegion, "what was seen, or the position, is another region's: give a snapshot's id"),
+    13: (errors.NotHere, "this region has not all of the snapshot yet: nothing was executed"),
+    14: (errors.FuzzyMalformed, "the snapshot's id is cut or changed, or another cluster's"),
 }
 
 
@@ -124,6 +127,8 @@ class NodesPage:
     start: int
     tail: int
     nodes: list[FuzzyNode]
+    #: Among several regions: the one that is played, whose positions these are.
+    region: str | None = None
 
     @property
     def next(self) -> int:
@@ -177,14 +182,54 @@ def trim_message(identifier: int, colour: str, before: int) -> bytes:
     return _head(_TRIM, identifier) + of_text(colour) + u64(before)
 
 
+def append_played_message(
+    identifier: int,
+    seen: SeenTime,
+    by: tuple[int, int, int],
+    nodes: Iterable[NewNode],
+    played: Iterable[Iterable[int]],
+) -> bytes:
+    """The same among several regions, by one who has played so much of each node's colours."""
+    numbers = b"".join(u64(number) for number in by)
+    of_nodes = list_of(list_of(u64(position) for position in positions) for positions in played)
+    head = _head(_APPEND_PLAYED, identifier) + _time(seen) + numbers
+    return head + list_of(_node(node) for node in nodes) + of_nodes
+
+
+def name_message(identifier: int, seen: SeenTime, tails: Mapping[str, int]) -> bytes:
+    """Names what was seen of colours for other regions."""
+    return _head(_NAME, identifier) + _time(seen) + _names(tails) + list_of(u64(tail) for tail in tails.values())
+
+
+def await_message(identifier: int, snapshot: str, wait_ms: int) -> bytes:
+    """Waits until the region has all that a snapshot has."""
+    return _head(_AWAIT, identifier) + of_text(snapshot) + u32(wait_ms)
+
+
+def trim_seen_message(identifier: int, seen: SeenTime, colour: str, before: int) -> bytes:
+    """A trim among several regions, at a position of the one that `seen` is of."""
+    return _head(_TRIM_SEEN, identifier) + _time(seen) + of_text(colour) + u64(before)
+
+
+def _read_origin(reader: wire.Reader) -> tuple[str, int, list[tuple[str, int]]]:
+    return reader.text(), reader.u64(), reader.list(lambda it: (it.text(), it.u64()))
+
+
 def read_reply(variant: int, reader: wire.Reader) -> Any:
     """What a reply says, behind its number; failures are raised."""
     if variant == _APPENDED:
         return _read_time(reader), reader.list(lambda it: (_read_time(it), it.list(wire.Reader.u64)))
-    if variant == _PLAYED:
+    if variant in (_PLAYED, _PLAYED_ACROSS):
         seen, start, tail = _read_time(reader), reader.u64(), reader.u64()
         nodes = reader.list(lambda it: (_read_time(it), tuple(it.list(wire.Reader.text)), it.bytes()))
-        return NodesPage(seen, start, tail, [FuzzyNode(start + nth, *node) for nth, node in enumerate(nodes)])
+        region = None
+        if variant == _PLAYED_ACROSS:
+            region, _ = reader.text(), reader.list(_read_origin)
+        return NodesPage(seen, start, tail, [FuzzyNode(start + nth, *node) for nth, node in enumerate(nodes)], region)
+    if variant == _NAMED:
+        return reader.text()
+    if variant == _IS_HERE:
+        return _read_time(reader), reader.list(wire.Reader.u64), reader.text()
     if variant == _TAKEN:
         return _read_time(reader), _read_time(reader), reader.list(wire.Reader.u64)
     if variant == _TRIMMED:
@@ -205,6 +250,13 @@ def read_reply(variant: int, reader: wire.Reader) -> Any:
     raise kind(text)
 
 
+def _tails_of(named: str) -> dict[str, int]:
+    """The positions that a named snapshot's text has."""
+    tails = named.partition("/")[2].rpartition("~")[0]
+    parts = [part.rpartition("=") for part in tails.split(",")] if tails else []
+    return {colour: int(counts.partition(":")[0]) for colour, _, counts in parts}
+
+
 class FuzzySession:
     """The partially ordered log: what a session does is ordered behind what it has seen. Appends are executed once."""
 
@@ -213,6 +265,9 @@ class FuzzySession:
         self._seen = SeenTime()
         self._client = secrets.randbits(64)
         self._next = 1
+        #: Among several regions: the one that is played, and how far each colour was there.
+        self._region: str | None = None
+        self._played: dict[str, int] = {}
         #: Numbers without an answer.
         self._open: set[int] = set()
         self._answered = asyncio.Event()
@@ -255,9 +310,16 @@ class FuzzySession:
         if not 1 <= len(nodes) <= NODES_MAX:
             raise ValueError(f"{len(nodes)} nodes: a call has 1 to {NODES_MAX}")
         seen, size = self._seen, sum(len(body) for node in nodes for body in node.bodies)
-        seen, appended = await self._numbered(
-            len(nodes), lambda identifier, by: append_message(identifier, seen, by, nodes), size
-        )
+        played = [[self._played.get(colour, 0) for colour in node.colours] for node in nodes]
+        has_played = self._region is not None and any(map(any, played))
+
+        def message(identifier: int, by: tuple[int, int, int]) -> bytes:
+            if has_played:
+                # The other regions are to have what was played before.
+                return append_played_message(identifier, seen, by, nodes, played)
+            return append_message(identifier, seen, by, nodes)
+
+        seen, appended = await self._numbered(len(nodes), message, size)
         self.absorb(seen)
         if len(appended) != len(nodes):
             raise errors.Unreadable(f"{len(appended)} nodes for {len(nodes)}")
@@ -272,10 +334,32 @@ class FuzzySession:
         self.absorb(seen)
         return SnapshotId(seen, dict(zip(colours, tails)))
 
+    async def named(self, snapshot: SnapshotId) -> str:
+        """A snapshot of this session as text, named so that another region can have it."""
+        name: str = await self._ask(lambda identifier: name_message(identifier, snapshot.seen, snapshot.tails))
+        return name
+
+    async def await_snapshot(self, snapshot: str, wait: float = 5.0) -> str:
+        """Waits until the region of this session's hosts has all that a named snapshot of whichever region has.
+
+        What the session does from now on is ordered behind. Returns the same of this region. `NotHere`: it has not all of it yet.
+        """
+        wait_ms = int(min(wait, WAIT_MAX) * 1000)
+        seen, _, here = await self._ask(lambda identifier: await_message(identifier, snapshot, wait_ms), wait=wait)
+        self.absorb(seen)
+        if "@" in here.partition("/")[0]:
+            for colour, position in _tails_of(here).items():
+                self._played[colour] = max(position, self._played.get(colour, 0))
+        text: str = here
+        return text
+
     async def trim(self, snapshot: SnapshotId) -> None:
         """Drops the nodes that a snapshot has, from each of its colours."""
         for colour, before in snapshot.tails.items():
-            await self._ask(lambda identifier: trim_message(identifier, colour, before))
+            if self._region is None:
+                await self._ask(lambda identifier: trim_message(identifier, colour, before))
+            else:
+                await self._ask(lambda identifier: trim_seen_message(identifier, snapshot.seen, colour, before))
 
     async def page(self, colour: str, start: int, end: int | None = None, wait: float = 0.0) -> NodesPage:
         """A page of a colour: up to its end, for which it may wait, or up to what a sync or a snapshot has found."""
@@ -285,8 +369,16 @@ class FuzzySession:
             seen, wait = self._seen, min(wait, WAIT_MAX)
             wait_ms = int(wait * 1000)
             page = await self._ask(lambda identifier: sync_message(identifier, seen, colour, start, wait_ms), wait=wait)
+        self._plays_in(page.region)
         self.absorb(page.seen)
+        if page.region is not None:
+            self._played[colour] = max(page.next, self._played.get(colour, 0))
         return page
+
+    def _plays_in(self, region: str | None) -> None:
+        if region is not None and self._region not in (None, region):
+            raise errors.OtherRegion(f"positions of {self._region} mean nothing in {region}")
+        self._region = region
 
     async def _numbered(self, count: int, message: Callable[[int, tuple[int, int, int]], bytes], size: int) -> Any:
         while self._next + count - min(self._open, default=self._next) > NUMBERS_MAX:

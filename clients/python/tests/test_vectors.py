@@ -144,6 +144,8 @@ class Vectors(unittest.TestCase):
             read("unarchived")
         self.assertEqual((unarchived.exception.name, unarchived.exception.at), ("jobs", 300))
 
+    SNAPSHOT = "1-2-3@5f:ohio/red=7:ohio:5:tokyo:2~0"
+
     # A call of the partially ordered log that reads as another one, or a position that is another colour's.
     def test_the_partially_ordered_log(self) -> None:
         found = vectors("fuzzylog.txt")
@@ -157,6 +159,10 @@ class Vectors(unittest.TestCase):
             "play": fuzzylog.play_message(7, "red", 5, 9),
             "snapshot": fuzzylog.snapshot_message(7, seen, by, both),
             "trim": fuzzylog.trim_message(7, "red", 5),
+            "append-played": fuzzylog.append_played_message(7, seen, by, nodes[:1], [[5, 2]]),
+            "name-snapshot": fuzzylog.name_message(7, seen, {"red": 5, "blue": 2}),
+            "await-snapshot": fuzzylog.await_message(7, self.SNAPSHOT, 1_000),
+            "trim-seen": fuzzylog.trim_seen_message(7, seen, "red", 5),
         }
         for name, message in written.items():
             self.assertEqual(message, found[name], name)
@@ -174,7 +180,12 @@ class Vectors(unittest.TestCase):
         self.assertEqual(read("played"), fuzzylog.NodesPage(later, 5, 9, [node, fuzzylog.FuzzyNode(6, later, (), b"")]))
         self.assertEqual(read("snapshot-taken"), (later, later, [7, 2]))
         self.assertEqual(read("trimmed"), 5)
-        for name, kind in {"full": errors.FuzzyFull, "diskfull": errors.FuzzyDiskFull, "forgotten": errors.FuzzyForgotten,
+        across = fuzzylog.NodesPage(later, 5, 9, [fuzzylog.FuzzyNode(5, seen, ("red",), b"one")], "tokyo")
+        self.assertEqual(read("played-across"), across)
+        self.assertEqual(read("snapshot-named"), self.SNAPSHOT)
+        self.assertEqual(read("snapshot-is-here"), (later, [7], self.SNAPSHOT))
+        for name, kind in {"otherregion": errors.OtherRegion, "nothere": errors.NotHere, "nosnapshot": errors.FuzzyMalformed,
+                           "full": errors.FuzzyFull, "diskfull": errors.FuzzyDiskFull, "forgotten": errors.FuzzyForgotten,
                            "numberused": errors.FuzzyNumberUsed, "malformed": errors.FuzzyMalformed,
                            "notgranted": errors.NotGranted}.items():
             with self.assertRaises(kind):

@@ -10,7 +10,7 @@ use crate::inbound::Admission;
 use crate::journal::JournalOptions;
 use crate::link::PeerConfig;
 use crate::tls::PeerTls;
-use kernel::{ClusterName, HostSlot};
+use kernel::{ClusterName, HostId, HostSlot};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,6 +47,8 @@ pub struct HostConfig {
     pub listen: Option<TcpListener>,
     /// The other hosts.
     pub peers: Vec<PeerConfig>,
+    /// Those of them whose disks do not matter for what is made durable here.
+    pub apart: Vec<HostId>,
     /// What survives a restart.
     pub storage: Storage,
     /// This host joins a living cluster: a data directory that is made by this start remembers it, see
@@ -96,6 +98,7 @@ impl HostConfig {
             name: name.to_owned(),
             listen: None,
             peers: Vec::new(),
+            apart: Vec::new(),
             storage: Storage::Memory,
             joins: false,
             agreement: Agreement::default(),

@@ -74,6 +74,8 @@ pub(crate) struct Reactor<N: Node> {
     pub(crate) router: Router<Message<N>>,
     pub(crate) clients: Clients<N::Family>,
     inbounds: Inbounds,
+    /// Hosts whose disks do not matter for what is made durable here.
+    apart: Vec<HostId>,
     resolver: Resolver,
     pub(crate) journal: Option<Journal>,
     pub(crate) blobs: Blobs,
@@ -150,6 +152,7 @@ impl<N: Node + 'static> Reactor<N> {
             router: Router::new(me, settings),
             clients: Clients::new(me, first_slot, CLIENTS, config.descriptors),
             inbounds,
+            apart: config.apart,
             resolver: Resolver::new(notify),
             journal,
             blobs,

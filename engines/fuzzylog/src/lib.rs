@@ -50,7 +50,7 @@
 //! - Other regions' nodes are placed into a colour's own chain when what they depend on is there. The paper has a log for each region, which
 //!   clients merge.
 //!
-//! **Not built here**: regions that are added or removed later, proxies, colours that move, real-time order over colours.
+//! **Not built here**: regions that are added or removed later, appends through another region, colours that move, real-time order over colours.
 #![forbid(unsafe_code)]
 
 pub mod chain_server;
@@ -67,8 +67,8 @@ mod terms;
 
 pub use chain_server::{ChainServer, OtherRegion, RegionPlan, SourceSeen};
 pub use client::{
-    AppendCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall,
-    SyncCall, TrimCall,
+    AppendCall, CountLogsCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
+    PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
 };
 pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
 pub use director::{Director, DirectorMachine};

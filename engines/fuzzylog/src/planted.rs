@@ -55,4 +55,8 @@ kernel::planted_bugs! {
     trim_waits_for_nobody = "F31",
     /// A snapshot of a partition lacks the nodes that wait for other regions'.
     snapshot_without_waiting_shadows = "F32",
+    /// A region says that it has what a user of another one has seen before it has all of that.
+    found_before_it_is_there = "F09",
+    /// A user who carries what it has seen to another region carries its own region's nodes alone.
+    carries_one_region_alone = "F33",
 }

@@ -1,13 +1,13 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    Applied, ChainRecord, Copies, CutBack, DurableThrough, Forward, JournalName, NodesPulled, Ordered, Ping,
-    Play, Project, PullNodes, PullRow, PullState, Pulled, Received, SealChain, SealedFor, Serves,
-    SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
+    Applied, ChainRecord, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forward, JournalName,
+    NodesPulled, Ordered, Ping, Play, Project, PullNodes, PullRow, PullState, Pulled, Received, SealChain,
+    SealedFor, Serves, SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
-    CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, NamedOutcome, NodesPage, NotThere,
-    ProjectionDecided, ServerSealed, StuckAppend, Synced,
+    CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, LogsCounted, LogsFound, NamedOutcome,
+    NodesPage, NotThere, ProjectionDecided, ServerSealed, StuckAppend, Synced,
 };
 use fuzzylog::director::{
     ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck,
@@ -152,6 +152,8 @@ fn messages() -> Vec<FuzzyMessage> {
         Submit { call, epoch, command: Raise { seen: AT }.into() }.into(),
         Sync { call, epoch, colour, seen: AT }.into(),
         Play { call, colour, from, to: NodePosition(9) }.into(),
+        CountLogs { call, colour, below: FIRST }.into(),
+        FindLogs { call, colour, counts: edges() }.into(),
         Forward { epoch, first: INDEX, entries: entries(), takes_many: Some(true) }.into(),
         DurableThrough { epoch, through: INDEX }.into(),
         Received { epoch, length }.into(),
@@ -191,6 +193,8 @@ fn messages() -> Vec<FuzzyMessage> {
         }
         .into(),
         DirectorsMoved { directors: vec![node(1, 2)] }.into(),
+        LogsCounted { call, first: FIRST, counts: edges() }.into(),
+        LogsFound { call, below: Some(FIRST), at: AT }.into(),
         WantProjection { partition, epoch }.into(),
         Pong {
             partition,

@@ -2,8 +2,8 @@
 
 use super::truth::Truth;
 use ::fuzzylog::{
-    AppendCall, AppendId, AppendTime, Colour, ColourNode, Content, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
-    NodePosition, PlayedPage, RegionId, SnapshotCall,
+    AppendCall, AppendId, AppendTime, Colour, ColourNode, Content, Edge, FuzzyRefusal, FuzzyRequest,
+    FuzzyResponse, NodePosition, PlayedPage, RegionId, SnapshotCall,
 };
 use consistency::history::{Draft, History as Recorded};
 use consistency::{Model, Process, Time, Verdict, check, operation_line};
@@ -56,9 +56,12 @@ fn content_of(request: &FuzzyRequest) -> Option<Content> {
         FuzzyRequest::Snapshot(SnapshotCall { colours, .. }) => {
             Some(Content::new(colours.clone(), Vec::new()))
         }
-        FuzzyRequest::Sync(_) | FuzzyRequest::Play(_) | FuzzyRequest::Trim(_) | FuzzyRequest::Follow(_) => {
-            None
-        }
+        FuzzyRequest::Sync(_)
+        | FuzzyRequest::Play(_)
+        | FuzzyRequest::Trim(_)
+        | FuzzyRequest::CountLogs(_)
+        | FuzzyRequest::FindLogs(_)
+        | FuzzyRequest::Follow(_) => None,
     }
 }
 
@@ -113,12 +116,17 @@ impl History {
             | (FuzzyRequest::Snapshot(_), FuzzyResponse::Snapshotted { .. })
             | (FuzzyRequest::Sync(_) | FuzzyRequest::Play(_), FuzzyResponse::Played(_))
             | (FuzzyRequest::Trim(_), FuzzyResponse::Trimmed { .. })
+            | (FuzzyRequest::CountLogs(_), FuzzyResponse::LogsCounted { .. })
+            | (FuzzyRequest::FindLogs(_), FuzzyResponse::LogsFound { .. })
             | (_, FuzzyResponse::Refused(FuzzyRefusal::Busy)) => true,
             (FuzzyRequest::Sync(call), FuzzyResponse::AlreadyTrimmed { first }) => {
                 *first > call.from && Some(first) <= self.trimmed.get(&call.colour)
             }
             (FuzzyRequest::Play(call), FuzzyResponse::AlreadyTrimmed { first }) => {
                 *first > call.from && Some(first) <= self.trimmed.get(&call.colour)
+            }
+            (FuzzyRequest::CountLogs(call), FuzzyResponse::AlreadyTrimmed { first }) => {
+                *first > call.below && Some(first) <= self.trimmed.get(&call.colour)
             }
             _ => false,
         };
@@ -160,6 +168,24 @@ impl History {
                     }
                 }
                 (_, Some((_, FuzzyResponse::Played(page)))) => check_page(page, truth),
+                (FuzzyRequest::CountLogs(call), Some((_, FuzzyResponse::LogsCounted { counts }))) => {
+                    let there = counts_below(call.colour, call.below, truth);
+                    let counted: Counts = counts.iter().map(|it| (it.region, it.count)).collect();
+                    invariant!(SNAP, counted == there, "{call:?} counts {counts:?} of {there:?}");
+                }
+                (FuzzyRequest::FindLogs(call), Some((_, FuzzyResponse::LogsFound { below, at }))) => {
+                    let Some(below) = below else { continue };
+                    let there = counts_below(call.colour, *below, truth);
+                    let lacks = |it: &&Edge| there.get(&it.region).copied().unwrap_or(0) < it.count;
+                    let lacked = call.counts.iter().find(lacks);
+                    invariant!(SNAP, lacked.is_none(), "{call:?} is below {below:?}, where {there:?} is");
+                    let last = truth.nodes(call.colour)[..below.0 as usize].last();
+                    invariant!(
+                        TS,
+                        last.is_none_or(|it| it.at <= *at),
+                        "{call:?} is seen at {at:?}: {last:?}"
+                    );
+                }
                 _ => {}
             }
         }
@@ -279,6 +305,19 @@ fn decide(recorded: &Recorded, model: Model, invariant: &str) {
         Ok(Verdict::Undecided(why)) => panic!("{invariant}: undecided, {why}"),
         Err(error) => panic!("{invariant}: {error}"),
     }
+}
+
+type Counts = BTreeMap<RegionId, u64>;
+
+/// How much of each region's log is below a position.
+fn counts_below(colour: Colour, below: NodePosition, truth: &Truth) -> Counts {
+    let nodes = truth.nodes(colour).get(..below.0 as usize);
+    invariant!(DUR, nodes.is_some(), "{colour} does not go to {below:?}");
+    let mut counts = Counts::new();
+    for source in nodes.into_iter().flatten().filter_map(ColourNode::source) {
+        *counts.entry(source.region).or_default() += 1;
+    }
+    counts
 }
 
 /// What was played is what is there.

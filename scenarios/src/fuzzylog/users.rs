@@ -2,8 +2,8 @@
 
 use crate::limits::Sizes;
 use ::fuzzylog::{
-    AppendCall, AppendTime, Colour, Content, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall,
-    SnapshotCall, SyncCall, TrimCall,
+    AppendCall, AppendTime, Colour, Content, CountLogsCall, Edge, FindLogsCall, FuzzyRequest, FuzzyResponse,
+    NodePosition, PlayCall, SnapshotCall, SyncCall, TrimCall,
 };
 use kernel::{Bytes, RequestId, Rng};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,9 +40,14 @@ pub(super) struct Users {
     several: f64,
     /// So many others of the same host want something whenever a user does.
     companions: u16,
-    /// They say how far they have played what they append to.
+    /// They say how far they have played what they append to, and carry what they have seen from one region to another.
     says_what_it_played: bool,
+    /// What users of other regions have seen, newest last, until one here has found it.
+    carried: Vec<FindLogsCall>,
 }
+
+/// More that was carried is forgotten, the oldest first.
+const CARRIED_MAX: usize = 8;
 
 /// Users have numbers below it; their companions' are those of theirs and a multiple of it.
 const COMPANIONS_FROM: u16 = 1_000;
@@ -66,6 +71,7 @@ impl Users {
             several: if rng.chance(0.8) { 0.1 + 0.6 * rng.unit() } else { 0.0 },
             companions: if rng.chance(0.25) { rng.between(1, 6) as u16 } else { 0 },
             says_what_it_played: false,
+            carried: Vec::new(),
         }
     }
 
@@ -73,8 +79,27 @@ impl Users {
     pub(super) fn among_regions(&self) -> Self {
         let Self { colours, sizes, appends, snapshots, trims, several, .. } = *self;
         let users = BTreeMap::new();
-        let (companions, says_what_it_played) = (0, true);
-        Self { users, colours, sizes, appends, snapshots, trims, several, companions, says_what_it_played }
+        let (companions, says_what_it_played, carried) = (0, true, Vec::new());
+        Self {
+            users,
+            colours,
+            sizes,
+            appends,
+            snapshots,
+            trims,
+            several,
+            companions,
+            says_what_it_played,
+            carried,
+        }
+    }
+
+    /// A user of another region shares with one here what it has seen.
+    pub(super) fn carry(&mut self, colour: Colour, counts: Vec<Edge>) {
+        self.carried.push(FindLogsCall { colour, counts });
+        if self.carried.len() > CARRIED_MAX {
+            self.carried.remove(0);
+        }
     }
 
     /// Who wants something besides a user: those of its companions that wait for nothing.
@@ -135,6 +160,12 @@ impl Users {
             let to = user.tails.get(&colour).copied().unwrap_or_default();
             let from = NodePosition(draw.2 % (to.0 + 1));
             FuzzyRequest::Play(PlayCall { colour, from, to })
+        } else if says && draw.2.is_multiple_of(4) && !self.carried.is_empty() {
+            let nth = (draw.2 >> 2) as usize % self.carried.len();
+            FuzzyRequest::FindLogs(self.carried[nth].clone())
+        } else if says && draw.2 % 4 == 1 && user.played.contains_key(&colour) {
+            let below = user.played.get(&colour).copied().unwrap_or_default();
+            FuzzyRequest::CountLogs(CountLogsCall { colour, below })
         } else {
             let from = user.played.get(&colour).copied().unwrap_or_default();
             FuzzyRequest::Sync(SyncCall { colour, from, seen })
@@ -176,7 +207,20 @@ impl Users {
                     user.played.insert(call.colour, *first);
                 }
             }
-            FuzzyResponse::Trimmed { .. } | FuzzyResponse::Followed { .. } | FuzzyResponse::Refused(_) => {}
+            FuzzyResponse::LogsFound { below: Some(below), at } => {
+                let FuzzyRequest::FindLogs(call) = request else { return };
+                user.seen = user.seen.max(*at);
+                know(user, call.colour, *below);
+                // It goes on from there, as one that has played all before.
+                let played = user.played.entry(call.colour).or_default();
+                *played = (*played).max(*below);
+                self.carried.retain(|it| it != call);
+            }
+            FuzzyResponse::Trimmed { .. }
+            | FuzzyResponse::LogsCounted { .. }
+            | FuzzyResponse::LogsFound { below: None, .. }
+            | FuzzyResponse::Followed { .. }
+            | FuzzyResponse::Refused(_) => {}
         }
         match request {
             FuzzyRequest::Append(AppendCall { number, .. })
@@ -186,6 +230,8 @@ impl Users {
             FuzzyRequest::Sync(_)
             | FuzzyRequest::Play(_)
             | FuzzyRequest::Trim(_)
+            | FuzzyRequest::CountLogs(_)
+            | FuzzyRequest::FindLogs(_)
             | FuzzyRequest::Follow(_) => {}
         }
     }

@@ -256,6 +256,7 @@ impl Tally {
         let nodes = match reply {
             FuzzyReply::AppendedNodes(reply) => reply.nodes.len(),
             FuzzyReply::PlayedNodes(reply) => reply.nodes.len(),
+            FuzzyReply::PlayedAcross(reply) => reply.nodes.len(),
             FuzzyReply::FuzzyFailed(failed)
                 if matches!(failed.why, FuzzyFailure::Busy | FuzzyFailure::Unknown) =>
             {
@@ -263,7 +264,10 @@ impl Tally {
                 return Ok(());
             }
             FuzzyReply::FuzzyFailed(failed) => return Err(io::Error::other(failed.why.to_string())),
-            FuzzyReply::SnapshotTaken(_) | FuzzyReply::TrimmedColour(_) => {
+            FuzzyReply::SnapshotTaken(_)
+            | FuzzyReply::TrimmedColour(_)
+            | FuzzyReply::SnapshotNamed(_)
+            | FuzzyReply::SnapshotIsHere(_) => {
                 return Err(io::Error::other("a reply to another call"));
             }
         };

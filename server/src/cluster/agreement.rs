@@ -13,6 +13,12 @@ impl ClusterFile {
         let mut agreement = Agreement::default();
         agreement.add("durability.ack", &self.durability.to_string(), !FIXED);
         agreement.add("paxos.window", &self.parameters.window.to_string(), FIXED);
+        for region in &self.regions {
+            for host in &region.hosts {
+                // Another host's file may lack a host that is new, and have it nowhere else.
+                agreement.add(&format!("region.{}", host.name), &region.name, FIXED);
+            }
+        }
         self.services().iter().for_each(|service| service.agree(&mut agreement));
         agreement
     }

@@ -6,6 +6,7 @@ use super::engine::Engine;
 use super::keys::Key;
 use super::limits::{Limits, Share};
 use super::placement::BootstrapPlacement;
+use super::regions::Region;
 use super::values::{FileError, HostLine, TlsPaths, ValueSource, Values};
 use crate::access::{Access, Denied, PortCaller};
 use crate::admin::call::{FenceCall, HttpCall};
@@ -81,8 +82,14 @@ pub struct ClusterFile {
     pub cluster: String,
     /// The data folder of all hosts.
     pub data: PathBuf,
-    /// The hosts, in the order of the file.
+    /// The hosts, in the order of the file; as a host of several regions sees it, those of its region.
     pub hosts: Vec<HostLine>,
+    /// The regions, in the order of their names; none if there is one alone.
+    pub regions: Vec<Region>,
+    /// The region of the host that sees it, if there are several.
+    pub region: Option<String>,
+    /// As a host sees it: the hosts of other regions.
+    pub elsewhere: Vec<HostLine>,
     /// Client ports.
     pub listen: Listen,
     /// What an acknowledgement promises.
@@ -158,6 +165,37 @@ impl ClusterFile {
         let ports = self.services().iter().flat_map(|service| service.ports());
         let all = NATIVE_PARTS + ports.map(|port| port.parts).sum::<usize>();
         Share(self.limits.backlog_bytes_max / all * parts)
+    }
+}
+
+impl ClusterFile {
+    /// The file as a host of it sees it: of several regions, its own is the cluster, and the hosts of the others are elsewhere.
+    #[must_use]
+    pub fn seen_from(mut self, host: &str) -> Self {
+        let own = self.regions.iter().position(|it| it.hosts.iter().any(|one| one.name == host));
+        let Some(region) = own.and_then(|index| self.regions.get(index)) else { return self };
+        let (hosts, placement) = (region.hosts.clone(), region.placement.clone());
+        self.region = Some(region.name.clone());
+        let all = std::mem::replace(&mut self.hosts, hosts);
+        self.elsewhere = all.into_iter().filter(|it| !self.hosts.contains(it)).collect();
+        self.placement = placement;
+        self
+    }
+
+    /// The region of the host that sees the file, and the others; none without regions.
+    pub fn own_and_other_regions(&self) -> Option<(&Region, impl Iterator<Item = &Region>)> {
+        let own = self.region.as_ref()?;
+        let found = self.regions.iter().find(|it| it.name == *own)?;
+        Some((found, self.regions.iter().filter(move |it| it.name != *own)))
+    }
+
+    /// What hosts and their data are of. A cluster of regions is another one than its hosts were without, or with others.
+    pub fn identity(&self) -> String {
+        if self.regions.is_empty() {
+            return self.cluster.clone();
+        }
+        let names: Vec<&str> = self.regions.iter().map(|it| it.name.as_str()).collect();
+        format!("{} of regions {}", self.cluster, names.join(", "))
     }
 }
 
@@ -263,6 +301,11 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     /// What serves its ports, and what goes on beside a host that serves it.
     fn start(&self, _at: &mut Starting<'_>) -> Result<Started, StartError> {
         Ok(Started::default())
+    }
+
+    /// Whether it can be on in a cluster of several regions: it orders nothing over them.
+    fn is_in_regions(&self) -> bool {
+        false
     }
 
     /// Whether its state is in what `ordinate backup` takes of a host, or must have been executed before.

@@ -6,6 +6,7 @@ use super::key_table;
 use super::keys::{self, Key, KeyKind};
 use super::limits::Limits;
 use super::placement::{BootstrapPlacement, PlacedRole};
+use super::regions::{self, Region, RegionLine};
 use super::values::{
     FileError, HOST_NAME_RULE, HostLine, ValueSource, Values, check_value, is_host_name, names_of, wanted,
 };
@@ -15,6 +16,9 @@ use kernel::{Encode as _, Misfit};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
+
+/// Values by key, with where they come from.
+type KeyValues = BTreeMap<&'static str, (String, ValueSource)>;
 
 /// Values set outside the file, by key.
 #[derive(Clone, Debug, Default)]
@@ -58,24 +62,8 @@ impl ClusterFile {
     /// Checks the text of a cluster file whose relative paths start at `folder`.
     pub fn parse(text: &str, folder: &Path, overrides: &Overrides) -> Result<Self, FileError> {
         let raw = RawFile::parse(text)?;
-        let mut values: BTreeMap<&'static str, (String, ValueSource)> = BTreeMap::new();
-        for key in key_table::all().into_iter().filter(|key| !key.default.is_empty()) {
-            values.insert(key.name, (key.default.to_owned(), ValueSource::Default));
-        }
-        values.extend(raw.values);
-        values.extend(overrides.0.clone());
-        for (name, (value, origin)) in &values {
-            let Some(key) = key_table::find(name) else { continue };
-            check_value(key, value).map_err(|what| {
-                let line = if let ValueSource::File { line } = origin { Some(*line) } else { None };
-                FileError::new(
-                    line,
-                    format!("{name}: {what} (from {origin})"),
-                    format!("ordinate config explain {name}"),
-                )
-            })?;
-        }
-        let values = Values { values, folder, hosts: raw.hosts.len() };
+        let values = checked_values(raw.values, overrides)?;
+        let mut values = Values { values, folder, hosts: raw.hosts.len() };
         let cluster = values.text("cluster").ok_or_else(|| {
             FileError::new(
                 None,
@@ -89,15 +77,24 @@ impl ClusterFile {
         }
         values.check_bounds()?;
         values.check_http()?;
-        let placement = BootstrapPlacement::new(&raw.hosts, &raw.placement, values.number("paxos.faults"))?;
+        let faults = values.number("paxos.faults");
+        let regions = regions::checked(&raw.regions, &raw.hosts, &raw.placement, faults)?;
+        let placement = match regions.as_slice() {
+            [] => BootstrapPlacement::new(&raw.hosts, &raw.placement, faults)?,
+            // No host uses it: each has its own region's.
+            _ => BootstrapPlacement::new(&raw.hosts, &raw.placement, None)?,
+        };
         let configuration = placement.configuration().encoded().len();
         if let Some(misfit) = Misfit::of("a configuration", configuration, CONFIGURATION_BYTES_MAX) {
             let help = "fewer hosts, shorter names and addresses, or fewer nodes in [[place]]";
             return Err(FileError::new(None, format!("the cluster is too large: {misfit}"), help));
         }
-        let services: Result<Vec<_>, _> = SERVICES.iter().map(|service| (service.read)(&values)).collect();
-        let services = services?;
+        let read = |values: &Values<'_>| -> Result<Vec<_>, FileError> {
+            SERVICES.iter().map(|service| (service.read)(values)).collect()
+        };
+        let services = regions::each_region(&regions, &mut values, read)?;
         let services: Vec<Arc<dyn Service>> = services.into_iter().flatten().collect();
+        check_regions(&regions, &services)?;
         let over_its_engine = |it: &Arc<dyn Service>| it.listed().engines.contains(&it.engine());
         debug_assert!(services.iter().all(over_its_engine), "a service over an engine that it does not list");
         Ok(Self {
@@ -123,9 +120,51 @@ impl ClusterFile {
             trace: values.trace()?,
             placement,
             hosts: raw.hosts,
+            regions,
+            region: None,
+            elsewhere: Vec::new(),
             values: values.values,
         })
     }
+}
+
+/// Defaults, the file's values and those that were set outside it, each checked by its key.
+fn checked_values(of_file: KeyValues, overrides: &Overrides) -> Result<KeyValues, FileError> {
+    let mut values = KeyValues::new();
+    for key in key_table::all().into_iter().filter(|key| !key.default.is_empty()) {
+        values.insert(key.name, (key.default.to_owned(), ValueSource::Default));
+    }
+    values.extend(of_file);
+    values.extend(overrides.0.clone());
+    for (name, (value, origin)) in &values {
+        let Some(key) = key_table::find(name) else { continue };
+        check_value(key, value).map_err(|what| {
+            let line = if let ValueSource::File { line } = origin { Some(*line) } else { None };
+            FileError::new(
+                line,
+                format!("{name}: {what} (from {origin})"),
+                format!("ordinate config explain {name}"),
+            )
+        })?;
+    }
+    Ok(values)
+}
+
+/// In a cluster of several regions only those services are on that order nothing over regions.
+fn check_regions(regions: &[Region], services: &[Arc<dyn Service>]) -> Result<(), FileError> {
+    if regions.is_empty() {
+        return Ok(());
+    }
+    let spans = services.iter().find(|it| !it.is_in_regions());
+    if let Some(service) = spans {
+        let what = format!("{} does not go with [regions]: its order would span them", service.listed().name);
+        return Err(FileError::new(None, what, "a cluster of its own for it, without [regions]"));
+    }
+    if !services.iter().any(|it| it.listed().name == crate::services::fuzzylog::LISTED.name) {
+        let help = "add a section [fuzzylog] with a line like  partitions = 3";
+        return Err(FileError::new(None, "[regions] is for [fuzzylog], which is off", help));
+    }
+    Ok(())
 }
 
 /// The file as written, names checked, values not.
@@ -133,6 +172,7 @@ struct RawFile {
     values: BTreeMap<&'static str, (String, ValueSource)>,
     hosts: Vec<HostLine>,
     placement: Vec<PlacedRole>,
+    regions: Vec<RegionLine>,
 }
 
 impl RawFile {
@@ -146,11 +186,15 @@ impl RawFile {
                 "the file is TOML: name = \"value\", sections in [brackets]",
             )
         })?;
-        let mut raw = Self { values: BTreeMap::new(), hosts: Vec::new(), placement: Vec::new() };
+        let mut raw =
+            Self { values: BTreeMap::new(), hosts: Vec::new(), placement: Vec::new(), regions: Vec::new() };
         for (name, value) in table.get_ref() {
             let line = line_of(name.span().start);
             match (name.get_ref().as_ref(), value.get_ref()) {
                 ("hosts", toml::de::DeValue::Table(hosts)) => raw.read_hosts(hosts, &line_of)?,
+                ("regions", toml::de::DeValue::Table(table)) => {
+                    raw.regions = RegionLine::read(table, &line_of)?;
+                }
                 ("place", toml::de::DeValue::Array(sections)) => {
                     for section in sections {
                         raw.placement.push(PlacedRole::read(section, &line_of)?);
@@ -209,7 +253,7 @@ impl RawFile {
         line: usize,
     ) -> Result<(), FileError> {
         let Some(key) = key_table::find(name) else {
-            let known = key_table::all().into_iter().map(|key| key.name).chain(["hosts", "place"]);
+            let known = key_table::all().into_iter().map(|key| key.name).chain(["hosts", "place", "regions"]);
             let help = match keys::nearest(name, known) {
                 Some(near) => format!("did you mean {near}?"),
                 None => "`ordinate config explain` lists all keys".to_owned(),

@@ -1,6 +1,6 @@
 //! Every key of the cluster file. `ordinate config explain` prints this table; flags and environment variables are made from it.
 
-use super::keys::{Key, OF_THE_CLUSTER, SHARED};
+use super::keys::{Key, OF_THE_CLUSTER, SECTIONS, SHARED};
 use crate::services::SERVICES;
 
 /// All of them, with those of every service, each section in one piece.
@@ -14,6 +14,13 @@ pub fn all() -> Vec<&'static Key> {
         }
     }
     keys.sort_by_key(|key| sections.iter().position(|section| *section == key.section()));
+    keys
+}
+
+/// Everything that a cluster file may have: all keys, and the sections whose lines the operator names.
+pub fn explained() -> Vec<&'static Key> {
+    let mut keys = all();
+    keys.extend(SECTIONS);
     keys
 }
 

@@ -30,6 +30,8 @@ pub enum KeyKind {
     Path,
     /// `true` or `false`.
     Switch,
+    /// A section whose lines the operator names; this is what they look like.
+    Section(&'static str),
 }
 
 /// Whether a service may be without an engine.
@@ -74,7 +76,35 @@ pub const fn key(
     Key { name, kind, default, meaning, risk }
 }
 
-/// Those of the cluster and of where hosts listen, apart from the open sections `[hosts]` and `[[place]]`.
+/// The sections whose lines the operator names.
+pub(super) const SECTIONS: &[Key] = &[
+    key(
+        "hosts",
+        KeyKind::Section(
+            "a line for each host: its name, and the address where other hosts connect, like a = \"a.example.net:7072\"",
+        ),
+        "",
+        "the hosts of the cluster",
+        "the names are equal on all hosts, for ever; an address is looked up whenever it is dialled",
+    ),
+    key(
+        "place",
+        KeyKind::Section("[[place]] with role, on and, of acceptors, columns"),
+        "",
+        "which hosts play a role of the replicated log; without it every host plays every role",
+        "all hosts must agree, for ever",
+    ),
+    key(
+        "regions",
+        KeyKind::Section("two lines or more, each a region's name and its hosts, like ohio = \"a,b,c\""),
+        "",
+        "hosts that are far from those of other regions; each region has its own members, chains and directors, and serves while it is \
+         cut from the others. Only [fuzzylog] goes with it",
+        "all hosts must agree, for ever, apart from hosts that are replaced; regions are neither added nor removed later",
+    ),
+];
+
+/// Those of the cluster and of where hosts listen, apart from the open sections.
 pub(super) const OF_THE_CLUSTER: &[Key] = &[
     key(
         "cluster",

@@ -10,6 +10,7 @@ pub mod key_table;
 pub mod keys;
 pub mod limits;
 pub mod placement;
+pub mod regions;
 pub mod values;
 
 pub use clock::ClockKeys;

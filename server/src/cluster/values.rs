@@ -111,6 +111,7 @@ pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
         KeyKind::Duration => keys::parse_duration(value).is_some(),
         KeyKind::Size => keys::parse_size(value).is_some(),
         KeyKind::Switch => matches!(value, "true" | "false"),
+        KeyKind::Section(_) => false,
     };
     if fits { Ok(()) } else { Err(format!("\"{value}\" is not {}", wanted(key.kind))) }
 }
@@ -156,6 +157,7 @@ pub fn wanted(kind: KeyKind) -> String {
         KeyKind::Checked(_, looks) => looks.into(),
         KeyKind::Path => "a path".into(),
         KeyKind::Switch => "true or false".into(),
+        KeyKind::Section(lines) => lines.into(),
     }
 }
 

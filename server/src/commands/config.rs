@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 use server::access::AccessFile;
 use server::cluster::ClusterFile;
 use server::cluster::file::environment_name;
+use server::cluster::keys::KeyKind;
+use server::cluster::regions::Region;
 use server::cluster::values::wanted;
 use server::cluster::{key_table, keys};
 use server::secure::{HostTls, ends_at};
@@ -85,8 +87,15 @@ impl Config {
 
 fn check(path: &Path, output: Output) -> Result<(), Failure> {
     let checked = read_file(path, &[])?;
-    let survives = checked.placement.configuration().acceptors.faults();
-    let shown = check_surroundings(&checked)?;
+    let regions = each_region(&checked);
+    let faults = |seen: &ClusterFile| seen.placement.configuration().acceptors.faults();
+    let survives = regions.iter().map(|(_, seen)| faults(seen)).min().unwrap_or_else(|| faults(&checked));
+    let mut shown = check_surroundings(&checked)?;
+    for (region, seen) in &regions {
+        let hosts: Vec<&str> = seen.hosts.iter().map(|host| host.name.as_str()).collect();
+        let text = format!("{region}: {}; survives {} failed hosts", hosts.join(", "), faults(seen));
+        shown.push(("region", text));
+    }
     let (path, hosts) = (path.display(), checked.hosts.len());
     if output.is_json() {
         let shown: Vec<Value> =
@@ -104,6 +113,15 @@ fn check(path: &Path, output: Output) -> Result<(), Failure> {
         println!("  {name:<12}{text}");
     }
     Ok(())
+}
+
+/// The file as each region's hosts see it, by the regions' names; none without regions.
+fn each_region(file: &ClusterFile) -> Vec<(String, ClusterFile)> {
+    let of = |region: &Region| {
+        let seen = region.hosts.first().map(|host| file.clone().seen_from(&host.name));
+        seen.map(|seen| (region.name.clone(), seen))
+    };
+    file.regions.iter().filter_map(of).collect()
 }
 
 /// What a host would find when it starts: files that are named, and addresses that cannot all be listened at. What is given back is to be
@@ -174,14 +192,11 @@ fn check_surroundings(file: &ClusterFile) -> Result<Vec<(&'static str, String)>,
 /// What works, and is hardly meant so.
 fn warnings(file: &ClusterFile) -> Vec<String> {
     let mut warnings = Vec::new();
-    if file.hosts.len() == 2 {
-        warnings.push("two hosts survive no failure, as one does: run one, or three".to_owned());
+    for (region, seen) in each_region(file) {
+        warnings.extend(warnings_of_hosts(&seen).into_iter().map(|text| format!("region {region}: {text}")));
     }
-    for group in file.placement.configuration().acceptors.groups() {
-        let count = group.members().len();
-        if count > 2 && count.is_multiple_of(2) && group.shape() == Shape::Majority {
-            warnings.push(format!("{count} hosts that vote survive no more failures than {}", count - 1));
-        }
+    if file.regions.is_empty() {
+        warnings.extend(warnings_of_hosts(file));
     }
     let has = match (file.listen.is_admin_exposed(), &file.access) {
         (false, _) => None,
@@ -197,15 +212,31 @@ fn warnings(file: &ClusterFile) -> Vec<String> {
     warnings
 }
 
+fn warnings_of_hosts(file: &ClusterFile) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if file.hosts.len() == 2 {
+        warnings.push("two hosts survive no failure, as one does: run one, or three".to_owned());
+    }
+    for group in file.placement.configuration().acceptors.groups() {
+        let count = group.members().len();
+        if count > 2 && count.is_multiple_of(2) && group.shape() == Shape::Majority {
+            warnings.push(format!("{count} hosts that vote survive no more failures than {}", count - 1));
+        }
+    }
+    warnings
+}
+
 fn explain(name: Option<&str>, config: Option<PathBuf>, output: Output) -> Result<(), Failure> {
     let file = config.map(|path| read_file(&path, &[])).transpose()?;
     let chosen: Vec<_> = match name {
-        None => key_table::all(),
-        Some(name) => vec![key_table::find(name).ok_or_else(|| {
-            let near = keys::nearest(name, key_table::all().into_iter().map(|key| key.name));
-            let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
-            Failure::input("O2004", format!("unknown key {name}"), fact, "ordinate config explain")
-        })?],
+        None => key_table::explained(),
+        Some(name) => {
+            vec![key_table::explained().into_iter().find(|key| key.name == name).ok_or_else(|| {
+                let near = keys::nearest(name, key_table::explained().into_iter().map(|key| key.name));
+                let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
+                Failure::input("O2004", format!("unknown key {name}"), fact, "ordinate config explain")
+            })?]
+        }
     };
     for key in chosen {
         let set = file.as_ref().and_then(|file| file.value(key.name));
@@ -226,7 +257,9 @@ fn explain(name: Option<&str>, config: Option<PathBuf>, output: Output) -> Resul
             println!("  value     {value}   ({origin})");
         }
         println!("  if wrong  {}", key.risk);
-        println!("  also      --set {}=VALUE, {}", key.name, environment_name(key.name));
+        if !matches!(key.kind, KeyKind::Section(_)) {
+            println!("  also      --set {}=VALUE, {}", key.name, environment_name(key.name));
+        }
     }
     Ok(())
 }

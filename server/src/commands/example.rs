@@ -38,8 +38,12 @@ spaces = 4
 [txn]                            # transactions: they rest on the clock
 shards = 4
 
-# [fuzzylog]                     # the partially ordered log: no host joins a running cluster that has it
+# [fuzzylog]                     # the partially ordered log
 # partitions = 3
+
+# [regions]                      # hosts far from each other, each region serving alone; with [fuzzylog] and nothing else
+# ohio  = "a,b,c"
+# tokyo = "d,e,f"
 
 [clock]                          # ordinate clock measures the sources of this machine
 source = "auto"                  # or clockbound, chrony, kernel; "fixed" believes epsilon

@@ -27,7 +27,7 @@ impl Files {
     /// a client beyond it is refused, one without a descriptor waits for ever.
     pub fn fit(file: &mut ClusterFile) -> Result<Self, Failure> {
         let files = runtime::descriptors::raise_limit().unwrap_or(1_024);
-        let shared = share(files, file.hosts.len() as u64).map_err(|needed| {
+        let shared = share(files, (file.hosts.len() + file.elsewhere.len()) as u64).map_err(|needed| {
             Failure::input(
                 "O2113",
                 "the system allows this process too few open files",

@@ -56,7 +56,8 @@ impl Serve {
     fn serve(self) -> Result<(), Failure> {
         let started = Instant::now();
         let mut file = read_file(&self.config, &self.set)?;
-        let line = file.host(&self.host).ok_or_else(|| self.no_such_host(&file))?;
+        let line = file.host(&self.host).cloned().ok_or_else(|| self.no_such_host(&file))?;
+        file = file.seen_from(&self.host);
         let refused = file.services().iter().find_map(|service| service.admits_joining().err());
         if let Some(CannotJoin { what, fact, remedy }) = refused.filter(|_| self.join) {
             return Err(Failure::input("O2005", what, fact, remedy));
@@ -155,7 +156,14 @@ impl Serve {
 
     fn banner(&self, file: &ClusterFile, started: Instant) {
         eprintln!("ordinate {}  host {} of cluster {}", env!("CARGO_PKG_VERSION"), self.host, file.cluster);
-        eprintln!("  engine      paxos, {} hosts", file.hosts.len());
+        match &file.region {
+            None => eprintln!("  engine      paxos, {} hosts", file.hosts.len()),
+            Some(region) => eprintln!(
+                "  engine      paxos, {} hosts in region {region}, {} elsewhere",
+                file.hosts.len(),
+                file.elsewhere.len()
+            ),
+        }
         if file.clock_config().required {
             match file.clock.source {
                 ClockSource::Fixed { epsilon } => {

@@ -201,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 /// The calls in an order in which each finds what it needs; `begin` and what commits give names that later ones use.
-const CALLS: [&str; 40] = [
+const CALLS: [&str; 42] = [
     "putKey",
     "getKey",
     "incrementKey",
@@ -218,7 +218,9 @@ const CALLS: [&str; 40] = [
     "syncColour",
     "followColour",
     "trimColour",
+    "awaitSnapshot",
     "fuzzylogPartitions",
+    "fuzzylogRegions",
     "transact",
     "commitStatus",
     "beginTransaction",
@@ -245,7 +247,7 @@ const CALLS: [&str; 40] = [
 ];
 
 /// What is refused: the call, its path and body, and how it is answered.
-const REFUSED: [(&str, &str, &str, u16); 18] = [
+const REFUSED: [(&str, &str, &str, u16); 19] = [
     ("getKey", "/v1/kv/nowhere", "", 404),
     ("getKey", "/v1/kv/a?consistency=wishful", "", 400),
     ("putKey", "/v1/kv/a?if_version=999999", "1", 409),
@@ -260,6 +262,7 @@ const REFUSED: [(&str, &str, &str, u16); 18] = [
     ("appendToColours", "/v1/fuzzylog/append", "{\"colours\":[\"red\"]}", 400),
     ("syncColour", "/v1/fuzzylog/colours/red", "", 410),
     ("syncColour", "/v1/fuzzylog/colours/red?from=77", "", 416),
+    ("awaitSnapshot", "/v1/fuzzylog/await", "{\"snapshot\":\"nonsense\"}", 400),
     ("transact", "/v1/txn", "{\"level\":\"wishful\"}", 400),
     ("transact", "/v1/txn", "{\"if\":[{\"key\":\"bank/1\",\"version\":1}],\"put\":{\"x\":\"1\"}}", 409),
     ("zooKeeperCommand", "/commands/nothing", "", 404),

@@ -2,6 +2,7 @@
 
 use super::http;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
@@ -34,6 +35,8 @@ pub struct Host {
     /// HTTP.
     pub admin: SocketAddr,
     joins: bool,
+    /// A cluster file of its own.
+    file: Option<PathBuf>,
     environment: Vec<(String, String)>,
     wrapper: Vec<String>,
     child: Option<Child>,
@@ -136,8 +139,8 @@ impl Cluster {
     pub fn plan_host(&mut self, joins: bool) -> usize {
         let name = char::from(b'a' + self.hosts.len() as u8).to_string();
         let [peer, native, admin] = [free_address(), free_address(), free_address()];
-        let (environment, wrapper) = (Vec::new(), Vec::new());
-        self.hosts.push(Host { name, peer, native, admin, joins, environment, wrapper, child: None });
+        let (file, environment, wrapper) = (None, Vec::new(), Vec::new());
+        self.hosts.push(Host { name, peer, native, admin, joins, file, environment, wrapper, child: None });
         if self.settings.contains("[coordination]") {
             // The default port is one for all tests.
             self.listen(self.hosts.len() - 1, "ZOOKEEPER");
@@ -171,8 +174,24 @@ impl Cluster {
         }
     }
 
+    /// Has a host read a file in which it reaches some hosts elsewhere: at these addresses, by their numbers.
+    pub fn reach_elsewhere(&mut self, host: usize, addresses: &BTreeMap<usize, SocketAddr>) {
+        let line = |(number, it): (usize, &Host)| {
+            format!("{} = \"{}\"\n", it.name, addresses.get(&number).unwrap_or(&it.peer))
+        };
+        let hosts: String = self.hosts.iter().enumerate().map(line).collect();
+        let Self { name, settings, placement, .. } = self;
+        let text = format!("cluster = \"{name}\"\n{settings}\n[hosts]\n{hosts}{placement}");
+        let path = self.folder.join(format!("{}.toml", self.hosts[host].name));
+        std::fs::write(&path, text).expect("the folder is writable");
+        self.hosts[host].file = Some(path);
+    }
+
     /// The cluster file of a host.
     pub fn file_of(&self, host: usize) -> PathBuf {
+        if let Some(file) = &self.hosts[host].file {
+            return file.clone();
+        }
         let own = self.folder.join(format!("{}.toml", self.hosts[host].name));
         if host < self.members { self.folder.join("cluster.toml") } else { own }
     }

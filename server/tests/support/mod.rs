@@ -8,6 +8,7 @@ pub mod kafka;
 pub mod power;
 pub mod prometheus;
 pub mod raw;
+pub mod relay;
 pub mod tls;
 pub mod zookeeper;
 

@@ -10,7 +10,9 @@ mod gateway;
 pub mod names;
 mod node;
 mod outcomes;
+mod regions;
 
 pub use family::{Colours, ColoursMessage};
 pub use gateway::{ColourGateway, ColourTimer};
 pub use node::ColourGatewayNode;
+pub use regions::RegionNames;

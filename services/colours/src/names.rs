@@ -3,7 +3,7 @@
 //! The engine knows a colour by the first 64 bits of the SHA-256 of its name. A node holds the names of its colours, so that two names
 //! that have one digest are distinguished when they are read.
 
-use fuzzylog::{AppendTime, Colour, ColourNode, Content, PartitionId};
+use fuzzylog::{AppendTime, Colour, ColourNode, Content, NodePosition, PartitionId, RegionId};
 use kernel::{Bytes, Decode as _, Encode as _};
 use sha2::{Digest as _, Sha256};
 use wire::fuzzylog::{NewNode, PlayedNode, SeenTime};
@@ -38,6 +38,11 @@ pub fn colours_of(names: &[Bytes]) -> Result<Vec<Colour>, OneDigest> {
 
 /// What the engine appends for a node whose colours are these, in the order of its names.
 pub fn content_of(node: &NewNode, colours: &[Colour]) -> Content {
+    content_after(node, colours, &[])
+}
+
+/// The same by one who has played so much of each colour, in the order of the names; empty: nothing.
+pub fn content_after(node: &NewNode, colours: &[Colour], played: &[u64]) -> Content {
     let mut order: Vec<usize> = (0..colours.len()).collect();
     order.sort_unstable_by_key(|&at| colours[at]);
     let names: Vec<Bytes> = order.iter().map(|&at| node.colours[at].clone()).collect();
@@ -47,14 +52,18 @@ pub fn content_of(node: &NewNode, colours: &[Colour]) -> Content {
         [one] => vec![named(one)],
         bodies => order.iter().filter_map(|&at| bodies.get(at)).map(named).collect(),
     };
-    Content::new(order.into_iter().map(|at| colours[at]).collect(), bodies)
+    let played = match played {
+        [] => Vec::new(),
+        played => order.iter().filter_map(|&at| played.get(at).copied().map(NodePosition)).collect(),
+    };
+    Content { colours: order.into_iter().map(|at| colours[at]).collect(), bodies, played }
 }
 
 /// A node as those see it who play a colour.
-pub fn played(node: &ColourNode, name: &[u8]) -> PlayedNode {
+pub(crate) fn played(node: &ColourNode, name: &[u8], times: Times) -> PlayedNode {
     let named = NamedBody::decoded(&node.body).ok();
     let named = named.filter(|it| it.colours.iter().any(|colour| colour == name));
-    let at = seen_of(node.at);
+    let at = times.seen_of(node.at);
     match named {
         Some(NamedBody { colours, body }) => PlayedNode { at, colours, body },
         // Somebody else's colour has the same digest.
@@ -62,14 +71,43 @@ pub fn played(node: &ColourNode, name: &[u8]) -> PlayedNode {
     }
 }
 
-/// A time as users have it.
-pub fn seen_of(at: AppendTime) -> SeenTime {
-    SeenTime { clock: at.clock, partition: at.partition.0, ahead: at.ahead }
+/// Times as users have them. Among several regions each says of which one it is: clocks of two regions have nothing to do with each other.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Times {
+    /// The region's number where a partition's has no bits; 0 if there are no others.
+    region: u16,
 }
 
-/// A time as the engine has it.
-pub fn time_of(seen: SeenTime) -> AppendTime {
-    AppendTime { clock: seen.clock, partition: PartitionId(seen.partition), ahead: seen.ahead }
+/// A time of another region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct OtherRegion;
+
+/// A partition's number has so many bits at most: there are 64 partitions.
+const PARTITION_BITS: u32 = 6;
+
+impl Times {
+    /// Those of a region, whose number is from 1 to 1,023.
+    pub(crate) fn of_region(RegionId(number): RegionId) -> Self {
+        Self { region: (number as u16) << PARTITION_BITS }
+    }
+
+    /// A time as users have it.
+    pub(crate) fn seen_of(self, at: AppendTime) -> SeenTime {
+        SeenTime { clock: at.clock, partition: at.partition.0 | self.region, ahead: at.ahead }
+    }
+
+    /// A time as the engine has it.
+    pub(crate) fn time_of(self, seen: SeenTime) -> Result<AppendTime, OtherRegion> {
+        let SeenTime { clock, partition, ahead } = seen;
+        if self.region == 0 {
+            return Ok(AppendTime { clock, partition: PartitionId(partition), ahead });
+        }
+        let of_partition = partition % (1 << PARTITION_BITS);
+        match seen == SeenTime::default() || partition - of_partition == self.region {
+            true => Ok(AppendTime { clock, partition: PartitionId(of_partition), ahead }),
+            false => Err(OtherRegion),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,11 +143,38 @@ mod tests {
         let content = content_of(&NewNode { colours: names, bodies: vec![bytes("x")] }, &colours);
         let id = fuzzylog::AppendId { client: 1, number: 2, content: 3 };
         let node = ColourNode { id, at: AppendTime::ZERO, colours, body: content.body(0), across: None };
-        assert_eq!(played(&node, b"red").body, bytes("x"));
+        assert_eq!(played(&node, b"red", Times::default()).body, bytes("x"));
         assert_eq!(
-            played(&node, b"blue"),
+            played(&node, b"blue", Times::default()),
             PlayedNode { at: SeenTime::default(), colours: Vec::new(), body: Bytes::new() }
         );
+    }
+
+    // A time of another region that is taken for one of this raises clocks, or is behind what was seen.
+    #[test]
+    fn times_are_of_one_region() {
+        let at = AppendTime { clock: 7, partition: PartitionId(63), ahead: 2 };
+        let (ohio, tokyo) = (Times::of_region(RegionId(1)), Times::of_region(RegionId(1_023)));
+        for times in [Times::default(), ohio, tokyo] {
+            assert_eq!(times.time_of(times.seen_of(at)), Ok(at));
+            assert_eq!(times.time_of(SeenTime::default()), Ok(AppendTime::ZERO), "nothing was seen");
+        }
+        assert_eq!(ohio.time_of(tokyo.seen_of(at)), Err(OtherRegion));
+        assert_eq!(ohio.time_of(Times::default().seen_of(at)), Err(OtherRegion));
+        assert_eq!(Times::default().seen_of(at), SeenTime { clock: 7, partition: 63, ahead: 2 });
+    }
+
+    // What a user has played of one colour that is said of another one is an edge to nodes that it never saw.
+    #[test]
+    fn what_was_played_goes_with_its_colour() {
+        let names = vec![bytes("red"), bytes("blue"), bytes("green")];
+        let colours = colours_of(&names).expect("they differ");
+        let node = NewNode { colours: names, bodies: vec![bytes("x")] };
+        let content = content_after(&node, &colours, &[1, 2, 3]);
+        for (at, colour) in content.colours.iter().enumerate() {
+            let expected = colours.iter().position(|it| it == colour).expect("it is one of them") as u64 + 1;
+            assert_eq!(content.played(at), NodePosition(expected));
+        }
     }
 
     // A name whose digest changes is another colour after the next upgrade.

@@ -1,6 +1,6 @@
 //! What the engine's client answers, as users are answered.
 
-use crate::names::seen_of;
+use crate::names::Times;
 use fuzzylog::partition::command::Placed;
 use fuzzylog::{AppendTime, Colour, FuzzyRefusal};
 use wire::fuzzylog::{AppendedNode, FuzzyFailure};
@@ -46,14 +46,15 @@ pub(crate) struct Appending {
     left: usize,
     /// The first that failed.
     failing: Option<Failing>,
+    times: Times,
     /// The latest time of a node.
     pub(crate) latest: AppendTime,
 }
 
 impl Appending {
-    pub(crate) fn of(colours: Vec<Vec<Colour>>) -> Self {
+    pub(crate) fn of(colours: Vec<Vec<Colour>>, times: Times) -> Self {
         let left = colours.len();
-        Self { colours, done: vec![None; left], left, failing: None, latest: AppendTime::ZERO }
+        Self { colours, done: vec![None; left], left, failing: None, times, latest: AppendTime::ZERO }
     }
 
     pub(crate) fn node_done(&mut self, index: usize, at: AppendTime, placed: &[Placed]) {
@@ -61,7 +62,7 @@ impl Appending {
         let Some(positions) = positions(placed, colours) else {
             return self.node_failed(FuzzyFailure::Unknown.into());
         };
-        self.done[index] = Some(AppendedNode { at: seen_of(at), positions });
+        self.done[index] = Some(AppendedNode { at: self.times.seen_of(at), positions });
         self.latest = self.latest.max(at);
         self.left -= 1;
     }
@@ -97,7 +98,7 @@ mod tests {
     // A user who is answered "nothing was executed" appends the same again, under new numbers.
     #[test]
     fn a_call_that_was_executed_in_part_is_not_void() {
-        let mut two = Appending::of(vec![vec![Colour(2), Colour(1)], vec![Colour(1)]]);
+        let mut two = Appending::of(vec![vec![Colour(2), Colour(1)], vec![Colour(1)]], Times::default());
         two.node_done(0, AppendTime::ZERO, &[placed(1, 7), placed(2, 8)]);
         assert_eq!(two.outcome(), None);
         let mut other = two.clone();

@@ -3,9 +3,10 @@
 use kernel::Bytes;
 use table::formats::{Format, withstand};
 use wire::fuzzylog::{
-    AppendNodes, AppendedNode, AppendedNodes, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, NewNode,
-    NumberedBy, PlayColour, PlayedNode, PlayedNodes, SeenTime, SnapshotColours, SnapshotTaken, SyncColour,
-    TrimColour, TrimmedColour,
+    AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, FuzzyCall, FuzzyFailed,
+    FuzzyFailure, FuzzyReply, LogCount, NameSnapshot, NewNode, NodeOrigin, NumberedBy, PlayColour,
+    PlayedAcross, PlayedNode, PlayedNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed,
+    SnapshotTaken, SyncColour, TrimColour, TrimSeen, TrimmedColour,
 };
 
 // Bytes of a stranger that panic a host, or take more memory than they have.
@@ -16,19 +17,28 @@ fn damaged_calls_and_replies_are_refused() {
     let colour = || Bytes::from_static(b"red");
     let nodes = vec![NewNode { colours: vec![colour()], bodies: vec![colour()] }];
     let calls: Vec<FuzzyCall> = vec![
-        AppendNodes { id, seen, by, nodes }.into(),
+        AppendNodes { id, seen, by, nodes: nodes.clone() }.into(),
         SyncColour { id, seen, colour: colour(), from: 1, wait_ms: 2 }.into(),
         PlayColour { id, colour: colour(), from: 1, to: 2 }.into(),
         SnapshotColours { id, seen, by, colours: vec![colour()] }.into(),
         TrimColour { id, colour: colour(), before: 1 }.into(),
+        AppendPlayed { id, seen, by, nodes: nodes.clone(), played: vec![vec![1]] }.into(),
+        NameSnapshot { id, seen, colours: vec![colour()], tails: vec![1] }.into(),
+        AwaitSnapshot { id, snapshot: colour(), wait_ms: 2 }.into(),
+        TrimSeen { id, seen, colour: colour(), before: 1 }.into(),
     ];
     let appended = vec![AppendedNode { at: seen, positions: vec![5] }];
     let played = vec![PlayedNode { at: seen, colours: vec![colour()], body: colour() }];
+    let edges = vec![LogCount { region: colour(), count: 1 }];
+    let origins = vec![NodeOrigin { region: colour(), number: 1, edges }];
     let replies: Vec<FuzzyReply> = vec![
         AppendedNodes { id, seen, nodes: appended }.into(),
-        PlayedNodes { id, seen, from: 1, tail: 2, nodes: played }.into(),
+        PlayedNodes { id, seen, from: 1, tail: 2, nodes: played.clone() }.into(),
         SnapshotTaken { id, seen, at: seen, tails: vec![1] }.into(),
         TrimmedColour { id, first: 1 }.into(),
+        PlayedAcross { id, seen, from: 1, tail: 2, nodes: played, region: colour(), origins }.into(),
+        SnapshotNamed { id, snapshot: colour() }.into(),
+        SnapshotIsHere { id, seen, tails: vec![1], snapshot: colour() }.into(),
         FuzzyFailed { id, why: FuzzyFailure::Trimmed, position: 1 }.into(),
     ];
     withstand(&[Format::of(&calls), Format::of(&replies)]);

@@ -1,21 +1,22 @@
 //! The gateway, call by call: its users' calls in, commands of one chain server out, and back.
 
 use colours::names::{colour_of, colours_of, content_of};
-use colours::{ColourGateway, ColourTimer, Colours, ColoursMessage};
-use fuzzylog::client::{CommandDone, FuzzyClientIn, HeadBusy, NodesPage, Synced};
+use colours::{ColourGateway, ColourTimer, Colours, ColoursMessage, RegionNames};
+use fuzzylog::client::{CommandDone, FuzzyClientIn, HeadBusy, LogsCounted, LogsFound, NodesPage, Synced};
 use fuzzylog::messages::chain_server::{ChainServerIn, FromClient};
 use fuzzylog::partition::command::{Command, Delivered, Outcome, Placed};
 use fuzzylog::{
-    AppendId, AppendTime, ChainJournal, ChainMember, ChainProjection, ColourNode, ColourPlacement,
-    FuzzyClient, FuzzyMessage, FuzzyParameters, NodePosition, PartitionId,
+    AppendId, AppendTime, ChainJournal, ChainMember, ChainProjection, ColourNode, ColourPlacement, Edge,
+    FuzzyClient, FuzzyMessage, FuzzyParameters, NodePosition, PartitionId, RegionId,
 };
 use kernel::client::{ConnectionIn, Disconnected, Event, Input};
 use kernel::{Bytes, HostId, HostSlot, NodeId};
 use std::time::Duration;
 use table::{Did, Table, sends};
 use wire::fuzzylog::{
-    AppendNodes, AppendedNode, AppendedNodes, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, NewNode,
-    NumberedBy, PlayedNode, PlayedNodes, SeenTime, SyncColour, TO_HOST, native_call, read_native_reply,
+    AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, FuzzyCall, FuzzyFailed,
+    FuzzyFailure, FuzzyReply, NameSnapshot, NewNode, NumberedBy, PlayedNode, PlayedNodes, SeenTime,
+    SnapshotId, SyncColour, TO_HOST, TrimColour, TrimSeen, native_call, read_native_reply,
 };
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -33,11 +34,24 @@ fn bytes(text: &'static str) -> Bytes {
 
 /// A gateway whose client has one partition with one server.
 fn gateway() -> Table<ColourGateway> {
+    Table::new(role(), node(9, 1))
+}
+
+const OHIO: RegionId = RegionId(1);
+const TOKYO: RegionId = RegionId(2);
+
+/// The same in Tokyo.
+fn gateway_in_tokyo() -> Table<ColourGateway> {
+    let names = [(OHIO, "ohio".to_owned()), (TOKYO, "tokyo".to_owned())];
+    Table::new(role().among(RegionNames::new("c", TOKYO, names)), node(9, 1))
+}
+
+fn role() -> ColourGateway {
     let mut projection = ChainProjection::initial(PARTITION, &[HEAD()]);
     projection.members = vec![ChainMember { node: HEAD(), journal: Some(ChainJournal(7)) }];
     let placement = ColourPlacement::over(1);
     let client = FuzzyClient::new(FuzzyParameters::default(), placement, vec![node(1, 2)], vec![projection]);
-    Table::new(ColourGateway::new(client), node(9, 1))
+    ColourGateway::new(client)
 }
 
 fn ask(table: &mut Table<ColourGateway>, user: NodeId, call: impl Into<FuzzyCall>) -> Did<Colours> {
@@ -210,4 +224,119 @@ fn syncs_that_wait_are_answered_when_there_is_a_node_or_their_time_is_over() {
     let did = hear(&mut table, synced(&look, 0));
     let nothing = PlayedNodes { id: 9, seen: seen(3), from: 0, tail: 0, nodes: Vec::new() };
     assert_eq!(replies(&did), [(USER(), nothing.into())]);
+}
+
+fn snapshot_of(did: &Did<Colours>) -> SnapshotId {
+    let text = match &replies(did)[..] {
+        [(_, FuzzyReply::SnapshotNamed(named))] => named.snapshot.clone(),
+        [(_, FuzzyReply::SnapshotIsHere(here))] => here.snapshot.clone(),
+        other => panic!("{other:?}"),
+    };
+    std::str::from_utf8(&text).expect("text").parse().expect("an id")
+}
+
+fn is_failed(did: &Did<Colours>, expected: FuzzyFailure) {
+    match &replies(did)[..] {
+        [(_, FuzzyReply::FuzzyFailed(failed))] => assert_eq!(failed.why, expected),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A snapshot as ohio names it: five nodes of its own of red, two of tokyo's.
+fn of_ohio() -> SnapshotId {
+    let text = "9-41-0/red=7".to_owned();
+    let mut id: SnapshotId = text.parse().expect("an id");
+    let cluster = {
+        let mut table = gateway_in_tokyo();
+        let call =
+            NameSnapshot { id: 1, seen: SeenTime::default(), colours: vec![bytes("red")], tails: vec![0] };
+        let did = ask(&mut table, USER(), call);
+        let FromClient::CountLogs(count) = &to_servers(&did)[0] else { panic!("a count") };
+        let counted = LogsCounted { call: count.call, first: NodePosition(0), counts: Vec::new() };
+        snapshot_of(&hear(&mut table, counted)).across.expect("regions").cluster
+    };
+    let logs = [("ohio".to_owned(), 5), ("tokyo".to_owned(), 2)].into_iter().collect();
+    let logs = [("red".to_owned(), logs)].into_iter().collect();
+    id.across = Some(wire::fuzzylog::SnapshotAcross { cluster, region: "ohio".to_owned(), logs });
+    id
+}
+
+fn wait_for(id: &SnapshotId, wait_ms: u32) -> AwaitSnapshot {
+    AwaitSnapshot { id: 5, snapshot: id.to_string().into_bytes().into(), wait_ms }
+}
+
+// One who comes from another region is let go on before what it has seen is there, or waits for ever.
+#[test]
+fn a_snapshot_of_another_region_is_waited_for() {
+    let mut table = gateway_in_tokyo();
+    let id = of_ohio();
+    let did = ask(&mut table, USER(), wait_for(&id, 1_000));
+    let found = |did: &Did<Colours>, below: Option<u64>| {
+        let FromClient::FindLogs(find) = &to_servers(did)[0] else { panic!("a question") };
+        let counts = [Edge { region: OHIO, count: 5 }, Edge { region: TOKYO, count: 2 }];
+        assert_eq!(find.counts, counts);
+        LogsFound { call: find.call, below: below.map(NodePosition), at: time(30) }
+    };
+    let not_yet = found(&did, None);
+    assert!(replies(&hear(&mut table, not_yet)).is_empty());
+    let look = table.timer(ColourTimer::Look);
+    let here = found(&look, Some(12));
+    let here = snapshot_of(&hear(&mut table, here));
+    assert_eq!(here.tail("red"), 12);
+    let across = here.across.as_ref().expect("regions");
+    assert_eq!((across.region.as_str(), across.logs["red"]["ohio"]), ("tokyo", 5));
+    // What was seen is of tokyo now, and is taken there.
+    let by = NumberedBy { client: 1, number: 1, below: 1 };
+    let append = |played| AppendPlayed {
+        id: 6,
+        seen: here.seen,
+        by,
+        nodes: vec![in_colours(&["red"])],
+        played: vec![vec![played]],
+    };
+    let did = ask(&mut table, USER(), append(12));
+    let FromClient::Submit(submit) = &to_servers(&did)[0] else { panic!("a command") };
+    let Command::Append(appended) = &submit.command else { panic!("an append") };
+    assert_eq!((appended.content.played(0), appended.seen), (NodePosition(12), time(30)));
+    // And in vain.
+    let did = ask(&mut table, USER(), wait_for(&id, 1_000));
+    let not_yet = found(&did, None);
+    hear(&mut table, not_yet);
+    table.pass(Duration::from_secs(1));
+    let look = table.timer(ColourTimer::Look);
+    let not_yet = found(&look, None);
+    is_failed(&hear(&mut table, not_yet), FuzzyFailure::NotHere);
+}
+
+// Times and positions of another region are numbers that mean something else here.
+#[test]
+fn what_is_of_another_region_or_of_nobody_is_refused() {
+    let mut table = gateway_in_tokyo();
+    let id = of_ohio();
+    let seen_in_ohio = SeenTime { clock: 9, partition: 1 << 6, ahead: 0 };
+    let by = NumberedBy { client: 1, number: 1, below: 1 };
+    let append = AppendNodes { id: 1, seen: seen_in_ohio, by, nodes: vec![in_colours(&["red"])] };
+    is_failed(&ask(&mut table, USER(), append), FuzzyFailure::OtherRegion);
+    let sync = SyncColour { id: 2, seen: seen_in_ohio, colour: bytes("red"), from: 0, wait_ms: 0 };
+    is_failed(&ask(&mut table, USER(), sync), FuzzyFailure::OtherRegion);
+    let trim = |seen| TrimSeen { id: 3, seen, colour: bytes("red"), before: 1 };
+    is_failed(&ask(&mut table, USER(), trim(seen_in_ohio)), FuzzyFailure::OtherRegion);
+    is_failed(&ask(&mut table, USER(), trim(SeenTime::default())), FuzzyFailure::OtherRegion);
+    let unsaid = TrimColour { id: 3, colour: bytes("red"), before: 1 };
+    is_failed(&ask(&mut table, USER(), unsaid), FuzzyFailure::OtherRegion);
+    let plain: SnapshotId = "9-41-0/red=7".parse().expect("an id");
+    is_failed(&ask(&mut table, USER(), wait_for(&plain, 0)), FuzzyFailure::OtherRegion);
+    let mut other = id.clone();
+    other.across.as_mut().expect("regions").cluster += 1;
+    is_failed(&ask(&mut table, USER(), wait_for(&other, 0)), FuzzyFailure::NoSnapshot);
+    let mut unknown = id.clone();
+    unknown.across.as_mut().expect("regions").region = "iowa".to_owned();
+    is_failed(&ask(&mut table, USER(), wait_for(&unknown, 0)), FuzzyFailure::NoSnapshot);
+    let text = id.to_string();
+    let cut =
+        AwaitSnapshot { id: 4, snapshot: text[..text.len() - 1].to_owned().into_bytes().into(), wait_ms: 0 };
+    is_failed(&ask(&mut table, USER(), cut), FuzzyFailure::NoSnapshot);
+    // Where there is one region alone, an id that names several is another cluster's.
+    is_failed(&ask(&mut gateway(), USER(), wait_for(&id, 0)), FuzzyFailure::NoSnapshot);
+    assert_eq!(table.role.outstanding(), 0);
 }

@@ -3,10 +3,14 @@
 use super::Vectors;
 use kernel::Bytes;
 use wire::fuzzylog::{
-    AppendNodes, AppendedNode, AppendedNodes, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, NewNode,
-    NumberedBy, PlayColour, PlayedNode, PlayedNodes, SeenTime, SnapshotColours, SnapshotTaken, SyncColour,
-    TrimColour, TrimmedColour, native_call, native_reply, read_native_call, read_native_reply,
+    AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, FuzzyCall, FuzzyFailed,
+    FuzzyFailure, FuzzyReply, LogCount, NameSnapshot, NewNode, NodeOrigin, NumberedBy, PlayColour,
+    PlayedAcross, PlayedNode, PlayedNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed,
+    SnapshotTaken, SyncColour, TrimColour, TrimSeen, TrimmedColour, native_call, native_reply,
+    read_native_call, read_native_reply,
 };
+
+const SNAPSHOT: &str = "1-2-3@5f:ohio/red=7:ohio:5:tokyo:2~0";
 
 const SEEN: SeenTime = SeenTime { clock: 1_000, partition: 2, ahead: 1 };
 const LATER: SeenTime = SeenTime { clock: 1_001, partition: 0, ahead: 0 };
@@ -51,6 +55,14 @@ fn calls(vectors: &mut Vectors) {
     let snapshot = SnapshotColours { id, seen, by, colours: colours() };
     call("snapshot", "how far red and blue go", snapshot.into());
     call("trim", "red begins at 5", TrimColour { id, colour: colour(), before: 5 }.into());
+    let nodes = vec![NewNode { colours: colours(), bodies: vec![bytes("both")] }];
+    let played = AppendPlayed { id, seen, by, nodes, played: vec![vec![5, 2]] };
+    call("append-played", "a node by one who has played red up to 5 and blue up to 2", played.into());
+    let named = NameSnapshot { id, seen, colours: colours(), tails: vec![5, 2] };
+    call("name-snapshot", "name red up to 5 and blue up to 2 for other regions", named.into());
+    let awaited = AwaitSnapshot { id, snapshot: bytes(SNAPSHOT), wait_ms: 1_000 };
+    call("await-snapshot", "all that a snapshot has, within a second", awaited.into());
+    call("trim-seen", "red begins at 5", TrimSeen { id, seen, colour: colour(), before: 5 }.into());
 }
 
 fn replies(vectors: &mut Vectors) {
@@ -77,6 +89,15 @@ fn replies(vectors: &mut Vectors) {
     let taken = SnapshotTaken { id, seen, at: LATER, tails: vec![7, 2] };
     reply("snapshot-taken", "red goes to 7, blue to 2", taken.into());
     reply("trimmed", "red begins at 5", TrimmedColour { id, first: 5 }.into());
+    let nodes = vec![PlayedNode { at: SEEN, colours: vec![bytes("red")], body: bytes("one") }];
+    let edges = vec![LogCount { region: bytes("tokyo"), count: 2 }];
+    let origins = vec![NodeOrigin { region: bytes("ohio"), number: 3, edges }];
+    let across = PlayedAcross { id, seen, from: 5, tail: 9, nodes, region: bytes("tokyo"), origins };
+    reply("played-across", "in tokyo, ohio's node 3 of red, behind two of tokyo's", across.into());
+    let named = SnapshotNamed { id, snapshot: bytes(SNAPSHOT) };
+    reply("snapshot-named", "a snapshot's id", named.into());
+    let here = SnapshotIsHere { id, seen, tails: vec![7], snapshot: bytes(SNAPSHOT) };
+    reply("snapshot-is-here", "all of it is below 7", here.into());
     for why in FuzzyFailure::ALL {
         let name = format!("{why:?}").to_lowercase();
         let position = if matches!(why, FuzzyFailure::Trimmed | FuzzyFailure::BeyondTail) { 9 } else { 0 };

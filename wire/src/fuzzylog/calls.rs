@@ -62,6 +62,50 @@ kernel::messages! {
             /// The position of the first node that stays.
             before: u64,
         },
+        /// Among several regions: appends nodes by one who has played so much of their colours.
+        6 => AppendPlayed {
+            /// The user's number for this call.
+            id: u64,
+            /// What the user has seen, in this region.
+            seen: SeenTime,
+            /// By whom, and the number of the first node.
+            by: NumberedBy,
+            /// The nodes. They are not ordered among each other.
+            nodes: Vec<NewNode>,
+            /// Of each node: how far the user has played each of its colours in this region, in their order.
+            played: Vec<Vec<u64>>,
+        },
+        /// Names what the user has seen of colours, so that it may be carried to another region.
+        7 => NameSnapshot {
+            /// The user's number for this call.
+            id: u64,
+            /// What the user has seen.
+            seen: SeenTime,
+            /// The colours, each once.
+            colours: Vec<Bytes>,
+            /// The position after the last node of each.
+            tails: Vec<u64>,
+        },
+        /// Waits until the region has all that a snapshot has.
+        8 => AwaitSnapshot {
+            /// The user's number for this call.
+            id: u64,
+            /// The snapshot's id, of whichever region, as text.
+            snapshot: Bytes,
+            /// How long to wait, in milliseconds; at most 30,000.
+            wait_ms: u32,
+        },
+        /// Among several regions: drops the nodes of a colour below a position of this one.
+        9 => TrimSeen {
+            /// The user's number for this call.
+            id: u64,
+            /// What the user has seen: of the region whose position it is.
+            seen: SeenTime,
+            /// The colour.
+            colour: Bytes,
+            /// The position of the first node that stays.
+            before: u64,
+        },
     }
 }
 
@@ -74,6 +118,10 @@ impl FuzzyCall {
             Self::PlayColour(call) => call.id,
             Self::SnapshotColours(call) => call.id,
             Self::TrimColour(call) => call.id,
+            Self::AppendPlayed(call) => call.id,
+            Self::NameSnapshot(call) => call.id,
+            Self::AwaitSnapshot(call) => call.id,
+            Self::TrimSeen(call) => call.id,
         }
     }
 
@@ -86,6 +134,10 @@ impl FuzzyCall {
             Self::PlayColour(call) => &mut call.id,
             Self::SnapshotColours(call) => &mut call.id,
             Self::TrimColour(call) => &mut call.id,
+            Self::AppendPlayed(call) => &mut call.id,
+            Self::NameSnapshot(call) => &mut call.id,
+            Self::AwaitSnapshot(call) => &mut call.id,
+            Self::TrimSeen(call) => &mut call.id,
         };
         *id = number;
         self

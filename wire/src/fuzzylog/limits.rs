@@ -2,6 +2,7 @@
 
 use super::{
     COLOUR_BYTES_MAX, COLOURS_MAX, FuzzyCall, NODES_BYTES_MAX, NODES_MAX, NUMBERS_MAX, NewNode, NumberedBy,
+    SNAPSHOT_BYTES_MAX,
 };
 use kernel::Bytes;
 use std::fmt;
@@ -29,6 +30,10 @@ pub enum FuzzyFault {
     WrongNumber,
     /// A play ends before it begins.
     WrongRange,
+    /// It has not one position for each colour.
+    WrongTails,
+    /// A snapshot's id is too long, in bytes.
+    LongSnapshot(usize),
 }
 
 impl fmt::Display for FuzzyFault {
@@ -55,6 +60,10 @@ impl fmt::Display for FuzzyFault {
                 "the number is below what the client has the answers to, or {NUMBERS_MAX} or more above it"
             ),
             Self::WrongRange => f.write_str("it ends before it begins"),
+            Self::WrongTails => f.write_str("it has not one position for each colour"),
+            Self::LongSnapshot(bytes) => {
+                write!(f, "the snapshot's id has {bytes} bytes, which is more than {SNAPSHOT_BYTES_MAX}")
+            }
         }
     }
 }
@@ -118,9 +127,25 @@ impl FuzzyCall {
                 check_colours(&call.colours).and_then(|()| check_number(&call.by, 1))
             }
             Self::TrimColour(call) => check_colour(&call.colour),
+            Self::AppendPlayed(call) => check_nodes(&call.nodes)
+                .and_then(|()| check_number(&call.by, call.nodes.len()))
+                .and_then(|()| check_played(&call.nodes, &call.played)),
+            Self::NameSnapshot(call) if call.colours.len() != call.tails.len() => Err(FuzzyFault::WrongTails),
+            Self::NameSnapshot(call) => check_colours(&call.colours),
+            Self::AwaitSnapshot(call) if call.snapshot.len() > SNAPSHOT_BYTES_MAX => {
+                Err(FuzzyFault::LongSnapshot(call.snapshot.len()))
+            }
+            Self::AwaitSnapshot(_) => Ok(()),
+            Self::TrimSeen(call) => check_colour(&call.colour),
         };
         checked.err()
     }
+}
+
+fn check_played(nodes: &[NewNode], played: &[Vec<u64>]) -> Result<(), FuzzyFault> {
+    let fits = |(node, played): (&NewNode, &Vec<u64>)| node.colours.len() == played.len();
+    let is_sound = nodes.len() == played.len() && nodes.iter().zip(played).all(fits);
+    if is_sound { Ok(()) } else { Err(FuzzyFault::WrongTails) }
 }
 
 fn check_nodes(nodes: &[NewNode]) -> Result<(), FuzzyFault> {

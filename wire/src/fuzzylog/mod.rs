@@ -10,7 +10,7 @@ pub use calls::*;
 pub use codec::{TO_CLIENT, TO_HOST, native_call, native_reply, read_native_call, read_native_reply};
 pub use limits::{FuzzyFault, check_colour};
 pub use replies::*;
-pub use snapshot_id::{NoSnapshotId, SnapshotId};
+pub use snapshot_id::{NoSnapshotId, SNAPSHOT_BYTES_MAX, SnapshotAcross, SnapshotId};
 
 use kernel::Bytes;
 use std::fmt;
@@ -113,6 +113,30 @@ kernel::record! {
         colours: Vec<Bytes>,
         /// What it holds for this colour.
         body: Bytes,
+    }
+}
+
+kernel::record! {
+    /// So many nodes of a region's log of a colour, from its first on.
+    #[derive(Eq)]
+    pub struct LogCount {
+        /// The region.
+        region: Bytes,
+        /// How many.
+        count: u64,
+    }
+}
+
+kernel::record! {
+    /// Where a node was appended.
+    #[derive(Eq)]
+    pub struct NodeOrigin {
+        /// The region.
+        region: Bytes,
+        /// Which node of that region's log of the colour; the first is 0.
+        number: u64,
+        /// What of other regions comes before it, beyond what comes before the nodes before it in its log.
+        edges: Vec<LogCount>,
     }
 }
 

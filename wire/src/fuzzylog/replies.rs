@@ -1,7 +1,7 @@
 //! What users are answered.
 
-use super::{AppendedNode, PlayedNode, SeenTime};
-use kernel::{Decode, DecodeError, Encode, Reader};
+use super::{AppendedNode, NodeOrigin, PlayedNode, SeenTime};
+use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 use std::fmt;
 
 kernel::messages! {
@@ -56,6 +56,41 @@ kernel::messages! {
             /// The first position that is left, of what was trimmed; the colour's end, of what is beyond; else 0.
             position: u64,
         },
+        /// To a sync or a play, among several regions.
+        6 => PlayedAcross {
+            /// The user's number of the call.
+            id: u64,
+            /// What the user has seen by now.
+            seen: SeenTime,
+            /// The position of the first node.
+            from: u64,
+            /// The position after the colour's last node, as of the sync; as asked, of a play.
+            tail: u64,
+            /// Nodes, one position after the other: a page of them.
+            nodes: Vec<PlayedNode>,
+            /// The region that is played: positions are of it alone.
+            region: Bytes,
+            /// Where each of the nodes is from, in their order.
+            origins: Vec<NodeOrigin>,
+        },
+        /// To one who names what it has seen.
+        7 => SnapshotNamed {
+            /// The user's number of the call.
+            id: u64,
+            /// The snapshot's id, as text.
+            snapshot: Bytes,
+        },
+        /// To one who has waited for a snapshot: the region has all of it.
+        8 => SnapshotIsHere {
+            /// The user's number of the call.
+            id: u64,
+            /// What was seen with it, in this region.
+            seen: SeenTime,
+            /// All nodes that it has are below: a position of each of its colours, in the order of their names.
+            tails: Vec<u64>,
+            /// The same as a snapshot's id of this region, as text.
+            snapshot: Bytes,
+        },
     }
 }
 
@@ -68,6 +103,9 @@ impl FuzzyReply {
             Self::SnapshotTaken(reply) => reply.id,
             Self::TrimmedColour(reply) => reply.id,
             Self::FuzzyFailed(reply) => reply.id,
+            Self::PlayedAcross(reply) => reply.id,
+            Self::SnapshotNamed(reply) => reply.id,
+            Self::SnapshotIsHere(reply) => reply.id,
         }
     }
 
@@ -77,7 +115,9 @@ impl FuzzyReply {
             Self::AppendedNodes(reply) => Some(reply.seen),
             Self::PlayedNodes(reply) => Some(reply.seen),
             Self::SnapshotTaken(reply) => Some(reply.seen),
-            Self::TrimmedColour(_) | Self::FuzzyFailed(_) => None,
+            Self::PlayedAcross(reply) => Some(reply.seen),
+            Self::SnapshotIsHere(reply) => Some(reply.seen),
+            Self::TrimmedColour(_) | Self::FuzzyFailed(_) | Self::SnapshotNamed(_) => None,
         }
     }
 }
@@ -107,11 +147,17 @@ pub enum FuzzyFailure {
     OneDigest,
     /// Never executed: the caller was not granted it.
     NotGranted,
+    /// Never executed: what its caller has seen, or the position, is another region's.
+    OtherRegion,
+    /// Not executed: the region has not all of the snapshot yet. May be sent again.
+    NotHere,
+    /// Never executed: the snapshot's id is cut or changed, or another cluster's.
+    NoSnapshot,
 }
 
 impl FuzzyFailure {
     /// All, in the order of their numbers on the wire, from 1 on.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Busy,
         Self::Unknown,
         Self::Malformed,
@@ -123,6 +169,9 @@ impl FuzzyFailure {
         Self::DiskFull,
         Self::OneDigest,
         Self::NotGranted,
+        Self::OtherRegion,
+        Self::NotHere,
+        Self::NoSnapshot,
     ];
 
     /// True if the call surely had no effect.
@@ -132,7 +181,7 @@ impl FuzzyFailure {
 
     /// True if the same call may be sent again, under its number, and may succeed then.
     pub fn may_be_retried(self) -> bool {
-        matches!(self, Self::Busy | Self::Unknown | Self::DiskFull)
+        matches!(self, Self::Busy | Self::Unknown | Self::DiskFull | Self::NotHere)
     }
 }
 
@@ -152,6 +201,13 @@ impl fmt::Display for FuzzyFailure {
             Self::DiskFull => "the disks are full: nothing was executed",
             Self::OneDigest => "two of the colours have one digest: rename one",
             Self::NotGranted => "not granted: nothing was executed",
+            Self::OtherRegion => {
+                "what was seen, or the position, is another region's: give a snapshot's id. Nothing was executed"
+            }
+            Self::NotHere => "this region has not all of the snapshot yet: nothing was executed",
+            Self::NoSnapshot => {
+                "the snapshot's id is cut or changed, or another cluster's: nothing was executed"
+            }
         })
     }
 }

@@ -38,7 +38,17 @@ impl Ask for FuzzyCall {
     }
 
     fn wait(&self) -> Duration {
-        let wait_ms = if let Self::SyncColour(call) = self { call.wait_ms } else { 0 };
+        let wait_ms = match self {
+            Self::SyncColour(call) => call.wait_ms,
+            Self::AwaitSnapshot(call) => call.wait_ms,
+            Self::AppendNodes(_)
+            | Self::AppendPlayed(_)
+            | Self::PlayColour(_)
+            | Self::SnapshotColours(_)
+            | Self::NameSnapshot(_)
+            | Self::TrimColour(_)
+            | Self::TrimSeen(_) => 0,
+        };
         Duration::from_millis(wait_ms.into())
     }
 

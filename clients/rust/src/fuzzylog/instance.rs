@@ -3,7 +3,10 @@
 use super::{FuzzyAppended, FuzzyError, FuzzyLog, FuzzyNode, unreadable};
 use kernel::Bytes;
 use std::time::Duration;
-use wire::fuzzylog::{FuzzyCall, FuzzyReply, PlayColour, PlayedNodes, SnapshotId, SyncColour, WAIT_MS_MAX};
+use wire::fuzzylog::{
+    FuzzyCall, FuzzyFailure, FuzzyReply, PlayColour, PlayedAcross, PlayedNodes, SnapshotId, SyncColour,
+    WAIT_MS_MAX,
+};
 
 /// Plays one colour: every node once, in order.
 #[derive(Clone, Debug)]
@@ -55,7 +58,7 @@ impl FuzzyInstance {
         SnapshotId::of(&self.colour, self.next, self.log.seen())
     }
 
-    /// Goes on behind a snapshot, of a state that was loaded from elsewhere. Never backwards.
+    /// Goes on behind a snapshot of this region, of a state that was loaded from elsewhere. Never backwards.
     pub fn skip_to(&mut self, snapshot: &SnapshotId) {
         self.log.absorb(snapshot.seen);
         self.next = self.next.max(snapshot.tail(&self.colour));
@@ -96,7 +99,7 @@ impl FuzzyInstance {
 
     /// Drops the nodes that a snapshot has from this colour. They stay in their other colours.
     pub async fn trim(&self, snapshot: &SnapshotId) -> Result<(), FuzzyError> {
-        self.log.trim_colour(&self.colour, snapshot.tail(&self.colour)).await
+        self.log.trim_colour(&self.colour, snapshot.tail(&self.colour), snapshot.seen).await
     }
 
     fn name(&self) -> Bytes {
@@ -111,6 +114,13 @@ impl FuzzyInstance {
     async fn page(&self, call: FuzzyCall) -> Result<PlayedNodes, FuzzyError> {
         match self.log.call(call).await? {
             FuzzyReply::PlayedNodes(page) if page.from == self.next => Ok(page),
+            FuzzyReply::PlayedAcross(page) if page.from == self.next => {
+                let PlayedAcross { id, seen, from, tail, nodes, region, .. } = page;
+                if !self.log.session.plays_in(&region) {
+                    return Err(FuzzyError::Failed(FuzzyFailure::OtherRegion));
+                }
+                Ok(PlayedNodes { id, seen, from, tail, nodes })
+            }
             _ => Err(unreadable()),
         }
     }
@@ -137,6 +147,9 @@ impl FuzzyInstance {
                 nodes.push(FuzzyNode { position, at: node.at, colours, body: node.body });
             }
             self.next = position + 1;
+        }
+        if self.log.session.is_among_regions() {
+            self.log.session.has_played(&self.colour, self.next);
         }
         Ok(nodes)
     }

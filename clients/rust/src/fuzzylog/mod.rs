@@ -24,7 +24,7 @@ mod session;
 pub use errors::FuzzyError;
 pub use instance::FuzzyInstance;
 
-use crate::calls::Calls;
+use crate::calls::{Ask as _, Calls};
 use crate::connect::connects;
 use crate::{CallError, TIMEOUT};
 use kernel::Bytes;
@@ -33,8 +33,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::fuzzylog::{
-    AppendNodes, AppendedNode, FuzzyCall, FuzzyFailure, FuzzyReply, NewNode, NumberedBy, SeenTime,
-    SnapshotColours, SnapshotId, TrimColour,
+    AppendNodes, AppendPlayed, AppendedNode, AwaitSnapshot, FuzzyCall, FuzzyFailure, FuzzyReply,
+    NameSnapshot, NewNode, NumberedBy, SeenTime, SnapshotColours, SnapshotId, TrimColour, TrimSeen,
+    WAIT_MS_MAX,
 };
 
 /// A client of the partially ordered log, and a session of it. Cheap to clone; must be made inside a tokio runtime.
@@ -153,7 +154,15 @@ impl FuzzyLog {
         }
         call.by = self.numbers(count).await?;
         let by = call.by;
-        match self.numbered(by, count, call.into()).await? {
+        let call = match self.session.played_of(&call.nodes) {
+            // The other regions are to have what was played before.
+            Some(played) => {
+                let AppendNodes { id, seen, by, nodes } = call;
+                AppendPlayed { id, seen, by, nodes, played }.into()
+            }
+            None => call.into(),
+        };
+        match self.numbered(by, count, call).await? {
             FuzzyReply::AppendedNodes(reply) if reply.nodes.len() as u64 == count => Ok(reply.nodes),
             _ => Err(unreadable()),
         }
@@ -171,7 +180,49 @@ impl FuzzyLog {
         match self.numbered(by, 1, call.into()).await? {
             FuzzyReply::SnapshotTaken(reply) if reply.tails.len() == colours.len() => {
                 let tails = colours.iter().map(|name| name.as_ref().to_owned()).zip(reply.tails).collect();
-                Ok(SnapshotId { seen: reply.seen, tails })
+                Ok(SnapshotId { seen: reply.seen, tails, across: None })
+            }
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// A snapshot of this session, named so that another region can have it: with how many nodes of each region's log it has.
+    ///
+    /// # Errors
+    /// [`FuzzyError::AlreadyTrimmed`]: nobody knows any more what is below its positions.
+    pub async fn named(&self, snapshot: &SnapshotId) -> Result<SnapshotId, FuzzyError> {
+        let SnapshotId { seen, ref tails, .. } = *snapshot;
+        let colours = names(&tails.keys().collect::<Vec<_>>());
+        let tails = tails.values().copied().collect();
+        match self.call(NameSnapshot { id: 0, seen, colours, tails }).await? {
+            FuzzyReply::SnapshotNamed(named) => read_snapshot(&named.snapshot),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Waits, 30 s at most, until the region of this session's hosts has all that a named snapshot of whichever region has; returns the same
+    /// of this region. What the session does from now on is ordered behind, and other regions see its appends to these colours behind it.
+    ///
+    /// # Errors
+    /// [`FuzzyError::Failed`] with [`FuzzyFailure::NotHere`]: it has not all of it yet; with [`FuzzyFailure::NoSnapshot`]: the id is none
+    /// of this cluster.
+    pub async fn await_snapshot(
+        &self,
+        snapshot: &SnapshotId,
+        wait: Duration,
+    ) -> Result<SnapshotId, FuzzyError> {
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX);
+        let text = Bytes::from(snapshot.to_string().into_bytes());
+        match self.call(AwaitSnapshot { id: 0, snapshot: text, wait_ms }).await? {
+            FuzzyReply::SnapshotIsHere(here) => {
+                let here = read_snapshot(&here.snapshot)?;
+                if let Some(across) = &here.across {
+                    if !self.session.plays_in(&Bytes::copy_from_slice(across.region.as_bytes())) {
+                        return Err(FuzzyError::Failed(FuzzyFailure::OtherRegion));
+                    }
+                    here.tails.iter().for_each(|(colour, &tail)| self.session.has_played(colour, tail));
+                }
+                Ok(here)
             }
             _ => Err(unreadable()),
         }
@@ -180,14 +231,19 @@ impl FuzzyLog {
     /// Drops the nodes that a snapshot has, from each of its colours. They stay in colours that it does not name.
     pub async fn trim(&self, snapshot: &SnapshotId) -> Result<(), FuzzyError> {
         for (colour, &before) in &snapshot.tails {
-            self.trim_colour(colour, before).await?;
+            self.trim_colour(colour, before, snapshot.seen).await?;
         }
         Ok(())
     }
 
-    async fn trim_colour(&self, colour: &str, before: u64) -> Result<(), FuzzyError> {
+    /// `seen` says of which region the position is.
+    async fn trim_colour(&self, colour: &str, before: u64, seen: SeenTime) -> Result<(), FuzzyError> {
         let colour = Bytes::copy_from_slice(colour.as_bytes());
-        match self.call(TrimColour { id: 0, colour, before }).await {
+        let call: FuzzyCall = match self.session.is_among_regions() {
+            true => TrimSeen { id: 0, seen, colour, before }.into(),
+            false => TrimColour { id: 0, colour, before }.into(),
+        };
+        match self.call(call).await {
             Ok(FuzzyReply::TrimmedColour(_)) => Ok(()),
             Ok(_) => Err(unreadable()),
             Err(FuzzyError::Unreached(error)) => Err(FuzzyError::Unknown(error)),
@@ -218,8 +274,7 @@ impl FuzzyLog {
         if let Some(fault) = call.fault() {
             return Err(fault.into());
         }
-        let wait = if let FuzzyCall::SyncColour(call) = &call { call.wait_ms } else { 0 };
-        let timeout = self.timeout + Duration::from_millis(wait.into());
+        let timeout = self.timeout + call.wait();
         let reply = self.calls.call(call, timeout).await.map_err(FuzzyError::Unreached)?;
         if let Some(seen) = reply.seen() {
             self.absorb(seen);
@@ -255,6 +310,11 @@ impl Drop for Open<'_> {
             self.session.given_up(self.by);
         }
     }
+}
+
+fn read_snapshot(text: &Bytes) -> Result<SnapshotId, FuzzyError> {
+    let id = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    id.ok_or_else(unreadable)
 }
 
 fn unreadable() -> FuzzyError {

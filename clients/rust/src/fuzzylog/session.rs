@@ -1,10 +1,11 @@
 //! What a session knows: what it has seen, and which of its appends have no answer.
 
 use crate::calls::drawn;
-use std::collections::BTreeSet;
+use kernel::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use wire::fuzzylog::{NUMBERS_MAX, NumberedBy, SeenTime};
+use wire::fuzzylog::{NUMBERS_MAX, NewNode, NumberedBy, SeenTime};
 
 /// A session of the partially ordered log.
 #[derive(Debug)]
@@ -16,6 +17,9 @@ pub(super) struct Session {
 #[derive(Debug)]
 struct State {
     seen: SeenTime,
+    /// Among several regions: the one that it is of, and how far it has played each colour there.
+    region: Option<Bytes>,
+    played: BTreeMap<String, u64>,
     /// What its appends are called by.
     client: u64,
     next: u64,
@@ -25,7 +29,8 @@ struct State {
 
 impl Session {
     pub(super) fn new() -> Self {
-        let state = State { seen: SeenTime::default(), client: drawn(), next: 1, open: BTreeSet::new() };
+        let (region, played, open) = (None, BTreeMap::new(), BTreeSet::new());
+        let state = State { seen: SeenTime::default(), region, played, client: drawn(), next: 1, open };
         Self { state: Mutex::new(state), answered: Notify::new() }
     }
 
@@ -40,6 +45,37 @@ impl Session {
     pub(super) fn absorb(&self, seen: SeenTime) {
         let mut state = self.state();
         state.seen = state.seen.max(seen);
+    }
+
+    /// It plays in this region. False if it has played in another one: positions there mean nothing here.
+    pub(super) fn plays_in(&self, region: &Bytes) -> bool {
+        *self.state().region.get_or_insert_with(|| region.clone()) == *region
+    }
+
+    /// True if there are several regions, as far as it knows.
+    pub(super) fn is_among_regions(&self) -> bool {
+        self.state().region.is_some()
+    }
+
+    /// It has played a colour so far.
+    pub(super) fn has_played(&self, colour: &str, next: u64) {
+        let mut state = self.state();
+        if let Some(played) = state.played.get_mut(colour) {
+            *played = next.max(*played);
+        } else {
+            state.played.insert(colour.to_owned(), next);
+        }
+    }
+
+    /// How far it has played these colours; none if there are no other regions, or nothing was played.
+    pub(super) fn played_of(&self, nodes: &[NewNode]) -> Option<Vec<Vec<u64>>> {
+        let state = self.state();
+        state.region.as_ref()?;
+        let of = |colour: &Bytes| {
+            std::str::from_utf8(colour).ok().and_then(|colour| state.played.get(colour)).copied().unwrap_or(0)
+        };
+        let played: Vec<Vec<u64>> = nodes.iter().map(|node| node.colours.iter().map(of).collect()).collect();
+        played.iter().flatten().any(|played| *played > 0).then_some(played)
     }
 
     /// The next `count` numbers; waits while too many have no answer.

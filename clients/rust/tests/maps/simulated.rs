@@ -134,7 +134,7 @@ impl MapLog for SimulatedLog {
         };
         self.delay().await;
         self.see(clock);
-        Ok(SnapshotId { seen: at(clock), tails })
+        Ok(SnapshotId { seen: at(clock), tails, across: None })
     }
 
     async fn play(&self, name: &str, from: u64, to: Option<u64>) -> Result<MapPage, FuzzyError> {

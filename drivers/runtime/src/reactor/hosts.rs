@@ -86,8 +86,10 @@ impl<N: Node + 'static> Reactor<N> {
 
     /// Nothing can be made durable while this host's disk is full, or those of half of the hosts.
     pub(crate) fn judge_disks(&mut self) {
-        let hosts = self.router.links.len() + 1;
-        let full = self.inbounds.full.len() + usize::from(self.disk_full);
+        let counts = |host: &HostId| !self.apart.contains(host);
+        let hosts = self.router.links.iter().filter(|link| counts(&link.host)).count() + 1;
+        let full =
+            self.inbounds.full.iter().filter(|host| counts(host)).count() + usize::from(self.disk_full);
         self.nodes.disk_full = self.disk_full || 2 * full >= hosts.max(2);
     }
 

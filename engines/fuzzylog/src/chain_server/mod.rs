@@ -224,6 +224,12 @@ impl ChainServer {
         self.projection.as_ref().filter(|projection| projection.epoch == epoch)
     }
 
+    /// True if it serves as its chain's head: it orders, and copies other regions.
+    pub fn is_serving_head(&self) -> bool {
+        let head = self.serving_projection().and_then(ChainProjection::head);
+        head.is_some_and(|head| self.serves().is_some() && head.host() == self.client.host())
+    }
+
     fn is_head(&self, me: NodeId) -> bool {
         self.serving_projection().is_some_and(|projection| projection.head() == Some(me))
     }
@@ -287,6 +293,8 @@ impl Role for ChainServer {
             ChainServerIn::Client(FromClient::Submit(message)) => self.on_submit(from, message, cx),
             ChainServerIn::Client(FromClient::Sync(message)) => self.on_sync(from, &message, cx),
             ChainServerIn::Client(FromClient::Play(message)) => self.on_play(from, &message, cx),
+            ChainServerIn::Client(FromClient::CountLogs(message)) => self.on_count_logs(from, &message, cx),
+            ChainServerIn::Client(FromClient::FindLogs(message)) => self.on_find_logs(from, &message, cx),
             ChainServerIn::Server(FromServer::Forward(message)) => self.on_forward(from, message, cx),
             ChainServerIn::Server(FromServer::DurableThrough(message)) => {
                 self.on_durable_through(from, &message, cx);

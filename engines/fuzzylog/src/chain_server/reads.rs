@@ -3,8 +3,8 @@
 //! A sync is asked of all servers of the chain. One that is sealed refuses. Every later projection has a server that was sealed, so when
 //! all have answered the epoch was in force after the question, and the tail knew of everything that was acknowledged before.
 
-use super::{ChainServer, Play, Sync};
-use crate::messages::client::{EpochInForce, NodesPage, NotThere, Synced};
+use super::{ChainServer, CountLogs, FindLogs, Play, Sync};
+use crate::messages::client::{EpochInForce, LogsCounted, LogsFound, NodesPage, NotThere, Synced};
 use crate::partition::ColourNode;
 use crate::terms::{AppendTime, Colour, NodePosition, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
@@ -108,5 +108,24 @@ impl ChainServer {
             .collect();
         // A tail applies what is durable elsewhere and may not be here yet.
         cx.send_durable(from, NodesPage { call, colour, from: first_wanted, first, nodes });
+    }
+
+    pub(super) fn on_count_logs(&mut self, from: NodeId, message: &CountLogs, cx: &mut Cx<'_, Self>) {
+        let CountLogs { call, colour, below } = *message;
+        if self.state.tail(colour) < below {
+            return cx.send(from, NotThere { call, from: below });
+        }
+        let (first, counts) = (self.state.first(colour), self.state.counts_below(colour, below));
+        cx.send_durable(from, LogsCounted { call, first, counts });
+    }
+
+    /// A server that lags has not found them yet: what is found stays.
+    pub(super) fn on_find_logs(&mut self, from: NodeId, message: &FindLogs, cx: &mut Cx<'_, Self>) {
+        let FindLogs { call, colour, ref counts } = *message;
+        let below = self.state.position_behind(colour, counts);
+        let before = below.and_then(|below| Some(NodePosition(below.0.checked_sub(1)?)));
+        let node = before.and_then(|it| self.state.nodes(colour, it).next());
+        let at = node.map_or_else(|| self.state.last_time(colour), |node| node.at);
+        cx.send_durable(from, LogsFound { call, below, at });
     }
 }

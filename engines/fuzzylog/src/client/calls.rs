@@ -35,6 +35,16 @@ impl FuzzyClient {
                 let reading = Reading::play(partition, call, self.next_call);
                 self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
             }
+            FuzzyRequest::CountLogs(call) => {
+                let partition = self.placement.partition_of(call.colour);
+                let reading = Reading::count_logs(partition, call, self.next_call);
+                self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
+            }
+            FuzzyRequest::FindLogs(call) => {
+                let partition = self.placement.partition_of(call.colour);
+                let reading = Reading::find_logs(partition, call, self.next_call);
+                self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
+            }
             FuzzyRequest::Follow(_) => cx.reject("question for a director"),
             FuzzyRequest::Trim(TrimCall { colour, before }) => {
                 let partition = self.placement.partition_of(colour);
@@ -75,6 +85,8 @@ impl FuzzyClient {
             FuzzyRequest::Sync(_)
             | FuzzyRequest::Play(_)
             | FuzzyRequest::Trim(_)
+            | FuzzyRequest::CountLogs(_)
+            | FuzzyRequest::FindLogs(_)
             | FuzzyRequest::Follow(_) => None,
         }
     }

@@ -14,8 +14,8 @@ mod several;
 
 pub use crate::messages::client::*;
 pub use requests::{
-    AppendCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall,
-    TrimCall,
+    AppendCall, CountLogsCall, FindLogsCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage,
+    SnapshotCall, SyncCall, TrimCall,
 };
 
 use crate::FuzzyLog;
@@ -368,6 +368,8 @@ impl Role for FuzzyClient {
             FuzzyClientIn::EpochInForce(message) => self.on_in_force(from, &message, cx),
             FuzzyClientIn::Synced(message) => self.on_synced(from, &message, cx),
             FuzzyClientIn::NodesPage(message) => self.on_page(message, cx),
+            FuzzyClientIn::LogsCounted(message) => self.on_logs_counted(message, cx),
+            FuzzyClientIn::LogsFound(message) => self.on_logs_found(&message, cx),
             // Another server is asked when it is late.
             FuzzyClientIn::NotThere(_) => cx.mark("client.asked_a_server_that_lags"),
             FuzzyClientIn::StuckAppend(message) => self.on_stuck(message, cx),

@@ -1,10 +1,12 @@
 //! Syncs and plays.
 
-use super::requests::{FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall};
-use super::{EpochInForce, FuzzyClient, NodesPage, Synced, Task};
-use crate::messages::chain_server::{Play, Sync};
+use super::requests::{
+    CountLogsCall, FindLogsCall, FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall,
+};
+use super::{EpochInForce, FuzzyClient, LogsCounted, LogsFound, NodesPage, Synced, Task};
+use crate::messages::chain_server::{CountLogs, FindLogs, Play, Sync};
 use crate::partition::command::Placed;
-use crate::terms::{AppendTime, ChainEpoch, Colour, NodePosition, PartitionId};
+use crate::terms::{AppendTime, ChainEpoch, Colour, Edge, NodePosition, PartitionId};
 use kernel::{Cx, NodeId, RequestId, planted};
 
 /// A sync or a play in flight.
@@ -25,6 +27,10 @@ enum Stage {
     Syncing { epoch: ChainEpoch, in_force: Vec<NodeId>, synced: Option<Synced> },
     /// Some server is to hand over nodes; which one is asked goes round.
     Playing { to: NodePosition, source: u64 },
+    /// The same, to count what of each region's log is below the position.
+    Counting { source: u64 },
+    /// The same, to find so much of each.
+    Finding { counts: Vec<Edge>, source: u64 },
 }
 
 impl Reading {
@@ -38,6 +44,18 @@ impl Reading {
         let PlayCall { colour, from, to } = call;
         let stage = Stage::Playing { to, source };
         Self { partition, colour, from, seen: AppendTime::ZERO, stage, one_by_one: None }
+    }
+
+    pub(super) fn count_logs(partition: PartitionId, call: CountLogsCall, source: u64) -> Self {
+        let CountLogsCall { colour, below } = call;
+        let stage = Stage::Counting { source };
+        Self { partition, colour, from: below, seen: AppendTime::ZERO, stage, one_by_one: None }
+    }
+
+    pub(super) fn find_logs(partition: PartitionId, call: FindLogsCall, source: u64) -> Self {
+        let FindLogsCall { colour, counts } = call;
+        let stage = Stage::Finding { counts, source };
+        Self { partition, colour, from: NodePosition(0), seen: AppendTime::ZERO, stage, one_by_one: None }
     }
 
     pub(super) fn partition(&self) -> PartitionId {
@@ -81,6 +99,14 @@ impl FuzzyClient {
                 let source = nodes[(source % nodes.len() as u64) as usize];
                 cx.send(source, Play { call, colour, from, to });
             }
+            Stage::Counting { source } => {
+                let source = nodes[(source % nodes.len() as u64) as usize];
+                cx.send(source, CountLogs { call, colour, below: from });
+            }
+            Stage::Finding { counts, source } => {
+                let source = nodes[(source % nodes.len() as u64) as usize];
+                cx.send(source, FindLogs { call, colour, counts });
+            }
         }
     }
 
@@ -94,8 +120,11 @@ impl FuzzyClient {
 
     /// Another server is asked next.
     pub(super) fn next_source(&mut self, call: u64) {
-        if let Some(Reading { stage: Stage::Playing { source, .. }, .. }) = self.reading(call) {
-            *source += 1;
+        match self.reading(call).map(|reading| &mut reading.stage) {
+            Some(
+                Stage::Playing { source, .. } | Stage::Counting { source } | Stage::Finding { source, .. },
+            ) => *source += 1,
+            Some(Stage::Syncing { .. }) | None => {}
         }
     }
 
@@ -173,6 +202,23 @@ impl FuzzyClient {
         let seen = nodes.last().map_or(reading.seen, |node| node.at.max(reading.seen));
         let page = PlayedPage { colour, from, nodes, tail: to, seen };
         self.end(call, FuzzyResponse::Played(page), cx);
+    }
+
+    pub(super) fn on_logs_counted(&mut self, message: LogsCounted, cx: &mut Cx<'_, Self>) {
+        let LogsCounted { call, first, counts } = message;
+        let Some(Reading { from, stage: Stage::Counting { .. }, .. }) = self.reading(call) else { return };
+        let response = match *from < first {
+            true => FuzzyResponse::AlreadyTrimmed { first },
+            false => FuzzyResponse::LogsCounted { counts },
+        };
+        self.end(call, response, cx);
+    }
+
+    pub(super) fn on_logs_found(&mut self, message: &LogsFound, cx: &mut Cx<'_, Self>) {
+        let LogsFound { call, below, at } = *message;
+        if let Some(Reading { stage: Stage::Finding { .. }, .. }) = self.reading(call) {
+            self.end(call, FuzzyResponse::LogsFound { below, at }, cx);
+        }
     }
 
     /// The mistake of a snapshot that asks for one colour after the other.

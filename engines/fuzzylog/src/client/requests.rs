@@ -2,7 +2,7 @@
 
 use crate::partition::ColourNode;
 use crate::partition::command::Placed;
-use crate::terms::{AppendTime, Colour, Content, ContentFlaw, NodePosition};
+use crate::terms::{AppendTime, Colour, Content, ContentFlaw, Edge, NodePosition};
 use paxos::Members;
 
 /// Append a node to colours.
@@ -66,6 +66,24 @@ pub struct TrimCall {
     pub before: NodePosition,
 }
 
+/// Find out how many nodes of each region's log are below a position.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CountLogsCall {
+    /// The colour.
+    pub colour: Colour,
+    /// The position, not beyond what a sync or a snapshot has answered.
+    pub below: NodePosition,
+}
+
+/// Find out behind which position so many nodes of each region's log are.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FindLogsCall {
+    /// The colour.
+    pub colour: Colour,
+    /// The regions, and how many nodes of each.
+    pub counts: Vec<Edge>,
+}
+
 /// What a local application asks.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FuzzyRequest {
@@ -79,6 +97,10 @@ pub enum FuzzyRequest {
     Play(PlayCall),
     /// Drop what nobody needs.
     Trim(TrimCall),
+    /// How much of each region's log is below a position.
+    CountLogs(CountLogsCall),
+    /// Where so much of each region's log is.
+    FindLogs(FindLogsCall),
     /// Of a director: the members of the cluster are these.
     Follow(Members),
 }
@@ -126,6 +148,18 @@ pub enum FuzzyResponse {
     Trimmed {
         /// The first one that is left.
         first: NodePosition,
+    },
+    /// So many nodes of each region's log.
+    LogsCounted {
+        /// The regions with nodes there, in their order.
+        counts: Vec<Edge>,
+    },
+    /// Where so many nodes of each region's log are.
+    LogsFound {
+        /// All of them are below; none while some are not in this region.
+        below: Option<NodePosition>,
+        /// What is done by one who has seen this time is ordered behind them.
+        at: AppendTime,
     },
     /// By a director.
     Followed {

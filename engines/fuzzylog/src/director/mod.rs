@@ -441,6 +441,8 @@ impl Role for Director {
             | FuzzyRequest::Snapshot(_)
             | FuzzyRequest::Sync(_)
             | FuzzyRequest::Play(_)
+            | FuzzyRequest::CountLogs(_)
+            | FuzzyRequest::FindLogs(_)
             | FuzzyRequest::Trim(_) => cx.reject("request for a client"),
         }
     }

@@ -4,7 +4,7 @@ use crate::FuzzyMessage;
 use crate::partition::command::{Command, RowEntry, ShadowNode};
 use crate::projection::ChainProjection;
 use crate::terms::{
-    AppendTime, ChainEpoch, ChainJournal, Colour, NodePosition, PartitionId, RegionId, RowIndex,
+    AppendTime, ChainEpoch, ChainJournal, Colour, Edge, NodePosition, PartitionId, RegionId, RowIndex,
 };
 use kernel::{Bytes, NodeId};
 
@@ -89,6 +89,24 @@ kernel::messages! {
             from: NodePosition,
             /// The position after the last node.
             to: NodePosition,
+        },
+        /// To any server: how many nodes of each region's log are below a position that is known to be there?
+        4 => CountLogs {
+            /// The client's name for its call.
+            call: u64,
+            /// The colour.
+            colour: Colour,
+            /// The position.
+            below: NodePosition,
+        },
+        /// To any server: behind which position are so many nodes of each region's log?
+        5 => FindLogs {
+            /// The client's name for its call.
+            call: u64,
+            /// The colour.
+            colour: Colour,
+            /// The regions, and how many nodes of each.
+            counts: Vec<Edge>,
         },
     }
 }

@@ -4,7 +4,9 @@ use crate::FuzzyMessage;
 use crate::partition::ColourNode;
 use crate::partition::command::Outcome;
 use crate::projection::ChainProjection;
-use crate::terms::{AppendId, AppendTime, ChainEpoch, Colour, Content, NodePosition, Owner, PartitionId};
+use crate::terms::{
+    AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, NodePosition, Owner, PartitionId,
+};
 use kernel::NodeId;
 
 kernel::messages! {
@@ -108,6 +110,26 @@ kernel::messages! {
         11 => DirectorsMoved {
             /// Who directs.
             directors: Vec<NodeId>,
+        },
+        /// From any server: so many nodes of each region's log.
+        /// Promise: all servers of the chain have them on their disks.
+        12 => LogsCounted {
+            /// The client's name for its call.
+            call: u64,
+            /// The colour's first node that is left. If the position that was asked for is below, nobody knows it any more.
+            first: NodePosition,
+            /// The regions with nodes there, in their order, and how many of each.
+            counts: Vec<Edge>,
+        },
+        /// From any server: where they are.
+        /// Promise: all servers of the chain have them on their disks.
+        13 => LogsFound {
+            /// The client's name for its call.
+            call: u64,
+            /// All of them are below; none while some are not there.
+            below: Option<NodePosition>,
+            /// When the last node before that was delivered, or a later time.
+            at: AppendTime,
         },
     }
 }

@@ -17,6 +17,9 @@ use std::ops::Bound;
 const LOG_BYTES: usize = 64;
 const OUTGOING_BYTES: usize = 96;
 
+/// Appends that are counted which another region's partition has not copied; more are as many.
+const LACKS_COUNTED_MAX: usize = 10_000;
+
 /// A partition of another region.
 pub(super) type Stream = (RegionId, PartitionId);
 
@@ -164,6 +167,35 @@ impl Regions {
         })
     }
 
+    /// The position behind so many nodes of the own region's log, which are there; not before `first`.
+    fn behind_own(
+        &self,
+        colour: Colour,
+        count: u64,
+        first: NodePosition,
+        tail: NodePosition,
+    ) -> NodePosition {
+        let (mut low, mut high) = (first, tail);
+        while low < high {
+            let middle = NodePosition(low.0.midpoint(high.0));
+            match self.own_number(colour, middle) < count {
+                true => low = middle.next(),
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// The same of another region's log.
+    fn behind_other(&self, colour: Colour, edge: Edge, first: NodePosition) -> NodePosition {
+        let log = self.logs.get(&colour).and_then(|logs| logs.get(&edge.region));
+        let last = |log: &PlacedLog| {
+            let nth = edge.count.checked_sub(log.before + 1)?;
+            log.positions.get(usize::try_from(nth).ok()?).map(|it| it.next())
+        };
+        log.and_then(last).unwrap_or(first)
+    }
+
     pub(super) fn place(&mut self, colour: Colour, region: RegionId, position: NodePosition) {
         self.logs.entry(colour).or_default().entry(region).or_default().positions.push_back(position);
     }
@@ -255,6 +287,24 @@ impl PartitionState {
         regions.streams(self.placement, self.partition).into_iter().map(point).collect()
     }
 
+    /// How many appends of this region each other one has not copied, as far as it has said; of each of its partitions at most
+    /// 10,000 are counted.
+    pub fn not_copied(&self) -> BTreeMap<RegionId, usize> {
+        let Some(regions) = &self.regions else { return BTreeMap::new() };
+        let mut lacks: BTreeMap<RegionId, usize> = BTreeMap::new();
+        for StreamPoint { region, partition, at } in self.confirmed() {
+            let partitions =
+                regions.others.iter().find(|it| it.region == region).map_or(1, |it| it.partitions);
+            let there = ColourPlacement::over(partitions);
+            let behind = regions.outgoing.range((Bound::Excluded(at), Bound::Unbounded));
+            let goes_there = |placed: &Placed| there.partition_of(placed.colour) == partition;
+            let counted = behind.take(LACKS_COUNTED_MAX);
+            let count = counted.filter(|(_, placed)| placed.iter().any(goes_there)).count();
+            *lacks.entry(region).or_default() += count;
+        }
+        lacks
+    }
+
     /// How many nodes wait for what comes before them.
     pub fn waiting_nodes(&self) -> usize {
         self.regions.as_ref().map_or(0, |regions| regions.waiting.values().map(VecDeque::len).sum())
@@ -277,6 +327,35 @@ impl PartitionState {
             Some(regions) => regions.own_number(colour, self.tail(colour)),
             None => self.tail(colour).0,
         }
+    }
+
+    /// How many nodes of each region's log are below a position of a colour's chain, of those regions that have some; none without regions.
+    /// A position that was trimmed counts as the first one that is left.
+    pub fn counts_below(&self, colour: Colour, position: NodePosition) -> Vec<Edge> {
+        let Some(regions) = &self.regions else { return Vec::new() };
+        let position = position.clamp(self.first(colour), self.tail(colour));
+        let own = Edge { region: regions.own, count: regions.own_number(colour, position) };
+        let logs = regions.logs.get(&colour).into_iter().flatten();
+        let others = logs.map(|(&region, log)| Edge { region, count: log.count_below(position) });
+        let others = others.filter(|_| !planted!(carries_one_region_alone));
+        let mut counts: Vec<Edge> = others.chain([own]).filter(|it| it.count > 0).collect();
+        counts.sort_unstable();
+        counts
+    }
+
+    /// The position of a colour's chain behind so many nodes of each region's log; none while some of them are not in the chain.
+    pub fn position_behind(&self, colour: Colour, counts: &[Edge]) -> Option<NodePosition> {
+        let regions = self.regions.as_ref()?;
+        let (first, tail) = (self.first(colour), self.tail(colour));
+        let is_there = regions.may_be_placed(colour, counts, tail);
+        if !is_there && planted!(found_before_it_is_there) {
+            return Some(tail);
+        }
+        let behind = |edge: &Edge| match edge.region == regions.own {
+            true => regions.behind_own(colour, edge.count, first, tail),
+            false => regions.behind_other(colour, *edge, first),
+        };
+        is_there.then(|| counts.iter().map(behind).max().unwrap_or(first).max(first))
     }
 
     /// A node as it is handed out: of several regions each says where it was appended.

@@ -272,6 +272,49 @@ fn a_trim_waits_for_regions_that_have_not_copied() {
     assert_eq!(paris.nodes(RED).last().and_then(|it| it.source().cloned()).map(|it| it.number), Some(3));
 }
 
+// One who carries what it has seen to another region learns that it is there while a part of it waits, or waits for what nobody has.
+#[test]
+fn what_was_seen_is_found_in_another_region_when_all_of_it_is_there() {
+    let mut all = regions(&[(OHIO, 1), (TOKYO, 1), (PARIS, 1)]);
+    let count = |region, count| Edge { region, count };
+    all[0].append(&[RED], &[0]);
+    all[0].append(&[RED], &[0]);
+    let (tokyo, ohio) = pair(&mut all, 1, 0);
+    tokyo.copy(ohio, 1 << 20);
+    let answer = tokyo.append(&[RED], &[2]);
+    tokyo.append(&[RED], &[0]);
+    let of = |region: &Region, below| region.of(RED).counts_below(RED, NodePosition(below));
+    assert_eq!(of(tokyo, 0), []);
+    assert_eq!(of(tokyo, 1), [count(OHIO, 1)]);
+    let seen = of(tokyo, answer.0 + 1);
+    assert_eq!(seen, [count(OHIO, 2), count(TOKYO, 1)]);
+    assert_eq!(of(tokyo, 1_000), [count(OHIO, 2), count(TOKYO, 2)], "beyond the end is the end");
+    let find = |region: &Region, counts: &[Edge]| region.of(RED).position_behind(RED, counts);
+    assert_eq!(find(tokyo, &seen), Some(answer.next()), "in its own region it is where it was");
+    // Paris has copied Tokyo's node, which waits for Ohio's.
+    let (paris, tokyo) = pair(&mut all, 2, 1);
+    paris.copy(tokyo, 1 << 20);
+    paris.append(&[RED], &[0]);
+    assert_eq!(find(paris, &seen), None);
+    assert_eq!(find(paris, &[]), Some(NodePosition(0)), "nothing is everywhere");
+    let (paris, ohio) = pair(&mut all, 2, 0);
+    paris.copy(ohio, 1 << 20);
+    // Its own one, two of Ohio's, two of Tokyo's.
+    assert_eq!(find(paris, &seen), Some(NodePosition(4)));
+    assert_eq!(find(paris, &[count(OHIO, 1), count(PARIS, 1)]), Some(NodePosition(2)));
+    assert_eq!(find(paris, &[count(TOKYO, 3)]), None, "nobody has it");
+    // What is trimmed is behind the beginning.
+    for other in [0, 1] {
+        let (other, paris) = pair(&mut all, other, 2);
+        other.copy(paris, 1 << 20);
+    }
+    let paris = &mut all[2];
+    assert_eq!(paris.trim(RED, 3), NodePosition(3));
+    paris.restarted();
+    assert_eq!(find(paris, &[count(OHIO, 1)]), Some(NodePosition(3)), "it is behind the beginning");
+    assert_eq!(find(paris, &seen), Some(NodePosition(4)));
+}
+
 // Nodes that were there before a cluster had regions are copied, too.
 #[test]
 fn what_was_appended_before_there_were_regions_is_copied() {

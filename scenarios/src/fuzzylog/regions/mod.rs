@@ -76,7 +76,9 @@ const MARKS: &[&str] = &[
     "region.page_came_late",
     "scenario.cut_one_way",
     "scenario.cut_regions",
+    "scenario.found_what_was_carried",
     "scenario.started_a_region_alone",
+    "scenario.waited_for_what_was_carried",
 ];
 
 /// The parameters of all regions: they differ in nothing but their partitions.
@@ -295,8 +297,24 @@ impl Scenario for RegionsScenario {
         control: &mut Control<'_, Node>,
     ) {
         let region = self.at(node.host());
-        if let Some((user, request)) = region.history.answered(id, &response, control.cluster.now()) {
-            region.users.answered(user, &request, &response);
+        let Some((user, request)) = region.history.answered(id, &response, control.cluster.now()) else {
+            return;
+        };
+        region.users.answered(user, &request, &response);
+        let here = region.id;
+        match (request, response) {
+            (FuzzyRequest::CountLogs(call), FuzzyResponse::LogsCounted { counts }) => {
+                for other in self.regions.iter_mut().filter(|it| it.id != here) {
+                    other.users.carry(call.colour, counts.clone());
+                }
+            }
+            (FuzzyRequest::FindLogs(_), FuzzyResponse::LogsFound { below, .. }) => {
+                control.mark(match below {
+                    Some(_) => "scenario.found_what_was_carried",
+                    None => "scenario.waited_for_what_was_carried",
+                });
+            }
+            _ => {}
         }
     }
 

@@ -169,6 +169,7 @@ impl Hosts {
                 "the same again later",
             )),
             504 if writes => Verdict::Unknown(unknown(why)),
+            412 => Verdict::No(not_here(why)),
             504 => Verdict::Again(Failure::failed(
                 "O1060",
                 "nobody serves the partition of the colour",
@@ -211,6 +212,11 @@ impl Hosts {
             )),
         }
     }
+}
+
+fn not_here(fact: String) -> Failure {
+    let remedy = "ordinate fuzzylog regions, and the same again later";
+    Failure::failed("O1065", "the region has not all of the snapshot yet: nothing was done", fact, remedy)
 }
 
 fn unknown(fact: String) -> Failure {

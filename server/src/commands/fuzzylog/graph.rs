@@ -15,6 +15,8 @@ const SHOWN: usize = 24;
 pub(super) fn print(hosts: &Hosts, colours: &[String], output: Output) -> Result<(), Failure> {
     let cut = hosts.write("/v1/fuzzylog/snapshot", &Named::drawn().next(json!({ "colours": colours })))?;
     let mut labels: BTreeMap<String, String> = BTreeMap::new();
+    // Of several regions, the nodes of each.
+    let mut regions: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let mut edges = Vec::new();
     for colour in colours {
         let (tail, mut before): (u64, Option<String>) = (number(&cut["tails"][colour])?, None);
@@ -24,7 +26,10 @@ pub(super) fn print(hosts: &Hosts, colours: &[String], output: Output) -> Result
             let nodes = page["nodes"].as_array().into_iter().flatten();
             for node in nodes {
                 let name = node["at"].as_str().unwrap_or_default().to_owned();
-                labels.insert(name.clone(), label(node));
+                let is_new = labels.insert(name.clone(), label(node)).is_none();
+                if let Some(region) = node["region"].as_str().filter(|_| is_new) {
+                    regions.entry(region.to_owned()).or_default().push(name.clone());
+                }
                 if let Some(before) = before.replace(name.clone()) {
                     edges.push((before, name, colour));
                 }
@@ -50,12 +55,21 @@ pub(super) fn print(hosts: &Hosts, colours: &[String], output: Output) -> Result
             .iter()
             .map(|(before, after, colour)| json!({ "before": before, "after": after, "colour": colour }))
             .collect();
-        println!("{}", json!({ "nodes": labels, "edges": edges }));
+        let mut graph = json!({ "nodes": labels, "edges": edges });
+        if !regions.is_empty() {
+            graph["regions"] = json!(regions);
+        }
+        println!("{graph}");
         return Ok(());
     }
     println!("digraph fuzzylog {{");
     for (name, label) in &labels {
         println!("  {} [label={}];", json!(name), json!(label));
+    }
+    for (region, names) in &regions {
+        let names: Vec<String> = names.iter().map(|name| json!(name).to_string()).collect();
+        let (cluster, label) = (json!(format!("cluster {region}")), json!(region));
+        println!("  subgraph {cluster} {{ label={label}; {}; }}", names.join("; "));
     }
     for (before, after, colour) in &edges {
         println!("  {} -> {} [label={}];", json!(before), json!(after), json!(colour));

@@ -37,8 +37,8 @@ pub enum Fuzzylog {
         colours: Colours,
         /// What the nodes hold; without it each line of the standard input is a node
         texts: Vec<String>,
-        /// Order them behind what an earlier answer has seen
-        #[arg(long, value_name = "SEEN")]
+        /// Order them behind what an earlier answer has seen, or a snapshot of whichever region has
+        #[arg(long, value_name = "SEEN|SNAPSHOT")]
         after: Option<String>,
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
@@ -56,6 +56,9 @@ pub enum Fuzzylog {
         /// Go on with what comes
         #[arg(long)]
         follow: bool,
+        /// Wait until all is there that an earlier answer, or a snapshot of whichever region, has seen
+        #[arg(long, value_name = "SEEN|SNAPSHOT")]
+        after: Option<String>,
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
         output: Output,
@@ -80,6 +83,9 @@ pub enum Fuzzylog {
         /// The position of the first node that stays
         #[arg(long)]
         before: u64,
+        /// Among several regions: what an answer of the one has seen whose position it is
+        #[arg(long, value_name = "SEEN")]
+        seen: Option<String>,
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
         output: Output,
@@ -88,6 +94,27 @@ pub enum Fuzzylog {
     },
     /// The partitions, and which hosts serve them
     Partitions {
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// Wait until a region has all that a snapshot of another one has, and print the same snapshot of this region
+    Await {
+        /// The snapshot's id
+        snapshot: String,
+        /// How long to wait, in milliseconds; 30,000 at most
+        #[arg(long, default_value_t = 5_000)]
+        timeout_ms: u32,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// The other regions, as far as a host's heads know: what is copied of them, and what they have not copied
+    Regions {
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
         output: Output,
@@ -135,17 +162,40 @@ impl Fuzzylog {
             Self::Append { colours, texts, after, output, hosts } => {
                 append(&hosts, &colours.0, texts, after, output)
             }
-            Self::Sync { colour, from, follow, output, hosts } => sync(&hosts, &colour, from, follow, output),
+            Self::Sync { colour, from, follow, after, output, hosts } => {
+                sync(&hosts, &colour, from, follow, after, output)
+            }
             Self::Snapshot { colours, output, hosts } => {
                 let mut named = client::Named::drawn();
                 let answer =
                     hosts.write("/v1/fuzzylog/snapshot", &named.next(json!({ "colours": colours.0 })))?;
-                show(output, &answer, || positions(&answer["tails"]));
+                show(output, &answer, || {
+                    let snapshot = answer["snapshot"].as_str().map(|id| format!("\nsnapshot {id}"));
+                    positions(&answer["tails"]) + &snapshot.unwrap_or_default()
+                });
                 Ok(())
             }
-            Self::Trim { colour, before, output, hosts } => {
+            Self::Await { snapshot, timeout_ms, output, hosts } => {
+                let body = json!({ "snapshot": snapshot, "timeout_ms": timeout_ms });
+                let answer = hosts.write("/v1/fuzzylog/await", &body)?;
+                show(output, &answer, || {
+                    let id = answer["snapshot"].as_str().unwrap_or_default();
+                    format!("{}\nsnapshot {id}", positions(&answer["tails"]))
+                });
+                Ok(())
+            }
+            Self::Regions { output, hosts } => {
+                let answer = hosts.read("/v1/fuzzylog/regions")?;
+                show(output, &answer, || regions(&answer));
+                Ok(())
+            }
+            Self::Trim { colour, before, seen, output, hosts } => {
                 let path = format!("/v1/fuzzylog/colours/{}/trim", client::in_path(&colour));
-                let answer = hosts.write(&path, &json!({ "before": before }))?;
+                let mut body = json!({ "before": before });
+                if let Some(seen) = seen {
+                    body["seen"] = json!(seen);
+                }
+                let answer = hosts.write(&path, &body)?;
                 show(output, &answer, || format!("{colour} begins at {}", answer["first"]));
                 Ok(())
             }
@@ -179,6 +229,40 @@ impl Fuzzylog {
     }
 }
 
+/// What a host knows of other regions, a line each.
+fn regions(answer: &Value) -> String {
+    let Some(own) = answer["own"].as_str() else { return "there is one region alone".to_owned() };
+    let mut lines = vec![format!("{own}  here")];
+    for (name, other) in answer["others"].as_object().into_iter().flatten() {
+        let copied: Vec<&Value> = other["copied"].as_array().into_iter().flatten().collect();
+        let heard = copied.iter().map(|it| it["heard_ms_ago"].as_u64()).collect::<Option<Vec<u64>>>();
+        let heard = match heard.map(|all| all.into_iter().max()) {
+            Some(Some(ms)) => format!("heard {ms} ms ago"),
+            Some(None) => "no head here".to_owned(),
+            None => "not heard".to_owned(),
+        };
+        let lacks = other["lacks"].as_object().into_iter().flatten().filter_map(|(_, it)| it.as_u64());
+        lines.push(format!("{name}  {heard}  lacks {} nodes of here", lacks.sum::<u64>()));
+        for it in copied {
+            let (from, into, clock) = (&it["from"], &it["into"], &it["clock"]);
+            lines.push(format!("  partition {from} is copied into {into} up to its clock's {clock}"));
+        }
+    }
+    let waiting = [("waiting_nodes", "nodes wait"), ("waiting_trims", "colours' trims wait")];
+    for (name, what) in waiting.into_iter().filter(|(name, _)| answer[*name].as_u64().unwrap_or(0) > 0) {
+        lines.push(format!("{} {what} for other regions", answer[name]));
+    }
+    for partition in answer["differing"].as_array().into_iter().flatten() {
+        lines.push(format!("partition {partition} has data of other regions than the cluster file"));
+    }
+    lines.join("\n")
+}
+
+/// What `--after` gives: a snapshot has a slash in it.
+fn is_snapshot(after: &str) -> bool {
+    after.contains('/')
+}
+
 fn append(
     hosts: &Hosts,
     colours: &[String],
@@ -186,14 +270,20 @@ fn append(
     after: Option<String>,
     output: Output,
 ) -> Result<(), Failure> {
-    let (mut named, mut seen) = (client::Named::drawn(), after);
+    let mut snapshot = after.clone().filter(|after| is_snapshot(after));
+    let (mut named, mut seen) = (client::Named::drawn(), after.filter(|after| !is_snapshot(after)));
     let mut one = |text: String| -> Result<(), Failure> {
         let mut body = named.next(json!({ "colours": colours, "body": text }));
         if let Some(seen) = &seen {
             body["seen"] = json!(seen);
         }
+        if let Some(snapshot) = &snapshot {
+            body["after"] = json!(snapshot);
+        }
         let answer = hosts.write("/v1/fuzzylog/append", &body)?;
         seen = answer["seen"].as_str().map(str::to_owned);
+        // Nodes of one command follow each other already.
+        snapshot = None;
         show(output, &answer, || positions(&answer["positions"]));
         Ok(())
     };
@@ -209,13 +299,26 @@ fn append(
     Ok(())
 }
 
-fn sync(hosts: &Hosts, colour: &str, from: u64, follow: bool, output: Output) -> Result<(), Failure> {
+fn sync(
+    hosts: &Hosts,
+    colour: &str,
+    from: u64,
+    follow: bool,
+    after: Option<String>,
+    output: Output,
+) -> Result<(), Failure> {
     let mut from = from;
+    let mut past = match after {
+        Some(after) if is_snapshot(&after) => format!("&after={}", client::in_path(&after)),
+        Some(seen) => format!("&seen={}", client::in_path(&seen)),
+        None => String::new(),
+    };
     // What is there is printed first; then the host is to wait.
     let mut wait_ms = 0;
     loop {
         let path = client::page_path(colour, from, None);
-        let page = hosts.read(&format!("{path}&wait_ms={wait_ms}"))?;
+        let page = hosts.read(&format!("{path}&wait_ms={wait_ms}{past}"))?;
+        past.clear();
         for node in page["nodes"].as_array().into_iter().flatten() {
             show(output, node, || node_line(node));
         }

@@ -1,11 +1,12 @@
 //! What calls of the partially ordered log need: rights on colours.
 
-use super::body::{AppendBody, SnapshotBody};
+use super::body::{AfterBody, AfterQuery, AppendBody, SnapshotBody};
 use crate::access::{Area, Denied, Need, NeededNames, PortCaller, Right};
 use crate::admin::call::HttpCall;
+use axum::extract::Query;
 use axum::http::Method;
 use kernel::Bytes;
-use wire::fuzzylog::FuzzyCall;
+use wire::fuzzylog::{FuzzyCall, SnapshotId};
 
 /// Whether the caller may do what it asks, all of it.
 pub(super) fn may(caller: &mut PortCaller, call: &FuzzyCall) -> bool {
@@ -21,14 +22,43 @@ pub(super) fn may(caller: &mut PortCaller, call: &FuzzyCall) -> bool {
         FuzzyCall::PlayColour(call) => each(Right::Read, vec![&call.colour]),
         FuzzyCall::SnapshotColours(call) => each(Right::Read, call.colours.iter().collect()),
         FuzzyCall::TrimColour(call) => each(Right::Manage, vec![&call.colour]),
+        FuzzyCall::AppendPlayed(call) => {
+            each(Right::Write, call.nodes.iter().flat_map(|node| &node.colours).collect())
+        }
+        FuzzyCall::NameSnapshot(call) => each(Right::Read, call.colours.iter().collect()),
+        FuzzyCall::AwaitSnapshot(call) => {
+            let colours = std::str::from_utf8(&call.snapshot).map_or_else(|_| Vec::new(), colours_of);
+            each(Right::Read, colours.iter().collect())
+        }
+        FuzzyCall::TrimSeen(call) => each(Right::Manage, vec![&call.colour]),
     }
+}
+
+/// The colours of a snapshot's id; none if it is none, which is refused by who serves it.
+fn colours_of(snapshot: &str) -> Vec<Bytes> {
+    let id = snapshot.parse::<SnapshotId>();
+    let colours = id.map(|id| id.tails.into_keys().map(|colour| Bytes::from(colour.into_bytes())));
+    colours.map_or_else(|_| Vec::new(), Iterator::collect)
 }
 
 /// Whether the caller was granted what it calls, on each colour. What cannot be read is refused by who serves it.
 pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result<(), Denied> {
+    let mut may_read = |snapshot: Option<&str>| {
+        let colours = snapshot.map_or_else(Vec::new, colours_of);
+        colours.iter().try_for_each(|colour| caller.check(Need::of(Right::Read, Area::Fuzzylog, colour)))
+    };
+    let query = Query::<AfterQuery>::try_from_uri(call.uri).ok();
+    may_read(query.as_ref().and_then(|query| query.after.as_deref()))?;
+    if let Ok(AfterBody { after, snapshot }) = serde_json::from_slice(call.body) {
+        may_read(after.as_deref())?;
+        may_read(snapshot.as_deref())?;
+    }
     if let Some(colour) = call.parameter("colour") {
         let right = if *call.method == Method::GET { Right::Read } else { Right::Manage };
         return caller.check(Need::of(right, Area::Fuzzylog, colour.as_bytes()));
+    }
+    if call.uri.path().ends_with("/await") {
+        return caller.check(Need { right: Right::Read, area: Area::Fuzzylog, names: NeededNames::Some });
     }
     let (right, colours) = if call.uri.path().ends_with("/append") {
         (Right::Write, serde_json::from_slice::<AppendBody>(call.body).map(|body| body.colours))

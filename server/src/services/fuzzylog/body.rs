@@ -35,6 +35,10 @@ pub(super) struct AppendBody {
     /// ... or one for each.
     pub(super) bodies: Option<BTreeMap<String, JsonBytes>>,
     pub(super) seen: Option<String>,
+    /// A snapshot's id, of whichever region: all that it has comes before.
+    pub(super) after: Option<String>,
+    /// How long the region is waited for that has not all of it.
+    pub(super) timeout_ms: Option<u32>,
     pub(super) client: Option<ClientBody>,
 }
 
@@ -44,7 +48,30 @@ pub(super) struct AppendBody {
 pub(super) struct SnapshotBody {
     pub(super) colours: Vec<String>,
     pub(super) seen: Option<String>,
+    pub(super) after: Option<String>,
+    pub(super) timeout_ms: Option<u32>,
     pub(super) client: Option<ClientBody>,
+}
+
+/// `POST /v1/fuzzylog/await`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AwaitBody {
+    pub(super) snapshot: String,
+    pub(super) timeout_ms: Option<u32>,
+}
+
+/// What of a body names a snapshot.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct AfterBody {
+    pub(super) after: Option<String>,
+    pub(super) snapshot: Option<String>,
+}
+
+/// What of a query does.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct AfterQuery {
+    pub(super) after: Option<String>,
 }
 
 /// `POST /v1/fuzzylog/colours/COLOUR/trim`.
@@ -52,4 +79,6 @@ pub(super) struct SnapshotBody {
 #[serde(deny_unknown_fields)]
 pub(super) struct TrimBody {
     pub(super) before: u64,
+    /// Among several regions: of the one whose position it is.
+    pub(super) seen: Option<String>,
 }

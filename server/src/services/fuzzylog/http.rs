@@ -3,10 +3,11 @@
 //! Every answer has a time, `seen`. A caller sends the latest that it has with its next call, on any host: what it does then is ordered behind
 //! what it has seen.
 
-use super::body::{AppendBody, ClientBody, SnapshotBody, TrimBody};
+use super::body::{AppendBody, AwaitBody, ClientBody, SnapshotBody, TrimBody};
 use super::numbers::Numbered;
-use super::replies::{Refused, page_in_words, positions};
-use super::status::chains_in_words;
+use super::regions::RegionsStatus;
+use super::replies::{Page, Refused, positions};
+use super::status::{chains_in_words, servers};
 use super::{FuzzyService, nodes};
 use crate::admin::state::Admin;
 use crate::family::{LocalRequest, LocalResponse};
@@ -18,11 +19,13 @@ use kernel::{Decode as _, Encode as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::fuzzylog::{
-    AppendNodes, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, NewNode, NumberedBy, PlayColour,
-    PlayedNodes, SeenTime, SnapshotColours, SyncColour, TrimColour, WAIT_MS_MAX,
+    AppendNodes, AppendPlayed, AwaitSnapshot, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, NameSnapshot,
+    NewNode, NumberedBy, PlayColour, SeenTime, SnapshotColours, SnapshotId, SnapshotIsHere, SyncColour,
+    TrimSeen, WAIT_MS_MAX,
 };
 
 /// How long an answer is waited for: longer than the gateway tries.
@@ -49,9 +52,13 @@ async fn ask(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<FuzzyReply, Re
         return Err(Refused::fault(&fault));
     }
     let (writes, wait) = match &call {
-        FuzzyCall::AppendNodes(_) | FuzzyCall::TrimColour(_) => (true, 0),
+        FuzzyCall::AppendNodes(_)
+        | FuzzyCall::AppendPlayed(_)
+        | FuzzyCall::TrimColour(_)
+        | FuzzyCall::TrimSeen(_) => (true, 0),
         FuzzyCall::SyncColour(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
-        FuzzyCall::PlayColour(_) | FuzzyCall::SnapshotColours(_) => (false, 0),
+        FuzzyCall::AwaitSnapshot(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
+        FuzzyCall::PlayColour(_) | FuzzyCall::SnapshotColours(_) | FuzzyCall::NameSnapshot(_) => (false, 0),
     };
     let asked = admin.handle.request(gateway.host_slot(), LocalRequest::Service(call.encoded().into()));
     let within = ANSWER_WITHIN + Duration::from_millis(wait.into());
@@ -68,9 +75,58 @@ async fn ask(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<FuzzyReply, Re
 }
 
 /// A page of a colour from this host's gateway.
-pub(super) async fn page(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<PlayedNodes, Refused> {
-    match ask(admin, call).await? {
-        FuzzyReply::PlayedNodes(page) => Ok(page),
+pub(super) async fn page(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<Page, Refused> {
+    Page::of(ask(admin, call).await?).ok_or_else(Refused::unexpected)
+}
+
+/// How long a region is waited for that has not all of a snapshot, unless the caller says otherwise.
+const TIMEOUT_MS: u32 = 5_000;
+
+/// Waits until this region has all of a snapshot.
+async fn come_after(
+    admin: &Admin,
+    snapshot: &str,
+    timeout_ms: Option<u32>,
+) -> Result<SnapshotIsHere, Refused> {
+    let snapshot = kernel::Bytes::copy_from_slice(snapshot.as_bytes());
+    let wait_ms = timeout_ms.unwrap_or(TIMEOUT_MS);
+    match ask(admin, AwaitSnapshot { id: 0, snapshot, wait_ms }).await? {
+        FuzzyReply::SnapshotIsHere(reply) => Ok(reply),
+        _ => Err(Refused::unexpected()),
+    }
+}
+
+/// What the caller has seen: as it says, and with a snapshot that it has. Of that, how far each colour was played here, too.
+async fn past(
+    admin: &Admin,
+    given: Option<&str>,
+    after: Option<&str>,
+    timeout_ms: Option<u32>,
+) -> Result<(SeenTime, BTreeMap<String, u64>), Refused> {
+    let given = seen(given)?;
+    let Some(after) = after else { return Ok((given, BTreeMap::new())) };
+    let here = come_after(admin, after, timeout_ms).await?;
+    Ok((given.max(here.seen), tails_of(&here)?))
+}
+
+/// Positions of this region behind a snapshot, by colours.
+fn tails_of(here: &SnapshotIsHere) -> Result<BTreeMap<String, u64>, Refused> {
+    let id = std::str::from_utf8(&here.snapshot).ok().and_then(|text| text.parse::<SnapshotId>().ok());
+    id.map(|id| id.tails).ok_or_else(Refused::unexpected)
+}
+
+/// Names what the caller has seen of colours for other regions; none if there are none.
+async fn name_snapshot(
+    admin: &Admin,
+    seen: SeenTime,
+    colours: Vec<kernel::Bytes>,
+    tails: Vec<u64>,
+) -> Result<Option<String>, Refused> {
+    if admin.file.regions.is_empty() {
+        return Ok(None);
+    }
+    match ask(admin, NameSnapshot { id: 0, seen, colours, tails }).await? {
+        FuzzyReply::SnapshotNamed(named) => Ok(Some(String::from_utf8_lossy(&named.snapshot).into_owned())),
         _ => Err(Refused::unexpected()),
     }
 }
@@ -121,10 +177,16 @@ fn node_of(body: &AppendBody) -> Result<NewNode, Refused> {
 pub(super) async fn append(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
     let service = service(&admin)?;
     let body: AppendBody = read_body(&body)?;
-    let (node, seen) = (node_of(&body)?, seen(body.seen.as_deref())?);
+    let node = node_of(&body)?;
+    let (seen, tails) = past(&admin, body.seen.as_deref(), body.after.as_deref(), body.timeout_ms).await?;
     let colours = node.colours.clone();
     let (by, _in_use) = numbered(service, body.client.as_ref())?;
-    match ask(&admin, AppendNodes { id: 0, seen, by, nodes: vec![node] }).await? {
+    let played = body.colours.iter().map(|colour| tails.get(colour).copied().unwrap_or(0)).collect();
+    let call: FuzzyCall = match body.after {
+        Some(_) => AppendPlayed { id: 0, seen, by, nodes: vec![node], played: vec![played] }.into(),
+        None => AppendNodes { id: 0, seen, by, nodes: vec![node] }.into(),
+    };
+    match ask(&admin, call).await? {
         FuzzyReply::AppendedNodes(reply) => {
             let node = reply.nodes.first().ok_or_else(Refused::unexpected)?;
             let positions = positions(&colours, &node.positions);
@@ -139,16 +201,32 @@ pub(super) async fn append(State(admin): State<Arc<Admin>>, body: Bytes) -> Resu
 pub(super) async fn snapshot(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
     let service = service(&admin)?;
     let body: SnapshotBody = read_body(&body)?;
-    let (colours, seen) = (names(&body.colours), seen(body.seen.as_deref())?);
+    let colours = names(&body.colours);
+    let (seen, _) = past(&admin, body.seen.as_deref(), body.after.as_deref(), body.timeout_ms).await?;
     let (by, _in_use) = numbered(service, body.client.as_ref())?;
     match ask(&admin, SnapshotColours { id: 0, seen, by, colours: colours.clone() }).await? {
         FuzzyReply::SnapshotTaken(reply) => {
             let tails = positions(&colours, &reply.tails);
             let (seen, at) = (reply.seen.to_string(), reply.at.to_string());
-            Ok(Json(json!({ "seen": seen, "at": at, "tails": tails })).into_response())
+            let mut answer = json!({ "seen": seen, "at": at, "tails": tails });
+            if let Some(snapshot) = name_snapshot(&admin, reply.seen, colours, reply.tails).await? {
+                answer["snapshot"] = json!(snapshot);
+            }
+            Ok(Json(answer).into_response())
         }
         _ => Err(Refused::unexpected()),
     }
+}
+
+/// `POST /v1/fuzzylog/await`
+pub(super) async fn await_snapshot(
+    State(admin): State<Arc<Admin>>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let AwaitBody { snapshot, timeout_ms } = read_body(&body)?;
+    let here = come_after(&admin, &snapshot, timeout_ms).await?;
+    let (seen, snapshot) = (here.seen.to_string(), String::from_utf8_lossy(&here.snapshot));
+    Ok(Json(json!({ "seen": seen, "tails": tails_of(&here)?, "snapshot": snapshot })).into_response())
 }
 
 /// What of a colour is wanted.
@@ -160,6 +238,10 @@ pub(super) struct SyncQuery {
     /// Play up to here, of what a sync or a snapshot has answered, instead of finding out how far the colour goes.
     to: Option<u64>,
     seen: Option<String>,
+    /// A snapshot's id, of whichever region: all that it has is there first.
+    after: Option<String>,
+    /// How long the region is waited for that has not all of it.
+    timeout_ms: Option<u32>,
     /// How long to wait for a node where there is none yet.
     #[serde(default)]
     wait_ms: u32,
@@ -172,14 +254,19 @@ pub(super) async fn sync(
     Query(query): Query<SyncQuery>,
 ) -> Result<Response, Refused> {
     let (colour, from, wait_ms) = (kernel::Bytes::from(name.into_bytes()), query.from, query.wait_ms);
-    let seen = seen(query.seen.as_deref())?;
+    let (seen, _) = past(&admin, query.seen.as_deref(), query.after.as_deref(), query.timeout_ms).await?;
+    let named = colour.clone();
     let call: FuzzyCall = match query.to {
         Some(to) => PlayColour { id: 0, colour, from, to }.into(),
         None => SyncColour { id: 0, seen, colour, from, wait_ms }.into(),
     };
     let mut page = page(&admin, call).await?;
-    page.seen = page.seen.max(seen);
-    Ok(Json(page_in_words(&page)).into_response())
+    page.nodes.seen = page.nodes.seen.max(seen);
+    let mut answer = page.in_words();
+    if let Some(snapshot) = name_snapshot(&admin, page.nodes.seen, vec![named], vec![page.next()]).await? {
+        answer.insert("snapshot".to_owned(), json!(snapshot));
+    }
+    Ok(Json(answer).into_response())
 }
 
 /// `POST /v1/fuzzylog/colours/COLOUR/trim`
@@ -188,8 +275,9 @@ pub(super) async fn trim(
     Path(name): Path<String>,
     body: Bytes,
 ) -> Result<Response, Refused> {
-    let TrimBody { before } = read_body(&body)?;
-    match ask(&admin, TrimColour { id: 0, colour: name.into_bytes().into(), before }).await? {
+    let TrimBody { before, seen: given } = read_body(&body)?;
+    let (seen, colour) = (seen(given.as_deref())?, name.into_bytes().into());
+    match ask(&admin, TrimSeen { id: 0, seen, colour, before }).await? {
         FuzzyReply::TrimmedColour(reply) => Ok(Json(json!({ "first": reply.first })).into_response()),
         _ => Err(Refused::unexpected()),
     }
@@ -205,6 +293,20 @@ pub(super) async fn partitions(State(admin): State<Arc<Admin>>) -> Result<Respon
     });
     match seen.await {
         Ok(chains) => Ok(Json(json!({ "partitions": chains })).into_response()),
+        Err(_) => Err(Refused::busy("the host does not answer")),
+    }
+}
+
+/// `GET /v1/fuzzylog/regions`
+pub(super) async fn regions(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
+    service(&admin)?;
+    let file = admin.file.clone();
+    let seen = admin.handle.inspect(move |view| {
+        let nodes: Vec<&crate::family::HostedNode> = view.nodes().map(|(_, node)| node).collect();
+        RegionsStatus::of(&file, servers(nodes.into_iter()), view.now())
+    });
+    match seen.await {
+        Ok(status) => Ok(Json(json!(status.unwrap_or_default())).into_response()),
         Err(_) => Err(Refused::busy("the host does not answer")),
     }
 }

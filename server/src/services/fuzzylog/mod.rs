@@ -7,6 +7,7 @@ mod keys;
 mod native;
 mod nodes;
 mod numbers;
+mod regions;
 mod replies;
 mod status;
 mod tail;
@@ -62,13 +63,18 @@ pub const LISTED: Listed = Listed {
 pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
     service: &LISTED,
     of_users: routes,
-    of_operators: || Router::new().route("/v1/fuzzylog/partitions", get(http::partitions)),
+    of_operators: || {
+        Router::new()
+            .route("/v1/fuzzylog/partitions", get(http::partitions))
+            .route("/v1/fuzzylog/regions", get(http::regions))
+    },
 };
 
 fn routes() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/fuzzylog/append", post(http::append))
         .route("/v1/fuzzylog/snapshot", post(http::snapshot))
+        .route("/v1/fuzzylog/await", post(http::await_snapshot))
         .route("/v1/fuzzylog/colours/{colour}", get(http::sync))
         .route("/v1/fuzzylog/colours/{colour}/trim", post(http::trim))
         .route("/v1/fuzzylog/colours/{colour}/tail", get(tail::tail))
@@ -155,6 +161,10 @@ impl Service for FuzzyService {
         false
     }
 
+    fn is_in_regions(&self) -> bool {
+        true
+    }
+
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
         nodes::nodes(file, self, host, joins)
     }
@@ -180,7 +190,7 @@ impl Service for FuzzyService {
             accepts: |answer| {
                 let LocalResponse::Service(body) = answer else { return false };
                 match FuzzyReply::decoded(body) {
-                    Ok(FuzzyReply::PlayedNodes(_)) => true,
+                    Ok(FuzzyReply::PlayedNodes(_) | FuzzyReply::PlayedAcross(_)) => true,
                     // Somebody uses the colour.
                     Ok(FuzzyReply::FuzzyFailed(failed)) => failed.why == FuzzyFailure::Trimmed,
                     Ok(_) | Err(_) => false,
@@ -190,7 +200,7 @@ impl Service for FuzzyService {
     }
 
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
-        Box::new(FuzzyStatus::of(file, view.nodes()))
+        Box::new(FuzzyStatus::of(file, view.nodes(), view.now()))
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {

@@ -10,7 +10,8 @@ use kernel::client::{ConnectionIn, Disconnected};
 use kernel::{Bytes, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
 use wire::fuzzylog::{
-    FuzzyFailed, FuzzyFailure, FuzzyReply, TO_CLIENT, TO_HOST, native_reply, read_native_call,
+    FuzzyFailed, FuzzyFailure, FuzzyReply, SNAPSHOT_BYTES_MAX, TO_CLIENT, TO_HOST, native_reply,
+    read_native_call,
 };
 
 /// What a page of nodes may take, unless a single node is larger.
@@ -96,7 +97,10 @@ fn asked(message: &Bytes) -> Option<Asked> {
         2 => ("sync", PAGE_BYTES, waits(message)?),
         3 => ("play", PAGE_BYTES, false),
         4 => ("snapshot", small, false),
-        5 => ("trim", SMALL_ANSWER_BYTES, false),
+        5 | 9 => ("trim", SMALL_ANSWER_BYTES, false),
+        6 => ("append", small, false),
+        7 => ("name_snapshot", SNAPSHOT_BYTES_MAX, false),
+        8 => ("await_snapshot", SNAPSHOT_BYTES_MAX, true),
         // Of a later version: the gateway closes the connection.
         _ => return None,
     };
@@ -113,15 +117,15 @@ fn waits(sync: &Bytes) -> Option<bool> {
 /// More than a call may have.
 const COUNT_MAX: u32 = 1_024;
 
-/// The variant of a page, which has nodes and changes nothing: it can be asked for again.
-const PAGE_VARIANT: u8 = 2;
+/// The variants of pages, which have nodes and change nothing: they can be asked for again.
+const PAGE_VARIANTS: [u8; 2] = [2, 6];
 const FAILED_VARIANT: u8 = 5;
 
 /// The number of the call that a reply answers, and whether it is a page.
 fn read_head(reply: &Bytes) -> Option<(u64, bool)> {
     let head = reply.get(..HEAD_BYTES).filter(|head| head[0] == TO_CLIENT)?;
     let id = u64::from_le_bytes(*head[2..].first_chunk()?);
-    Some((id, head[1] == PAGE_VARIANT))
+    Some((id, PAGE_VARIANTS.contains(&head[1])))
 }
 
 /// Why a call was not done; none if it was.
@@ -142,6 +146,9 @@ fn failure_in(reply: &Bytes) -> Option<CallFailure> {
         FuzzyFailure::DiskFull => CallFailure::of_service("disk_full"),
         FuzzyFailure::OneDigest => CallFailure::of_caller("one_digest"),
         FuzzyFailure::NotGranted => CallFailure::NOT_GRANTED,
+        FuzzyFailure::OtherRegion => CallFailure::of_caller("other_region"),
+        FuzzyFailure::NotHere => CallFailure::of_service("not_here"),
+        FuzzyFailure::NoSnapshot => CallFailure::of_caller("no_snapshot"),
     })
 }
 

@@ -2,12 +2,13 @@
 
 use super::FuzzyService;
 use crate::cluster::ClusterFile;
+use crate::cluster::regions::Region;
 use crate::family::HostedNode;
 use crate::services::records::{self, DescribedRecord, RecordOwner, apart};
 use crate::services::{Follower, mason as over_mason, slots};
-use colours::{ColourGateway, ColourGatewayNode};
+use colours::{ColourGateway, ColourGatewayNode, RegionNames};
 use fuzzylog::chain_server::ChainRecord;
-use fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzySlot};
+use fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzySlot, OtherRegion, RegionId};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _, HostId, HostSlot, NodeId};
 use parts::SnapshotRecord;
 use std::time::Duration;
@@ -31,14 +32,30 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
         start_for: START_FOR,
         ..FuzzyParameters::default()
     };
-    FuzzyDeployment::new(
+    let deployment = FuzzyDeployment::new(
         slots::FUZZYLOG.first,
         &over_mason::hosts(file),
         fuzzy.partitions,
         (fuzzy.replicas, file.hosts.len()),
         parameters,
         file.parameters.clone(),
-    )
+    );
+    let Some((own, others)) = file.own_and_other_regions() else { return deployment };
+    let other = |region: &Region| OtherRegion {
+        region: RegionId(region.number),
+        partitions: fuzzy.partitions,
+        hosts: region.hosts.iter().map(|host| HostId::named(&host.name)).collect(),
+    };
+    let mut others: Vec<OtherRegion> = others.map(other).collect();
+    others.sort_by_key(|it| it.region);
+    deployment.among(RegionId(own.number), others)
+}
+
+/// The regions, as the gateway of a host names them; none if there is one alone.
+fn region_names(file: &ClusterFile) -> Option<RegionNames> {
+    let (own, _) = file.own_and_other_regions()?;
+    let all = file.regions.iter().map(|region| (RegionId(region.number), region.name.clone()));
+    Some(RegionNames::new(&file.identity(), RegionId(own.number), all))
 }
 
 /// The gateway of the host `name`.
@@ -56,7 +73,8 @@ pub(super) fn nodes(
     let deployment = deployment(file, fuzzy);
     let deployment = if joins { deployment.joining(&over_mason::hosts(file)) } else { deployment };
     let nodes = deployment.build(HostId::named(name));
-    nodes.into_iter().map(|(host_slot, member)| (host_slot, hosted(member))).collect()
+    let regions = region_names(file);
+    nodes.into_iter().map(|(host_slot, member)| (host_slot, hosted(member, regions.clone()))).collect()
 }
 
 /// The director of the host `name`, directing or not: it follows the members.
@@ -66,10 +84,15 @@ pub(super) fn follower(file: &ClusterFile, fuzzy: &FuzzyService, name: &str) -> 
 }
 
 /// The engine's client has its users' gateway around it.
-fn hosted(member: FuzzyMember) -> HostedNode {
+fn hosted(member: FuzzyMember, regions: Option<RegionNames>) -> HostedNode {
     match member {
         FuzzyMember::Client(client) => {
-            ColourGatewayNode::Gateway(Box::new(ColourGateway::new(*client))).into()
+            let gateway = ColourGateway::new(*client);
+            let gateway = match regions {
+                Some(regions) => gateway.among(regions),
+                None => gateway,
+            };
+            ColourGatewayNode::Gateway(Box::new(gateway)).into()
         }
         member @ (FuzzyMember::ChainServer(_) | FuzzyMember::Director(_) | FuzzyMember::Log(_)) => {
             member.into()

@@ -6,7 +6,10 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use kernel::Bytes;
 use serde_json::{Map, Value, json};
-use wire::fuzzylog::{FuzzyFailed, FuzzyFailure, FuzzyFault, PlayedNode, PlayedNodes};
+use wire::fuzzylog::{
+    FuzzyFailed, FuzzyFailure, FuzzyFault, FuzzyReply, LogCount, NodeOrigin, PlayedAcross, PlayedNode,
+    PlayedNodes,
+};
 
 /// A call that came to nothing, and whether it may have been executed.
 pub(super) struct Refused {
@@ -64,6 +67,9 @@ impl Refused {
             FuzzyFailure::BeyondTail => StatusCode::RANGE_NOT_SATISFIABLE,
             FuzzyFailure::Full | FuzzyFailure::DiskFull => StatusCode::INSUFFICIENT_STORAGE,
             FuzzyFailure::NotGranted => StatusCode::FORBIDDEN,
+            FuzzyFailure::OtherRegion => StatusCode::CONFLICT,
+            FuzzyFailure::NotHere => StatusCode::PRECONDITION_FAILED,
+            FuzzyFailure::NoSnapshot => StatusCode::BAD_REQUEST,
         };
         let executed = (!writes || why.is_surely_void()).then_some(false);
         let text = match why {
@@ -86,7 +92,10 @@ impl Refused {
             | FuzzyFailure::Full
             | FuzzyFailure::DiskFull
             | FuzzyFailure::OneDigest
-            | FuzzyFailure::NotGranted => refused,
+            | FuzzyFailure::NotGranted
+            | FuzzyFailure::OtherRegion
+            | FuzzyFailure::NotHere
+            | FuzzyFailure::NoSnapshot => refused,
         }
     }
 
@@ -112,24 +121,74 @@ pub(super) fn positions(colours: &[Bytes], positions: &[u64]) -> Map<String, Val
     colours.iter().zip(positions).map(|(colour, position)| (name(colour), json!(position))).collect()
 }
 
-/// A page of nodes.
-pub(super) fn page_in_words(page: &PlayedNodes) -> Value {
-    let nodes: Vec<Value> =
-        (page.from..).zip(&page.nodes).map(|(position, node)| node_in_words(position, node)).collect();
-    json!({
-        "from": page.from, "next": page.from + page.nodes.len() as u64, "tail": page.tail,
-        "seen": page.seen.to_string(), "nodes": nodes,
-    })
+/// A page of a colour; of several regions with where its nodes are from.
+pub(super) struct Page {
+    pub(super) nodes: PlayedNodes,
+    pub(super) across: Option<PageAcross>,
 }
 
-/// A node.
-pub(super) fn node_in_words(position: u64, node: &PlayedNode) -> Value {
+/// What a page has of regions.
+pub(super) struct PageAcross {
+    region: Bytes,
+    origins: Vec<NodeOrigin>,
+}
+
+impl Page {
+    pub(super) fn of(reply: FuzzyReply) -> Option<Self> {
+        match reply {
+            FuzzyReply::PlayedNodes(nodes) => Some(Self { nodes, across: None }),
+            FuzzyReply::PlayedAcross(PlayedAcross { id, seen, from, tail, nodes, region, origins }) => {
+                let nodes = PlayedNodes { id, seen, from, tail, nodes };
+                Some(Self { nodes, across: Some(PageAcross { region, origins }) })
+            }
+            _ => None,
+        }
+    }
+
+    /// The position after its last node.
+    pub(super) fn next(&self) -> u64 {
+        self.nodes.from + self.nodes.nodes.len() as u64
+    }
+
+    /// Its nodes, with their positions.
+    pub(super) fn nodes_in_words(&self) -> impl Iterator<Item = (u64, Value)> {
+        let origins = self.across.iter().flat_map(|it| &it.origins).map(Some).chain(std::iter::repeat(None));
+        let nodes = (self.nodes.from..).zip(&self.nodes.nodes).zip(origins);
+        nodes.map(|((position, node), origin)| (position, node_in_words(position, node, origin)))
+    }
+
+    /// All of it.
+    pub(super) fn in_words(&self) -> Map<String, Value> {
+        let PlayedNodes { from, tail, seen, .. } = &self.nodes;
+        let nodes: Vec<Value> = self.nodes_in_words().map(|(_, node)| node).collect();
+        let mut fields = Map::new();
+        fields.insert("from".to_owned(), json!(from));
+        fields.insert("next".to_owned(), json!(self.next()));
+        fields.insert("tail".to_owned(), json!(tail));
+        fields.insert("seen".to_owned(), json!(seen.to_string()));
+        fields.insert("nodes".to_owned(), json!(nodes));
+        if let Some(PageAcross { region, .. }) = &self.across {
+            fields.insert("region".to_owned(), json!(String::from_utf8_lossy(region)));
+        }
+        fields
+    }
+}
+
+/// A node; of several regions with where it is from.
+fn node_in_words(position: u64, node: &PlayedNode, origin: Option<&NodeOrigin>) -> Value {
     let mut fields = Map::new();
     fields.insert("position".to_owned(), json!(position));
     fields.insert("at".to_owned(), json!(node.at.to_string()));
     if node.colours.is_empty() {
         fields.insert("other_colour".to_owned(), json!(true));
         return Value::Object(fields);
+    }
+    if let Some(NodeOrigin { region, number, edges }) = origin {
+        let edge = |it: &LogCount| (String::from_utf8_lossy(&it.region).into_owned(), json!(it.count));
+        let edges: Map<String, Value> = edges.iter().map(edge).collect();
+        fields.insert("region".to_owned(), json!(String::from_utf8_lossy(region)));
+        fields.insert("number".to_owned(), json!(number));
+        fields.insert("edges".to_owned(), Value::Object(edges));
     }
     let colours: Vec<_> = node.colours.iter().map(|it| String::from_utf8_lossy(it)).collect();
     fields.insert("colours".to_owned(), json!(colours));

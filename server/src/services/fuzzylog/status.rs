@@ -1,5 +1,6 @@
 //! What a host knows of the partially ordered log.
 
+use super::regions::RegionsStatus;
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
@@ -7,7 +8,7 @@ use crate::services::ServiceStatus;
 use crate::services::status::json;
 use colours::ColourGatewayNode;
 use fuzzylog::{ChainProjection, ChainServer, Director, FuzzyMember};
-use kernel::{HostId, NodeId};
+use kernel::{HostId, Instant, NodeId};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -29,6 +30,9 @@ pub struct FuzzyStatus {
     pub calls_in_progress: usize,
     /// Appends to several partitions that are taken over here.
     pub taking_over: usize,
+    /// The other regions, if there are some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regions: Option<RegionsStatus>,
 }
 
 /// A partition's server on this host.
@@ -144,11 +148,26 @@ fn members<'a>(nodes: impl Iterator<Item = &'a HostedNode>) -> impl Iterator<Ite
     nodes.filter_map(|node| if let HostedNode::Fuzzy(embedded) = node { Some(embedded.node()) } else { None })
 }
 
+/// The chain servers of a host.
+pub(super) fn servers<'a>(
+    nodes: impl Iterator<Item = &'a HostedNode>,
+) -> impl Iterator<Item = &'a ChainServer> {
+    members(nodes).filter_map(|member| match member {
+        FuzzyMember::ChainServer(server) => Some(&**server),
+        FuzzyMember::Client(_) | FuzzyMember::Director(_) | FuzzyMember::Log(_) => None,
+    })
+}
+
 impl FuzzyStatus {
     /// Of a host's roles.
-    pub fn of<'a>(file: &ClusterFile, nodes: impl Iterator<Item = (NodeId, &'a HostedNode)>) -> Self {
+    pub fn of<'a>(
+        file: &ClusterFile,
+        nodes: impl Iterator<Item = (NodeId, &'a HostedNode)>,
+        now: Instant,
+    ) -> Self {
         let mut status = Self::default();
         let nodes: Vec<&HostedNode> = nodes.map(|(_, node)| node).collect();
+        status.regions = RegionsStatus::of(file, servers(nodes.iter().copied()), now);
         status.chains = chains_in_words(file, nodes.iter().copied());
         for node in &nodes {
             if let HostedNode::ColourGateway(embedded) = node {
@@ -188,6 +207,9 @@ impl ServiceStatus for FuzzyStatus {
             "Appends to several partitions that this host finishes for others",
             self.taking_over as f64,
         );
+        if let Some(regions) = &self.regions {
+            regions.metrics(page);
+        }
         page.gauge("fuzzylog_directs", "1 where the director leads", f64::from(u8::from(self.directs)));
         for (partition, status) in &self.partitions {
             let partition = partition.to_string();

@@ -4,7 +4,7 @@
 //! `trimmed` says where to resume.
 
 use super::http::page;
-use super::replies::{Refused, node_in_words};
+use super::replies::Refused;
 use crate::admin::state::Admin;
 use crate::services::events::{self, EventSource, Events, FirstPosition, READERS_MAX, Readers, WAIT_MS};
 use axum::Extension;
@@ -45,7 +45,7 @@ pub(super) async fn tail(
 async fn end_of(admin: &Admin, colour: &Bytes) -> Result<u64, Refused> {
     let (seen, colour) = (SeenTime::default(), colour.clone());
     match page(admin, SyncColour { id: 0, seen, colour, from: u64::MAX, wait_ms: 0 }).await {
-        Ok(page) => Ok(page.tail),
+        Ok(page) => Ok(page.nodes.tail),
         Err(Refused { why: Some((FuzzyFailure::BeyondTail, tail)), .. }) => Ok(tail),
         Err(refused) => Err(refused),
     }
@@ -56,11 +56,11 @@ impl EventSource for ColourReader {
         let (colour, from, seen) = (self.colour.clone(), self.next, self.seen);
         match page(&self.admin, SyncColour { id: 0, seen, colour, from, wait_ms: WAIT_MS }).await {
             Ok(page) => {
-                for (position, node) in (page.from..).zip(&page.nodes) {
-                    events.entry(position, &node_in_words(position, node));
+                for (position, node) in page.nodes_in_words() {
+                    events.entry(position, &node);
                 }
-                self.next = page.from + page.nodes.len() as u64;
-                self.seen = page.seen;
+                self.next = page.next();
+                self.seen = page.nodes.seen;
             }
             Err(Refused { why: Some((FuzzyFailure::Trimmed, first)), .. }) => events.end_trimmed(first),
             Err(Refused { why: Some((FuzzyFailure::Busy | FuzzyFailure::Unknown, _)), .. }) => {

@@ -250,6 +250,10 @@ async fn ask(admin: &Admin, query: &Query<'_>, level: Level) -> Result<Answer, R
 }
 
 async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
+    if !admin.file.regions.is_empty() {
+        let why = "there is no key-value service in a cluster of several regions: nothing was executed";
+        return Err(error(StatusCode::NOT_FOUND, why));
+    }
     let unknown = match &call {
         Call::Read { .. } => "no answer in time; nothing was executed",
         Call::Write(_) | Call::Reconfigure(_) => {

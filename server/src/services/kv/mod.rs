@@ -96,8 +96,15 @@ impl Service for KeyValue {
         members(file, host, joins).into_iter().map(|(host_slot, member)| (host_slot, member.into())).collect()
     }
 
-    fn native(&self, _file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
-        Some(Box::new(native::Calls { batcher: RoleName::Batcher.on(host) }))
+    /// Each region has a log of its own, which decides on its members.
+    fn is_in_regions(&self) -> bool {
+        true
+    }
+
+    /// Nobody is to take a store of one region for one of all.
+    fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
+        let calls = || Box::new(native::Calls { batcher: RoleName::Batcher.on(host) });
+        file.regions.is_empty().then(|| -> Box<dyn NativeCalls> { calls() })
     }
 
     fn probe(&self, _file: &ClusterFile, _host: &str) -> ReadyProbe {

@@ -3,6 +3,7 @@
 mod client;
 mod maps;
 mod members;
+mod regions;
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{http, side_by_side};

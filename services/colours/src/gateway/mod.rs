@@ -9,14 +9,18 @@
 //! ```
 //! A call without an answer for [`ANSWER_WITHIN`] is answered `Unknown`, and may be sent again under its number.
 
+mod crossing;
+
 use crate::family::{Colours, ColoursMessage};
 use crate::following::Following;
-use crate::names::{colour_of, colours_of, content_of, played, seen_of, time_of};
+use crate::names::{Times, colour_of, colours_of, content_after, played};
 use crate::outcomes::{Appending, Failing, positions};
+use crate::regions::RegionNames;
+use crossing::{Awaited, Naming, Seeking};
 use fuzzylog::client::FuzzyClientTimer;
 use fuzzylog::{
-    AppendCall, Colour, FuzzyClient, FuzzyMessage, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall,
-    PlayedPage, SnapshotCall, SyncCall, TrimCall,
+    AppendCall, AppendTime, Colour, FuzzyClient, FuzzyMessage, FuzzyRequest, FuzzyResponse, NodePosition,
+    PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
 };
 use kernel::client::{Close, Event, Output, Response};
 use kernel::{Bytes, Cx, Decode as _, Encode as _, InnerRole, Instant, NodeId, Position, RequestId, Role};
@@ -24,9 +28,9 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 use wire::fuzzylog::{
-    AppendNodes, AppendedNodes, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, PlayColour, PlayedNodes,
-    SeenTime, SnapshotColours, SnapshotTaken, SyncColour, TrimColour, TrimmedColour, WAIT_MS_MAX,
-    native_reply, read_native_call,
+    AppendNodes, AppendPlayed, AppendedNodes, AwaitSnapshot, FuzzyCall, FuzzyFailed, FuzzyFailure,
+    FuzzyReply, NewNode, PlayColour, PlayedAcross, PlayedNodes, SeenTime, SnapshotColours, SnapshotTaken,
+    SyncColour, TrimColour, TrimSeen, TrimmedColour, WAIT_MS_MAX, native_reply, read_native_call,
 };
 
 kernel::timers! {
@@ -93,13 +97,17 @@ enum Work {
     },
     Snapshot(Vec<Colour>),
     Trim,
+    /// What a user has seen is named for other regions.
+    Name(Naming),
+    /// What a user has seen elsewhere is waited for.
+    Await(Seeking),
 }
 
 /// A call without an answer.
 #[derive(Clone, Debug)]
 struct Pending {
     caller: Caller,
-    seen: SeenTime,
+    seen: AppendTime,
     work: Work,
     /// When it is answered whatever has come.
     until: Instant,
@@ -114,6 +122,10 @@ pub struct ColourGateway {
     asked: BTreeMap<u64, (u64, usize)>,
     next: u64,
     following: Following,
+    /// Its region among others, if there are others.
+    regions: Option<RegionNames>,
+    times: Times,
+    awaited: Awaited,
     looks: bool,
     watches: bool,
 }
@@ -127,9 +139,18 @@ impl ColourGateway {
             asked: BTreeMap::new(),
             next: 0,
             following: Following::default(),
+            regions: None,
+            times: Times::default(),
+            awaited: Awaited::default(),
             looks: false,
             watches: false,
         }
+    }
+
+    /// The same in one region among others.
+    #[must_use]
+    pub fn among(self, regions: RegionNames) -> Self {
+        Self { times: regions.times(), regions: Some(regions), ..self }
     }
 
     /// The engine's client.
@@ -165,10 +186,15 @@ impl ColourGateway {
         self.with_client(cx, |client, cx| client.on_request(RequestId(number), request, cx));
     }
 
+    /// The work of a call without an answer.
+    fn work(&mut self, call: u64) -> Option<&mut Work> {
+        self.calls.get_mut(&call).map(|pending| &mut pending.work)
+    }
+
     fn begin(
         &mut self,
         caller: Caller,
-        seen: SeenTime,
+        seen: AppendTime,
         work: Work,
         wait: Duration,
         cx: &mut Cx<'_, Self>,
@@ -191,35 +217,63 @@ impl ColourGateway {
             return caller.fail(FuzzyFailure::Busy, cx);
         }
         match call {
-            FuzzyCall::AppendNodes(_) if cx.is_disk_full() => caller.fail(FuzzyFailure::DiskFull, cx),
-            FuzzyCall::AppendNodes(call) => self.on_append(caller, &call, cx),
+            FuzzyCall::AppendNodes(_) | FuzzyCall::AppendPlayed(_) if cx.is_disk_full() => {
+                caller.fail(FuzzyFailure::DiskFull, cx);
+            }
+            FuzzyCall::AppendNodes(call) => self.on_append(caller, &call, &[], cx),
+            FuzzyCall::AppendPlayed(AppendPlayed { id, seen, by, nodes, played }) => {
+                self.on_append(caller, &AppendNodes { id, seen, by, nodes }, &played, cx);
+            }
             FuzzyCall::SyncColour(call) => self.on_sync(caller, call, cx),
             FuzzyCall::PlayColour(PlayColour { colour: name, from, to, .. }) => {
                 let (colour, from) = (colour_of(&name), NodePosition(from));
                 let work = Work::Read { name, colour, from, waits_until: None };
-                let call = self.begin(caller, SeenTime::default(), work, Duration::ZERO, cx);
+                let call = self.begin(caller, AppendTime::ZERO, work, Duration::ZERO, cx);
                 let play = PlayCall { colour, from, to: NodePosition(to) };
                 self.ask(call, 0, FuzzyRequest::Play(play), cx);
             }
             FuzzyCall::SnapshotColours(call) => self.on_snapshot(caller, &call, cx),
-            FuzzyCall::TrimColour(TrimColour { colour, before, .. }) => {
-                let call = self.begin(caller, SeenTime::default(), Work::Trim, Duration::ZERO, cx);
-                let (colour, before) = (colour_of(&colour), NodePosition(before));
-                self.ask(call, 0, FuzzyRequest::Trim(TrimCall { colour, before }), cx);
+            FuzzyCall::TrimColour(TrimColour { id, colour, before }) => {
+                let seen = SeenTime::default();
+                self.on_trim(caller, &TrimSeen { id, seen, colour, before }, cx);
+            }
+            FuzzyCall::TrimSeen(call) => self.on_trim(caller, &call, cx),
+            FuzzyCall::NameSnapshot(call) => self.on_name_snapshot(caller, call, cx),
+            FuzzyCall::AwaitSnapshot(AwaitSnapshot { snapshot, wait_ms, .. }) => {
+                self.on_await_snapshot(caller, &snapshot, wait_ms, cx);
             }
         }
     }
 
-    fn on_append(&mut self, caller: Caller, call: &AppendNodes, cx: &mut Cx<'_, Self>) {
+    fn on_trim(&mut self, caller: Caller, call: &TrimSeen, cx: &mut Cx<'_, Self>) {
+        let TrimSeen { seen, ref colour, before, .. } = *call;
+        // Among several regions it must be said which one's position it is.
+        let is_of_nobody = self.regions.is_some() && seen == SeenTime::default();
+        let Some(seen) = self.times.time_of(seen).ok().filter(|_| !is_of_nobody) else {
+            return caller.fail(FuzzyFailure::OtherRegion, cx);
+        };
+        let call = self.begin(caller, seen, Work::Trim, Duration::ZERO, cx);
+        let (colour, before) = (colour_of(colour), NodePosition(before));
+        self.ask(call, 0, FuzzyRequest::Trim(TrimCall { colour, before }), cx);
+    }
+
+    /// `played` has nothing, or what the user has played of each node's colours.
+    fn on_append(&mut self, caller: Caller, call: &AppendNodes, played: &[Vec<u64>], cx: &mut Cx<'_, Self>) {
         let AppendNodes { seen, by, nodes, .. } = call;
+        let Ok(seen) = self.times.time_of(*seen) else { return caller.fail(FuzzyFailure::OtherRegion, cx) };
+        // Without other regions nobody asks for it.
+        let played = if self.regions.is_some() { played } else { &[] };
         let colours: Result<Vec<Vec<Colour>>, _> =
             nodes.iter().map(|node| colours_of(&node.colours)).collect();
         let Ok(colours) = colours else { return caller.fail(FuzzyFailure::OneDigest, cx) };
-        let contents: Vec<_> =
-            nodes.iter().zip(&colours).map(|(node, colours)| content_of(node, colours)).collect();
-        let number = self.begin(caller, *seen, Work::Append(Appending::of(colours)), Duration::ZERO, cx);
+        let content = |(at, (node, colours)): (usize, (&NewNode, &Vec<Colour>))| {
+            content_after(node, colours, played.get(at).map_or(&[], Vec::as_slice))
+        };
+        let contents: Vec<_> = nodes.iter().zip(&colours).enumerate().map(content).collect();
+        let work = Work::Append(Appending::of(colours, self.times));
+        let number = self.begin(caller, seen, work, Duration::ZERO, cx);
         for (index, content) in contents.into_iter().enumerate() {
-            let (client, below, seen) = (by.client, by.below, time_of(*seen));
+            let (client, below) = (by.client, by.below);
             let append = AppendCall { client, number: by.number + index as u64, below, seen, content };
             self.ask(number, index, FuzzyRequest::Append(append), cx);
         }
@@ -227,6 +281,7 @@ impl ColourGateway {
 
     fn on_sync(&mut self, caller: Caller, call: SyncColour, cx: &mut Cx<'_, Self>) {
         let SyncColour { seen, colour: name, from, wait_ms, .. } = call;
+        let Ok(seen) = self.times.time_of(seen) else { return caller.fail(FuzzyFailure::OtherRegion, cx) };
         let wait = Duration::from_millis(wait_ms.min(WAIT_MS_MAX).into());
         let waits_until = (wait_ms > 0).then(|| cx.now() + wait);
         let work = Work::Read { colour: colour_of(&name), name, from: NodePosition(from), waits_until };
@@ -239,17 +294,18 @@ impl ColourGateway {
         let Some(Pending { seen, work: Work::Read { colour, from, .. }, .. }) = self.calls.get(&call) else {
             return;
         };
-        let sync = SyncCall { colour: *colour, from: *from, seen: time_of(*seen) };
+        let sync = SyncCall { colour: *colour, from: *from, seen: *seen };
         self.ask(call, 0, FuzzyRequest::Sync(sync), cx);
     }
 
     fn on_snapshot(&mut self, caller: Caller, call: &SnapshotColours, cx: &mut Cx<'_, Self>) {
         let SnapshotColours { seen, by, colours, .. } = call;
+        let Ok(seen) = self.times.time_of(*seen) else { return caller.fail(FuzzyFailure::OtherRegion, cx) };
         let Ok(colours) = colours_of(colours) else { return caller.fail(FuzzyFailure::OneDigest, cx) };
         let mut sorted = colours.clone();
         sorted.sort_unstable();
-        let number = self.begin(caller, *seen, Work::Snapshot(colours), Duration::ZERO, cx);
-        let (client, seen) = (by.client, time_of(*seen));
+        let number = self.begin(caller, seen, Work::Snapshot(colours), Duration::ZERO, cx);
+        let client = by.client;
         let snapshot = SnapshotCall { client, number: by.number, below: by.below, seen, colours: sorted };
         self.ask(number, 0, FuzzyRequest::Snapshot(snapshot), cx);
     }
@@ -259,8 +315,10 @@ impl ColourGateway {
         let Some((call, index)) = self.asked.remove(&request) else { return };
         // It may be overdue, or its connection closed.
         let Some(pending) = self.calls.get_mut(&call) else { return };
-        let (caller, seen) = (pending.caller, pending.seen);
+        let (caller, seen, times) = (pending.caller, pending.seen, self.times);
         match (&mut pending.work, response) {
+            (Work::Name(_), response) => self.on_counted(call, index, response, cx),
+            (Work::Await(_), response) => self.on_found(call, index, response, cx),
             (Work::Append(appending), response) => {
                 match response {
                     FuzzyResponse::Appended { at, placed } => appending.node_done(index, at, &placed),
@@ -271,7 +329,7 @@ impl ColourGateway {
                 self.calls.remove(&call);
                 match outcome {
                     Ok(nodes) => {
-                        let seen = seen.max(seen_of(latest));
+                        let seen = times.seen_of(seen.max(latest));
                         caller.answer(AppendedNodes { id: caller.id(), seen, nodes }, cx);
                     }
                     Err(failing) => caller.fail(failing, cx),
@@ -279,11 +337,11 @@ impl ColourGateway {
             }
             (Work::Read { .. }, FuzzyResponse::Played(page)) => self.on_page(call, &page, cx),
             (Work::Snapshot(colours), FuzzyResponse::Snapshotted { at, tails }) => {
-                let (tails, at) = (positions(&tails, colours), seen_of(at));
+                let tails = positions(&tails, colours);
                 self.calls.remove(&call);
                 match tails {
                     Some(tails) => {
-                        let seen = seen.max(at);
+                        let (seen, at) = (times.seen_of(seen.max(at)), times.seen_of(at));
                         caller.answer(SnapshotTaken { id: caller.id(), seen, at, tails }, cx);
                     }
                     None => caller.fail(FuzzyFailure::Unknown, cx),
@@ -299,6 +357,11 @@ impl ColourGateway {
         }
     }
 
+    /// A response that is no result.
+    fn fail_by(&mut self, call: u64, response: &FuzzyResponse, cx: &mut Cx<'_, Self>) {
+        self.fail(call, failing(response), cx);
+    }
+
     fn fail(&mut self, call: u64, failing: impl Into<Failing>, cx: &mut Cx<'_, Self>) {
         if let Some(pending) = self.leave(call) {
             pending.caller.fail(failing, cx);
@@ -308,6 +371,7 @@ impl ColourGateway {
     /// Forgets a call.
     fn leave(&mut self, call: u64) -> Option<Pending> {
         let pending = self.calls.remove(&call)?;
+        self.awaited.forget(call);
         if let Work::Read { colour, .. } = &pending.work {
             self.following.leave(*colour, call);
         }
@@ -318,23 +382,36 @@ impl ColourGateway {
         let Some(pending) = self.calls.get_mut(&call) else { return };
         let Work::Read { name, colour, waits_until, .. } = &pending.work else { return };
         let colour = *colour;
-        pending.seen = pending.seen.max(seen_of(page.seen));
+        pending.seen = pending.seen.max(page.seen);
         if let Some(until) = waits_until.filter(|until| page.nodes.is_empty() && cx.now() < *until) {
             self.following.wait(colour, call, until);
-            if !self.looks {
-                self.looks = true;
-                cx.set_timer(ColourTimer::Look, LOOK_EVERY);
-            }
-            return;
+            return self.look_later(cx);
         }
-        let nodes = page.nodes.iter().map(|node| played(node, name)).collect();
-        let (caller, seen, from, tail) = (pending.caller, pending.seen, page.from.0, page.tail.0);
+        let times = self.times;
+        let nodes = page.nodes.iter().map(|node| played(node, name, times)).collect();
+        let (caller, seen) = (pending.caller, times.seen_of(pending.seen));
+        let (id, from, tail) = (caller.id(), page.from.0, page.tail.0);
         self.leave(call);
-        caller.answer(PlayedNodes { id: caller.id(), seen, from, tail, nodes }, cx);
+        match &self.regions {
+            None => caller.answer(PlayedNodes { id, seen, from, tail, nodes }, cx),
+            Some(regions) => {
+                let origins = page.nodes.iter().map(|node| regions.origin_of(node)).collect();
+                let region = regions.own_name();
+                caller.answer(PlayedAcross { id, seen, from, tail, nodes, region, origins }, cx);
+            }
+        }
         if !page.nodes.is_empty() {
             for other in self.following.take(colour) {
                 self.sync(other, cx);
             }
+        }
+    }
+
+    /// Those that wait look again after a while.
+    fn look_later(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.looks {
+            self.looks = true;
+            cx.set_timer(ColourTimer::Look, LOOK_EVERY);
         }
     }
 
@@ -365,7 +442,8 @@ impl ColourGateway {
         for call in self.following.turn() {
             self.sync(call, cx);
         }
-        self.looks = !self.following.is_empty();
+        self.look_for_snapshots(cx);
+        self.looks = !self.following.is_empty() || !self.awaited.is_empty();
         if self.looks {
             cx.set_timer(ColourTimer::Look, LOOK_EVERY);
         }
@@ -382,6 +460,8 @@ fn failing(response: &FuzzyResponse) -> Failing {
         | FuzzyResponse::Snapshotted { .. }
         | FuzzyResponse::Played(_)
         | FuzzyResponse::Followed { .. }
+        | FuzzyResponse::LogsCounted { .. }
+        | FuzzyResponse::LogsFound { .. }
         | FuzzyResponse::Trimmed { .. } => FuzzyFailure::Unknown.into(),
     }
 }
