@@ -48,8 +48,8 @@ fn calls_another(did: &Did) -> bool {
     sends(did).iter().any(|(_, message)| *message == MasonMessage::from(Recover { epoch: 2 }))
 }
 
-// Proxies that look twenty times a second whether all is well are much of what an idle host does; one that waits while something is under way,
-// or when its sequencer is silent, is late for its users.
+// Proxies that look twenty times a second whether all is well are much of what an idle host does; one that waits when it has something to
+// do, or when its sequencer is silent, is late for its users.
 #[test]
 fn a_proxy_at_rest_waits_for_its_sequencer_to_fall_silent() {
     let mut bench = waiting();
