@@ -3,6 +3,7 @@
 use crate::id::{HostId, NodeId};
 use crate::time::Instant;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Which beacons a host's nodes hear; see [`crate::Cx::set_beacon`]. Drivers write it, and roles read it through [`crate::Cx`].
 #[derive(Clone, Debug, Default)]
@@ -27,6 +28,28 @@ struct Heard {
     at: Instant,
 }
 
+/// What ends the wait of a timer early: see [`crate::Cx::await_silence`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Silence {
+    /// The senders of beacons; as many as a configuration has nodes.
+    pub of: Vec<NodeId>,
+    /// One of them was not heard for so long.
+    pub lasts: Duration,
+}
+
+/// A timer that waits for a silence, as a driver remembers it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listener {
+    /// Whose timer it is.
+    pub node: NodeId,
+    /// What ends its wait early.
+    pub silence: Silence,
+    /// When it was set.
+    pub since: Instant,
+    /// When it runs out in any case.
+    pub until: Instant,
+}
+
 impl Beacons {
     /// Where no host and no link fails.
     pub fn unfailing() -> Self {
@@ -40,6 +63,13 @@ impl Beacons {
             Lit::Now => self.heard.get(&from.host()).map(|heard| heard.at),
             Lit::Until(at) => Some(*at),
         }
+    }
+
+    /// When a timer runs out if nothing more is heard. A beacon that is not lit counts as heard when the timer was set.
+    pub fn runs_out(&self, listener: &Listener, now: Instant) -> Instant {
+        let Listener { node, silence, since, until } = listener;
+        let heard = silence.of.iter().map(|&from| self.heard_at(from, *node, now).unwrap_or(*since));
+        heard.map(|at| at + silence.lasts).min().map_or(*until, |silent| silent.min(*until))
     }
 
     /// A host was heard: all of its beacons are lit that were not stopped. Another connection, or run, of it must light them anew.
@@ -68,6 +98,13 @@ impl Beacons {
     pub fn forget(&mut self, host: HostId) {
         self.heard.remove(&host);
         self.lit.retain(|(_, from), _| from.host() != host);
+    }
+}
+
+impl Listener {
+    /// Whether it waits for the silence of `from`, a beacon of which was stopped.
+    pub fn listens_for(&self, from: NodeId) -> bool {
+        self.silence.of.contains(&from)
     }
 }
 
@@ -105,5 +142,31 @@ mod tests {
         assert_eq!(beacons.heard_at(from, to, now), None);
         beacons.light(node(2, 3), to);
         assert_eq!(beacons.heard_at(node(2, 3), to, now), Some(now), "of the same host");
+    }
+
+    // A timer that runs out while all are heard is a tick that nobody needs; one that waits on when one is silent hides a failure.
+    #[test]
+    fn a_timer_waits_while_all_are_heard() {
+        let (node_of, to) = (|host| node(host, 1), node(2, 1));
+        let silence = Silence { of: vec![node_of(1), node_of(3)], lasts: Duration::from_nanos(30) };
+        let listener = Listener { node: to, silence, since: Instant(100), until: Instant(400) };
+        let mut beacons = Beacons::default();
+        let runs_out = |beacons: &Beacons| beacons.runs_out(&listener, Instant(300));
+        assert_eq!(runs_out(&beacons), Instant(130), "neither is lit");
+        for host in [1, 3] {
+            beacons.light(node_of(host), to);
+            beacons.hear(HostId(host), 1, Instant(200));
+        }
+        assert_eq!(runs_out(&beacons), Instant(230));
+        beacons.hear(HostId(1), 1, Instant(300));
+        assert_eq!(runs_out(&beacons), Instant(230), "one is silent");
+        beacons.hear(HostId(3), 1, Instant(290));
+        assert_eq!(runs_out(&beacons), Instant(320));
+        beacons.hear(HostId(3), 2, Instant(390));
+        assert_eq!(runs_out(&beacons), Instant(320), "another connection, over which it is not lit");
+        beacons.light(node_of(3), to);
+        beacons.hear(HostId(1), 1, Instant(390));
+        assert_eq!(runs_out(&beacons), Instant(400), "in any case");
+        assert!(listener.listens_for(node_of(1)) && !listener.listens_for(node_of(2)));
     }
 }

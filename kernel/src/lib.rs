@@ -24,7 +24,7 @@ mod rng;
 mod role;
 mod time;
 
-pub use beacon::Beacons;
+pub use beacon::{Beacons, Listener, Silence};
 pub use blob::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange};
 pub use bounds::{Bounds, Misfit, PageBudget, TooLarge};
 pub use bytes::Bytes;

@@ -120,7 +120,7 @@ fn effects_come_out_in_order_with_their_positions() {
     let expected = [
         Effect::SendDurable { to: peer, message: sum.clone().into(), after: Position(6) },
         Effect::Trim { before: Position(5) },
-        Effect::SetTimer { timer: kernel::TimerIndex(1), after: Duration::from_secs(1) },
+        Effect::SetTimer { timer: kernel::TimerIndex(1), after: Duration::from_secs(1), silence: None },
     ];
     assert_eq!(effects.drain().collect::<Vec<_>>(), expected);
     with(|now| counter.on_message(peer, sum.into(), now, &mut effects));

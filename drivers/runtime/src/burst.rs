@@ -4,7 +4,7 @@ use crate::clients::CLIENT_SLOTS;
 use crate::error::HostError;
 use crate::reactor::{Held, Message, Reactor};
 use crate::timers::NodeIndex;
-use kernel::{BlobEffect, Bytes, Effect, Effects, HostId, HostSlot, Node, NodeId, Rng};
+use kernel::{BlobEffect, Bytes, Effect, Effects, HostId, HostSlot, Listener, Node, NodeId, Rng};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -138,6 +138,7 @@ impl<N: Node + 'static> Reactor<N> {
                     self.router.stop_beacon(from, to, now);
                     if to.host() == self.me {
                         self.nodes.beacons.put_out(from, to);
+                        self.nodes.timers.end_silences(from, to, now);
                     }
                 }
                 Effect::Trim { before } => {
@@ -147,7 +148,13 @@ impl<N: Node + 'static> Reactor<N> {
                     self.held.push_back((after, Held::Blob { host_slot: from.host_slot(), effect }));
                 }
                 Effect::Blob(effect) => self.blobs.carry_out(from.host_slot(), effect),
-                Effect::SetTimer { timer, after } => self.nodes.timers.set(index, timer, now, after),
+                Effect::SetTimer { timer, after, silence: None } => {
+                    self.nodes.timers.set(index, timer, now, after);
+                }
+                Effect::SetTimer { timer, after, silence: Some(silence) } => {
+                    let listener = Listener { node: from, silence, since: now, until: now + after };
+                    self.nodes.timers.listen(index, timer, listener, &self.nodes.beacons);
+                }
                 Effect::StopTimer { timer } => self.nodes.timers.stop(index, timer),
                 Effect::Respond { id, response } => {
                     if let Some(promise) = self.requests.remove(&id) {

@@ -269,7 +269,7 @@ impl<N: Node + 'static> Reactor<N> {
         }
         let links = self.router.links.iter().filter_map(Link::due).min();
         let due = [
-            self.nodes.timers.next(),
+            self.nodes.timers.next(self.nodes.now, &self.nodes.beacons),
             self.clients.due(),
             self.inbounds.due(),
             self.router.due(),
@@ -371,7 +371,7 @@ impl<N: Node + 'static> Reactor<N> {
     /// Everything that waits for a moment.
     fn on_time(&mut self) {
         let now = self.nodes.now;
-        while let Some((node, timer)) = self.nodes.timers.pop(now) {
+        while let Some((node, timer)) = self.nodes.timers.pop(now, &self.nodes.beacons) {
             self.nodes.timer(node, timer);
         }
         self.router.on_time(now);

@@ -1,7 +1,7 @@
 //! What a node asks for, carried out in one way by every simulator: of faults, of costs, and of all states.
 
 use kernel::{
-    BlobEffect, BlobId, Effect, Effects, Family, Journaled, NodeId, Position, RequestId, TimerIndex,
+    BlobEffect, BlobId, Effect, Effects, Family, Journaled, NodeId, Position, RequestId, Silence, TimerIndex,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(crate) trait Sink<F: Family> {
 
     fn blob(&mut self, effect: BlobEffect);
 
-    fn set_timer(&mut self, timer: TimerIndex, after: Duration);
+    fn set_timer(&mut self, timer: TimerIndex, after: Duration, silence: Option<Silence>);
 
     fn stop_timer(&mut self, timer: TimerIndex);
 
@@ -77,7 +77,7 @@ pub(crate) trait Sink<F: Family> {
                 }
                 Effect::SetBeacon { to, message } => self.set_beacon(to, message),
                 Effect::StopBeacon { to } => self.stop_beacon(to),
-                Effect::SetTimer { timer, after } => self.set_timer(timer, after),
+                Effect::SetTimer { timer, after, silence } => self.set_timer(timer, after, silence),
                 Effect::StopTimer { timer } => self.stop_timer(timer),
                 Effect::Respond { id, response } => self.respond(id, response),
                 Effect::Reject { reason } => self.reject(reason),

@@ -22,7 +22,7 @@ kernel::timers! {
 }
 
 kernel::timers! {
-    pub enum WatcherTimer { Look }
+    pub enum WatcherTimer { Look, Silence }
 }
 
 kernel::family! {
@@ -49,6 +49,9 @@ const MS: u64 = 1_000_000;
 const LATENCY: u64 = 5 * MS;
 /// After a look at the latest, a lit beacon was heard so long ago.
 const AGE_MAX: u64 = 50 * MS + LATENCY + MS;
+/// The watcher waits for a silence of so long, and no longer than the second.
+const SILENCE: u64 = 120 * MS;
+const SILENCE_AWAITED_FOR: Duration = Duration::from_secs(5);
 
 /// Lit from its start on; after 1.6 s it has another colour, is out from 1.7 s on, and is lit again as it was from 1.8 s on.
 pub struct Lamp {
@@ -99,6 +102,8 @@ impl Role for Lamp {
 pub struct Watcher {
     seen: Vec<Shine>,
     looks: Vec<Option<u64>>,
+    /// Waits for a silence that ended.
+    silences: usize,
 }
 
 impl Role for Watcher {
@@ -115,7 +120,11 @@ impl Role for Watcher {
         cx.set_timer(WatcherTimer::Look, Duration::from_millis(10));
     }
 
-    fn on_timer(&mut self, _timer: WatcherTimer, cx: &mut Cx<'_, Self>) {
+    fn on_timer(&mut self, timer: WatcherTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            WatcherTimer::Look => {}
+            WatcherTimer::Silence => return self.silences += 1,
+        }
         let age = cx.beacon_heard_at(LAMP).map(|at| cx.now().since(at).as_nanos() as u64);
         self.looks.push(age);
         cx.set_timer(WatcherTimer::Look, Duration::from_millis(10));
@@ -125,6 +134,7 @@ impl Role for Watcher {
         let WatcherIn::Shine(shine) = message;
         assert!(cx.beacon_heard_at(LAMP).is_some(), "it is lit when it is handed over");
         self.seen.push(shine);
+        cx.await_silence(WatcherTimer::Silence, [LAMP], Duration::from_nanos(SILENCE), SILENCE_AWAITED_FOR);
     }
 }
 
@@ -133,6 +143,8 @@ struct Log {
     seen: Vec<(u64, Shine)>,
     /// When, and how old.
     looks: Vec<(u64, Option<u64>)>,
+    /// When waits for a silence ended.
+    silences: Vec<u64>,
 }
 
 impl Log {
@@ -199,6 +211,8 @@ impl Scenario for LampScenario {
             let mut log = self.0.borrow_mut();
             let (seen, looks) = (log.seen.len(), log.looks.len());
             log.seen.extend(watcher.seen[seen..].iter().map(|shine| (cluster.now(), shine.clone())));
+            let silences = watcher.silences - log.silences.len();
+            log.silences.extend(std::iter::repeat_n(cluster.now(), silences));
             log.looks.extend(watcher.looks[looks..].iter().map(|age| (cluster.now(), *age)));
         }
     }
@@ -255,6 +269,25 @@ fn a_beacon_is_handed_over_once_and_heard_without_end() {
     assert!(log.is_lit(20, 1_700));
     assert!(log.ages(1_710, 1_800).iter().all(Option::is_none), "{:?}", log.ages(1_710, 1_800));
     assert!(log.is_lit(1_820, 2_000));
+}
+
+// A timer that runs out while its beacon is heard is what it is to spare; one that sleeps through a silence hides a failure.
+#[test]
+fn a_timer_runs_out_when_its_beacon_falls_silent() {
+    let ms = |at: &u64| at / MS;
+    let stopped = watched(Vec::new()).silences;
+    assert_eq!(
+        stopped.iter().map(ms).collect::<Vec<_>>(),
+        [1_705],
+        "when the lamp is put out, and never else"
+    );
+    for blow in [Blow::Clog { from: LAMP_HOST, to: WATCHER_HOST }, Blow::Pause { host: LAMP_HOST }] {
+        let silences = watched_with(blow).silences;
+        // The last list is up to 50 ms old when the fault begins.
+        let first = silences.first().map_or(0, ms);
+        assert!((450 + 120..=500 + 120 + 10).contains(&first), "{silences:?}");
+        assert_eq!(silences.len(), 2, "once, and when the lamp is put out: {silences:?}");
+    }
 }
 
 // A host that cannot be heard, hangs or is down must be missed at once, and found again without being asked.

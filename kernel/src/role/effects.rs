@@ -1,6 +1,6 @@
 //! What a role may ask of its driver, pushed into a buffer that is reused from burst to burst.
 
-use crate::beacon::Beacons;
+use crate::beacon::{Beacons, Silence};
 use crate::blob::{ArchiveObject, BlobEffect, BlobId, BlobRange};
 use crate::codec::Encode;
 use crate::id::{NodeId, RequestId};
@@ -74,6 +74,8 @@ pub enum Effect<M, R> {
         timer: TimerIndex,
         /// How long from now.
         after: Duration,
+        /// What ends the wait early, if anything does.
+        silence: Option<Silence>,
     },
     /// Stop a timer; nothing if it is not pending.
     StopTimer {
@@ -199,7 +201,7 @@ impl<F: Family> Effects<F> {
             }
             Effect::SetBeacon { to, message } => Effect::SetBeacon { to, message: F::outer_message(message) },
             Effect::StopBeacon { to } => Effect::StopBeacon { to },
-            Effect::SetTimer { timer, after } => Effect::SetTimer { timer, after },
+            Effect::SetTimer { timer, after, silence } => Effect::SetTimer { timer, after, silence },
             Effect::StopTimer { timer } => Effect::StopTimer { timer },
             Effect::Trim { before } => Effect::Trim { before },
             Effect::Blob(blob) => Effect::Blob(blob),
@@ -406,7 +408,20 @@ impl<'a, R: Role> Cx<'a, R> {
 
     /// (Re)starts a timer.
     pub fn set_timer(&mut self, timer: R::Timer, after: Duration) {
-        self.effects.effects.push(Effect::SetTimer { timer: timer.index(), after });
+        self.effects.effects.push(Effect::SetTimer { timer: timer.index(), after, silence: None });
+    }
+
+    /// (Re)starts a timer that runs out sooner if the beacon of one of `of` to this node was not heard for `lasts`, or is stopped: as long
+    /// as all are heard, nobody is called. One that is not lit counts as heard now. It may run out early, as if one had been silent.
+    pub fn await_silence(
+        &mut self,
+        timer: R::Timer,
+        of: impl IntoIterator<Item = NodeId>,
+        lasts: Duration,
+        after: Duration,
+    ) {
+        let silence = Some(Silence { of: of.into_iter().collect(), lasts });
+        self.effects.effects.push(Effect::SetTimer { timer: timer.index(), after, silence });
     }
 
     /// Stops a timer.

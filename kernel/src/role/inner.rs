@@ -49,7 +49,10 @@ impl<R: Role<Record = Infallible>> InnerRole<R> {
                 | Effect::Repeat { to, message, .. } => cx.send(to, message),
                 Effect::SetBeacon { to, message } => cx.set_beacon([to], message),
                 Effect::StopBeacon { to } => cx.stop_beacon([to]),
-                Effect::SetTimer { after, .. } => cx.set_timer(timer, after),
+                Effect::SetTimer { after, silence: None, .. } => cx.set_timer(timer, after),
+                Effect::SetTimer { after, silence: Some(silence), .. } => {
+                    cx.await_silence(timer, silence.of, silence.lasts, after);
+                }
                 Effect::StopTimer { .. } => cx.stop_timer(timer),
                 Effect::Respond { id, response } => answers.push((id, response)),
                 Effect::Reject { reason } => cx.reject(reason),

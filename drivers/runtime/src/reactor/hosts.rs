@@ -261,7 +261,10 @@ impl<N: Node + 'static> Reactor<N> {
                 self.nodes.beacons.light(from, to);
                 self.deliver(from, to, message);
             }
-            None => self.nodes.beacons.put_out(from, to),
+            None => {
+                self.nodes.beacons.put_out(from, to);
+                self.nodes.timers.end_silences(from, to, self.nodes.now);
+            }
         }
     }
 

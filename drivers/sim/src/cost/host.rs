@@ -6,8 +6,8 @@ use super::price::{Cost, Scale};
 use super::queue::Event;
 use crate::effects::{Deferred, Held, Sink, Waiting};
 use kernel::{
-    BlobEffect, Effects, Family, Instant, Journaled, Node, NodeId, Position, RequestId, Rng, Situation,
-    TimerIndex, Wall,
+    BlobEffect, Effects, Family, Instant, Journaled, Node, NodeId, Position, RequestId, Rng, Silence,
+    Situation, TimerIndex, Wall,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -374,7 +374,12 @@ impl<N: Node, S: Scale<N::Family>> Sink<N::Family> for Asking<'_, N, S> {
         }
     }
 
-    fn set_timer(&mut self, timer: TimerIndex, after: Duration) {
+    fn set_timer(&mut self, timer: TimerIndex, after: Duration, silence: Option<Silence>) {
+        // Who is heard never falls silent here.
+        let (node, now) = (self.host.seats[self.seat].id, Instant(self.out.now / 1_000));
+        let is_unlit = |from: &NodeId| self.out.beacons.heard_at(*from, node, now).is_none();
+        let silent = silence.filter(|silence| silence.of.iter().any(is_unlit));
+        let after = silent.map_or(after, |silence| after.min(silence.lasts));
         let timers = &mut self.host.seats[self.seat].timers;
         let slot = usize::from(timer.0);
         if timers.len() <= slot {

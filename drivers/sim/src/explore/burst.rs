@@ -8,7 +8,7 @@ use crate::effects::{Deferred, Sink, Waiting};
 use crate::spec::ResponseOf;
 use kernel::{
     Beacons, BlobEffect, Bytes, Effects, Encode, HostSlot, Journaled, Node, NodeId, Position, RequestId, Rng,
-    Situation, TimerIndex,
+    Silence, Situation, TimerIndex,
 };
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -184,7 +184,7 @@ impl<S: Scope> Sink<<S::Node as Node>::Family> for Asking<'_, '_, '_, S> {
         panic!("SCOPE: {} asks {effect:?}, and an explored node has no blobs", self.id())
     }
 
-    fn set_timer(&mut self, timer: TimerIndex, _: Duration) {
+    fn set_timer(&mut self, timer: TimerIndex, _: Duration, _: Option<Silence>) {
         if self.burst.world.scope.awaits(self.id(), timer) {
             self.burst.host.seats[self.seat].timers |= 1 << timer.0;
         }

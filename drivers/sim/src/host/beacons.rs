@@ -50,12 +50,13 @@ impl<N: Node> Host<N> {
         }
     }
 
-    pub(super) fn stop_beacon(&mut self, from: NodeId, to: NodeId) {
+    pub(super) fn stop_beacon(&mut self, from: NodeId, to: NodeId, out: &mut Outside<N::Family>) {
         if self.beacons.lit.remove(&(to, from)).is_none() {
             return;
         }
         if to.host() == self.id {
             self.beacons.heard.put_out(from, to);
+            self.end_silences(from, to, out);
         } else {
             self.beacons.changed.insert(to.host());
         }
@@ -113,14 +114,17 @@ impl<N: Node> Host<N> {
         let now = self.clock.monotonic(out.now);
         let BeaconTables { heard, seen, .. } = &mut self.beacons;
         heard.hear(from_host, u64::from(incarnation), now);
+        let mut stopped = Vec::new();
         seen.retain(|&(to, from), _| {
             let stays = from.host() != from_host
                 || is_same_run && lit.iter().any(|&(lit_to, lit_from, _)| (lit_to, lit_from) == (to, from));
             if !stays && is_same_run {
                 heard.put_out(from, to);
+                stopped.push((from, to));
             }
             stays
         });
+        stopped.into_iter().for_each(|(from, to)| self.end_silences(from, to, out));
         for (to, from, lit) in lit {
             if self.beacons.seen.get(&(to, from)) != Some(&lit) {
                 self.beacons.seen.insert((to, from), lit.clone());

@@ -309,7 +309,7 @@ impl<N: Node> Host<N> {
 
     /// The queue reminds us of a timer; true if that makes work to do at once.
     pub(crate) fn timer(&mut self, seat: usize, timer: TimerIndex, out: &mut Outside<N::Family>) -> bool {
-        let now = out.now;
+        let (now, local_now) = (out.now, self.clock.monotonic(out.now));
         let slot = &mut self.seats[seat].timers[usize::from(timer.0)];
         if slot.reminder != now {
             return false;
@@ -318,7 +318,10 @@ impl<N: Node> Host<N> {
         if slot.deadline == NEVER {
             return false;
         }
-        let left = slot.local_deadline.since(self.clock.monotonic(now));
+        if let Some(listener) = slot.listener.as_ref().filter(|_| slot.deadline <= now) {
+            slot.local_deadline = self.beacons.heard.runs_out(listener, local_now);
+        }
+        let left = slot.local_deadline.since(local_now);
         if slot.deadline <= now && !left.is_zero() {
             slot.deadline = now + self.clock.true_duration(left).max(1);
         }

@@ -5,12 +5,12 @@ use crate::effects::{Deferred, Sink, Waiting};
 use crate::outside::{Happening, Outside};
 use crate::queue::Event;
 use kernel::{
-    BlobEffect, Effects, Family, Instant, Journaled, Node, NodeId, Position, RequestId, Rng, Situation,
-    TimerIndex,
+    BlobEffect, Effects, Family, Instant, Journaled, Listener, Node, NodeId, Position, RequestId, Rng,
+    Silence, Situation, TimerIndex,
 };
 use std::time::Duration;
 
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct TimerSlot {
     /// When it runs out, or never; an estimate, because the clock's drift may change.
     pub(crate) deadline: u64,
@@ -20,10 +20,12 @@ pub(crate) struct TimerSlot {
     pub(crate) reminder: u64,
     /// It has run out and waits in the inbox.
     pub(crate) due: bool,
+    /// It runs out later while others are heard.
+    pub(crate) listener: Option<Listener>,
 }
 
 const UNSET: TimerSlot =
-    TimerSlot { deadline: NEVER, local_deadline: Instant(0), reminder: NEVER, due: false };
+    TimerSlot { deadline: NEVER, local_deadline: Instant(0), reminder: NEVER, due: false, listener: None };
 
 pub(crate) struct Seat<N: Node> {
     pub(crate) id: NodeId,
@@ -69,6 +71,34 @@ impl<N: Node> Host<N> {
         let mut effects = std::mem::replace(&mut self.seats[seat].effects, idle);
         Asking { host: self, seat, out }.carry_out(&mut effects);
         self.seats[seat].effects = effects;
+    }
+
+    /// (Re)starts a timer.
+    fn set_timer(&mut self, seat: usize, timer: TimerIndex, at: Instant, out: &mut Outside<N::Family>) {
+        let Self { seats, clock, index: host, incarnation, .. } = self;
+        let slot = timer_slot(&mut seats[seat].timers, timer);
+        slot.due = false;
+        slot.local_deadline = at;
+        let after = at.since(clock.monotonic(out.now));
+        slot.deadline = out.now + clock.true_duration(after).max(1);
+        if slot.reminder > slot.deadline {
+            slot.reminder = slot.deadline;
+            let event =
+                Event::Timer { host: *host, seat: seat as u8, timer: timer.0, incarnation: *incarnation };
+            out.queue.push(slot.deadline, event);
+        }
+    }
+
+    /// A beacon was stopped: timers that listen for it run out.
+    pub(super) fn end_silences(&mut self, from: NodeId, to: NodeId, out: &mut Outside<N::Family>) {
+        let Some(seat) = self.seat(to) else { return };
+        let now = self.clock.monotonic(out.now);
+        for timer in 0..self.seats[seat].timers.len() {
+            let slot = &mut self.seats[seat].timers[timer];
+            if slot.deadline != NEVER && slot.listener.take_if(|it| it.listens_for(from)).is_some() {
+                self.set_timer(seat, TimerIndex(timer as u8), now, out);
+            }
+        }
     }
 
     /// Lets go what waited for the journal.
@@ -132,7 +162,7 @@ impl<N: Node> Sink<N::Family> for Asking<'_, N> {
 
     fn stop_beacon(&mut self, to: NodeId) {
         let from = self.id();
-        self.host.stop_beacon(from, to);
+        self.host.stop_beacon(from, to, self.out);
     }
 
     fn trim(&mut self, before: Position) {
@@ -145,18 +175,13 @@ impl<N: Node> Sink<N::Family> for Asking<'_, N> {
         self.host.carry_out_blob(self.seat, effect, self.out);
     }
 
-    fn set_timer(&mut self, timer: TimerIndex, after: Duration) {
-        let Host { seats, clock, index: host, incarnation, .. } = &mut *self.host;
-        let (now, host, incarnation) = (self.out.now, *host, *incarnation);
-        let slot = timer_slot(&mut seats[self.seat].timers, timer);
-        slot.due = false;
-        slot.local_deadline = clock.monotonic(now) + after;
-        slot.deadline = now + clock.true_duration(after).max(1);
-        if slot.reminder > slot.deadline {
-            slot.reminder = slot.deadline;
-            let event = Event::Timer { host, seat: self.seat as u8, timer: timer.0, incarnation };
-            self.out.queue.push(slot.deadline, event);
-        }
+    fn set_timer(&mut self, timer: TimerIndex, after: Duration, silence: Option<Silence>) {
+        let (node, since) = (self.id(), self.host.clock.monotonic(self.out.now));
+        let until = since + after;
+        let listener = silence.map(|silence| Listener { node, silence, since, until });
+        let at = listener.as_ref().map_or(until, |it| self.host.beacons.heard.runs_out(it, since));
+        timer_slot(&mut self.host.seats[self.seat].timers, timer).listener = listener;
+        self.host.set_timer(self.seat, timer, at, self.out);
     }
 
     fn stop_timer(&mut self, timer: TimerIndex) {

@@ -130,9 +130,19 @@ impl Proxy {
     /// How far the last change has come.
     pub fn progress(&self) -> Progress {
         let layout = self.layout_of(FIRST);
-        let settled = layout.serving == layout.spanning && self.is_arranged(layout);
+        let settled = self.stands(layout);
         let shards_room = Some(self.topology.shards.len() as u16);
         Progress { layout: layout.clone(), room: self.topology.groups.len() as u16, settled, shards_room }
+    }
+
+    fn stands(&self, layout: &Layout) -> bool {
+        layout.serving == layout.spanning && self.is_arranged(layout)
+    }
+
+    /// True if nobody wants other groups or shards than there are.
+    pub(super) fn groups_have_settled(&self) -> bool {
+        let wants = self.arranging.wanted.is_some() || self.arranging.wanted_shards.is_some();
+        !wants && self.stands(self.layout_of(FIRST))
     }
 
     fn layout_of(&self, group: Group) -> &Layout {

@@ -162,6 +162,7 @@ impl Role for Proxy {
             Heard::Own(message) => self.on_own(from, message, cx),
             Heard::Log(message) => self.on_log(from, message, cx),
         }
+        self.leading(cx, |lead, frame, cx| lead.look_soon(frame, cx));
     }
 
     fn on_timer(&mut self, timer: ProxyTimer, cx: &mut Cx<'_, Self>) {
@@ -171,9 +172,8 @@ impl Role for Proxy {
                 self.move_on(cx);
                 self.arrange(cx);
                 // Only a leader has something to look after.
-                if let Some(lead) = &self.lead {
-                    cx.set_timer(ProxyTimer::Tick, lead.tick_after(&self.parameters, cx.now()));
-                }
+                let settled = self.has_settled();
+                self.leading(cx, |lead, frame, cx| lead.await_tick(settled, frame, cx));
             }
         }
     }
@@ -193,6 +193,7 @@ impl Role for Proxy {
             }
             Err(_) => cx.reject("request that does not decode"),
         }
+        self.leading(cx, |lead, frame, cx| lead.look_soon(frame, cx));
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
@@ -242,6 +243,15 @@ impl Proxy {
         if let Some(lead) = &mut self.lead {
             call(lead, &frame, cx);
         }
+    }
+
+    /// True if no change of the members or of the groups is on its way.
+    fn has_settled(&self) -> bool {
+        let is_on = |wanted: &Members| {
+            self.settled_on >= wanted.version
+                && self.placed.as_ref().is_some_and(|placed| placed.is_on(wanted))
+        };
+        self.wanted.as_ref().is_none_or(is_on) && self.groups_have_settled()
     }
 
     /// Taken by the leader; passed on to it, once, by the others.
@@ -346,7 +356,12 @@ impl Proxy {
     fn on_replica(&mut self, message: FromReplica, cx: &mut Cx<'_, Self>) {
         match message {
             FromReplica::DidMove(message) => self.on_did_move(message),
-            FromReplica::AwaitsTime(message) => self.awaits_time = message.awaits,
+            FromReplica::AwaitsTime(message) => {
+                if let Some(lead) = self.lead.as_mut().filter(|_| !self.awaits_time) {
+                    lead.let_time_stand(cx.now());
+                }
+                self.awaits_time = message.awaits;
+            }
             FromReplica::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
             FromReplica::Viewed(message) => self.leading(cx, |lead, _, _| lead.on_viewed(message)),
             FromReplica::Began(message) => {

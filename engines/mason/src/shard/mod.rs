@@ -118,7 +118,7 @@ pub struct ShardServer<S> {
 /// Consistent cuts that wait to be covered: an early one that goes is covered by a later one.
 const CUTS_MAX: usize = 1_024;
 /// While nothing is late, it looks only so often.
-const REST: Duration = kernel::REPEAT_WITHIN.saturating_mul(7);
+const REST: Duration = kernel::REPEAT_WITHIN.saturating_mul(19);
 /// Reads that wait; more are dropped, and their gateway asks again.
 const READS_MAX: usize = 65_536;
 /// Operations that wait for a number before them; beyond it later ones are dropped and asked for again.

@@ -1,7 +1,7 @@
 //! Until when a leading proxy has operations retained for the servers of a shard.
 
 use super::*;
-use mason::proxy::entry::Entry;
+use mason::proxy::entry::{Claim, Entry};
 use mason::proxy::{Applied, Began, Heard, LogNodes, Proxy, ProxyTimer, ShardDurable, SubmitOperations};
 use mason::{GroupTime, Gsn, MasonParameters};
 use parts::{AcceptorGroup, Acceptors, Ballot, Slot};
@@ -9,12 +9,12 @@ use paxos::multipaxos::{Pulse, batcher::Heartbeat};
 use paxos::{Configuration, Configurations, Message, Value};
 use std::time::Duration;
 
-const LEADER: NodeId = NodeId::new(HostId(1), HostSlot(0x31));
-const REPLICA: NodeId = NodeId::new(HostId(1), HostSlot(0x32));
+pub(super) const LEADER: NodeId = NodeId::new(HostId(1), HostSlot(0x31));
+pub(super) const REPLICA: NodeId = NodeId::new(HostId(1), HostSlot(0x32));
 const BALLOT: Ballot = Ballot { round: 1, leader: LEADER };
 const OPERATION: &[u8] = &[7; 3 << 20];
 
-fn heartbeat() -> Message {
+pub(super) fn heartbeat() -> Message {
     let configurations = Configurations::starting_with(Configuration {
         version: 0,
         first_slot: Slot(0),
@@ -34,9 +34,14 @@ fn heartbeat() -> Message {
 
 /// A proxy that leads a group which numbers by itself, one shard's operations.
 fn leading() -> Table<Proxy> {
+    leading_under(None)
+}
+
+/// The same under a sequencer, if there is one.
+pub(super) fn leading_under(claim: Option<Claim>) -> Table<Proxy> {
     let nodes = LogNodes { batcher: node(1, 0x30), leader: LEADER, replica: REPLICA, first: 0 };
-    let topology =
-        Topology { sequencers: Vec::new(), layout: Layout::at_bootstrap(1, 1), ..(*topology()).clone() };
+    let sequencers = if claim.is_some() { topology().sequencers.clone() } else { Vec::new() };
+    let topology = Topology { sequencers, layout: Layout::at_bootstrap(1, 1), ..(*topology()).clone() };
     let spaces_of = Arc::new(|_: &[u8], _: &_| vec![Space(0)]);
     let role = Proxy::new(Group(0), Arc::new(topology), MasonParameters::default(), nodes, spaces_of);
     let mut bench = Table::new(role, proxy(1, 0));
@@ -45,14 +50,14 @@ fn leading() -> Table<Proxy> {
         epoch: 1,
         ballot: BALLOT,
         leader: proxy(1, 0),
-        sequencer: 0,
+        sequencer: u64::from(claim.is_some()),
         request: 0,
         next: vec![at(0, 1)],
         gsn: Gsn(0),
         now: GroupTime(0),
         tags: Vec::new(),
         follow_ups: Vec::new(),
-        claim: None,
+        claim,
         durable: None,
     };
     bench.hear(REPLICA, began);

@@ -6,6 +6,7 @@ mod blobs;
 mod durable;
 mod machine;
 mod resharding;
+mod rest;
 mod sequencer;
 mod shard;
 

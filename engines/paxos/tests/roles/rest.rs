@@ -58,6 +58,14 @@ fn resting_by(parameters: Parameters) -> Table<Leader> {
     bench
 }
 
+/// Whose silence is waited for, and how long.
+fn awaits(did: &Did) -> Option<(Vec<NodeId>, Duration)> {
+    did.iter().rev().find_map(|effect| match effect {
+        Effect::SetTimer { silence, .. } => silence.clone().map(|silence| (silence.of, silence.lasts)),
+        _ => None,
+    })
+}
+
 /// The beacons of these hosts are heard.
 fn shine(bench: &mut Table<Leader>, hosts: std::ops::RangeInclusive<u32>) {
     let now = bench.now();
@@ -136,6 +144,56 @@ fn whatever_happens_ends_the_rest() {
     assert!(!begun, "a beacon to a leader of an earlier ballot is no answer");
 }
 
+// A leader that looks ten times a second whether all is well keeps an idle host busy; one that waits when something has come, or when one of
+// its acceptors is not heard, leads on when it should not.
+#[test]
+fn a_leader_at_rest_waits_for_a_silence() {
+    let acceptors = vec![node(1, ACCEPTOR), node(2, ACCEPTOR), node(3, ACCEPTOR)];
+    let timeout = Parameters::DEFAULT.election_timeout;
+    let waiting = || {
+        let mut bench = resting();
+        assert_eq!(awaits(&bench.timer(LeaderTimer::Heartbeat)), None, "no beacon is heard yet");
+        shine(&mut bench, 2..=3);
+        let did = bench.timer(LeaderTimer::Heartbeat);
+        assert_eq!(awaits(&did), Some((acceptors.clone(), timeout * 3 / 4)), "{did:?}");
+        bench
+    };
+    let mut bench = waiting();
+    for _ in 0..3 {
+        bench.pass(Duration::from_secs(4));
+        assert!(bench.role.heard_leader(bench.now(), timeout).is_some(), "all that were heard still are");
+        shine(&mut bench, 2..=3);
+        let did = bench.timer(LeaderTimer::Heartbeat);
+        assert!(stopped(&did).is_empty() && awaits(&did).is_some(), "it rests on: {did:?}");
+        assert!(
+            sends(&did).iter().any(|(to, _)| *to == node(2, REPLICA)),
+            "and sends its whole pulse: {did:?}"
+        );
+    }
+    let did = bench.hear(node(1, BATCHER), leader::Propose { value: value("a") });
+    let looks = did.iter().any(|effect| {
+        matches!(effect, Effect::SetTimer { timer, silence: None, .. }
+            if *timer == kernel::TimerKey::index(LeaderTimer::Heartbeat))
+    });
+    assert!(looks, "something has come: {did:?}");
+    assert_eq!(stopped(&beat(&mut bench, nobody_answers)).len(), 4, "which ends the rest");
+
+    let mut bench = waiting();
+    bench.pass(timeout);
+    shine(&mut bench, 2..=2);
+    let did = bench.timer(LeaderTimer::Heartbeat);
+    assert_eq!((stopped(&did).len(), awaits(&did)), (4, None), "one is silent");
+
+    let mut bench = waiting();
+    bench.pass(Duration::from_secs(3));
+    shine(&mut bench, 2..=3);
+    (1..=3).for_each(|host| bench.beacons.put_out(node(host, ACCEPTOR), node(1, LEADER)));
+    bench.timer(LeaderTimer::Heartbeat);
+    assert!(bench.role.is_leading(), "all were heard until they stopped");
+    (0..20).for_each(|_| drop(beat(&mut bench, nobody_answers)));
+    assert!(!bench.role.is_leading(), "and not since");
+}
+
 /// What the acceptor of host 2 reports to the leader role beside it.
 fn reported(did: &Did) -> Vec<Option<Ballot>> {
     let beside = sends(did).into_iter().filter_map(|(to, message)| match message {
@@ -172,7 +230,7 @@ fn an_acceptor_listens_for_its_host() {
         acceptor.pass(Duration::from_millis(50));
         let did = acceptor.timer(AcceptorTimer::Silence);
         assert_eq!((reported(&did), stopped(&did)), (vec![], vec![]), "its beacon is heard");
-        assert!(matches!(did[..], [Effect::SetTimer { after, .. }] if after == Duration::from_millis(100)));
+        assert_eq!(awaits(&did), Some((vec![leader], Parameters::DEFAULT.election_timeout)), "{did:?}");
     }
     let ask = |by| acceptor::PreVote { ballot: Ballot { round: 9, leader: by }, version: Some(0) };
     let did = acceptor.hear(node(3, LEADER), ask(node(3, LEADER)));
@@ -203,6 +261,12 @@ fn an_acceptor_listens_for_its_host() {
     );
     assert_eq!(stopped(&did), [], "its beacon is heard, and it stands by its leader: {did:?}");
     acceptor.beacons.put_out(leader, node(2, ACCEPTOR));
+    let did = acceptor.timer(AcceptorTimer::Silence);
+    assert_eq!(
+        (reported(&did), stopped(&did), awaits(&did)),
+        (vec![], vec![], None),
+        "it was heard until then"
+    );
     acceptor.pass(Duration::from_millis(150));
     let did = acceptor.hear(
         candidate.leader,
@@ -216,7 +280,7 @@ fn an_acceptor_listens_for_its_host() {
 /// How long a role waits until it stands, if it does.
 fn waits(did: &Did) -> Option<Duration> {
     did.iter().rev().find_map(|effect| match effect {
-        Effect::SetTimer { timer, after } if *timer == kernel::TimerKey::index(LeaderTimer::Election) => {
+        Effect::SetTimer { timer, after, .. } if *timer == kernel::TimerKey::index(LeaderTimer::Election) => {
             Some(*after)
         }
         _ => None,

@@ -1,12 +1,13 @@
 //! The volatile part of the proxy that leads its group: what waits for numbers, and what waits for the log.
 //!
 //! `sequencing` watches the sequencer and follows its recoveries, `collector` is the ring that collects views, `durable` counts
-//! what shards' snapshots have, `proposing` hands entries to the log.
+//! what shards' snapshots have, `proposing` hands entries to the log, `rest` says when nothing is to be done.
 
 mod collector;
 mod durable;
 mod early;
 mod proposing;
+mod rest;
 mod sequencing;
 
 use proposing::{propose, propose_batch};
@@ -15,8 +16,8 @@ use super::entry::{Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, SubmitOperations};
 use crate::messages::sequencer::{self, Allocation};
 use crate::order::{ConsistentCut, GroupTime, Gsn, Number, Operation, Placed, Range, Space};
-use crate::topology::{MasonParameters, ShardMap};
-use kernel::{Cx, Instant, NodeId, PageBudget, REPEAT_WITHIN, planted};
+use crate::topology::ShardMap;
+use kernel::{Cx, Instant, NodeId, PageBudget, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -119,6 +120,8 @@ pub(crate) struct Lead {
     /// Bytes of batches that were put into the log.
     proposed_bytes: u64,
     collecting: Collecting,
+    /// Its tick waits for a silence of the sequencer.
+    listens: bool,
 }
 
 /// The ring round that the first group's leader has in flight.
@@ -160,8 +163,8 @@ impl Sequencing {
     }
 }
 
-/// A leader at rest asks the sequencer at least so often before it suspects it.
-const PINGS_PER_SUSPICION: u32 = 3;
+/// A sequencer that is silent for so many beacons is asked, before it is suspected.
+const BEACONS_MISSED: u32 = 2;
 /// How long all must be well before patience shrinks, in units of it.
 const CALM_AFTER: u32 = 16;
 
@@ -218,6 +221,7 @@ impl Lead {
                 pause: 1,
                 view: crate::view::View::default(),
             },
+            listens: false,
         }
     }
 
@@ -475,8 +479,7 @@ impl Lead {
             return self.propose_again(frame, cx);
         }
         if !frame.awaits_time {
-            // It stands still: what begins now has all of its time before it.
-            self.clock_at = now;
+            self.let_time_stand(now);
         }
         if now.since(self.clock_at) >= frame.parameters.clock_every {
             let elapsed = now.since(self.clock_at).as_millis() as u64;
@@ -493,22 +496,9 @@ impl Lead {
         }
     }
 
-    /// Nothing is on its way.
-    fn is_at_rest(&self) -> bool {
-        self.begun
-            && self.queue.is_empty()
-            && self.pending.is_empty()
-            && !self.sequencing.probing
-            && !self.sequencing.is_sealing()
-    }
-
-    /// When it looks again: at rest, when its host wakes anyhow.
-    pub(super) fn tick_after(&self, parameters: &MasonParameters, now: Instant) -> Duration {
-        // A sequencer is asked often enough to be suspected by what is lost of that.
-        if self.is_at_rest() && parameters.suspect_after >= PINGS_PER_SUSPICION * REPEAT_WITHIN {
-            return parameters.tick.max(kernel::until_moment(now));
-        }
-        parameters.tick
+    /// The group's clock has stood until now: what begins now has all of its time before it.
+    pub(super) fn let_time_stand(&mut self, now: Instant) {
+        self.clock_at = now;
     }
 
     fn propose_again(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {

@@ -1,6 +1,8 @@
 //! A leader and the sequencer: suspicion, sealing, and what a leader before had asked for (the paper's sections 4.1 and 4.3).
 
-use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in_ms, propose};
+use super::{
+    BEACONS_MISSED, Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in_ms, propose,
+};
 use crate::messages::sequencer::{self, Allocation};
 use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::{
@@ -11,9 +13,6 @@ use crate::topology::FIRST;
 use crate::topology::ShardMap;
 use kernel::{Cx, Instant, NodeId, REPEAT_WITHIN, planted};
 use std::time::Duration;
-
-/// A sequencer that is silent for so many beacons is asked, before it is suspected.
-const BEACONS_MISSED: u32 = 2;
 
 impl Lead {
     pub(in crate::proxy) fn on_sequencer(
@@ -92,8 +91,8 @@ impl Lead {
         // A beacon says nothing of whether it hears what it is asked.
         let rests = self.is_at_rest();
         let seen_at = self.sequencing.seen_at(cx).filter(|_| rests);
-        if !rests && std::mem::take(&mut self.sequencing.rested) {
-            // What is asked now has all of the patience.
+        if seen_at.is_none() && std::mem::take(&mut self.sequencing.rested) {
+            // What is asked now has all of the patience. A beacon that was stopped was seen until then.
             self.sequencing.heard_at = now;
         }
         self.sequencing.rested |= seen_at.is_some();

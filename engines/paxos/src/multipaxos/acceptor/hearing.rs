@@ -6,6 +6,10 @@ use crate::multipaxos::Pulse;
 use crate::multipaxos::messages::{leader, replica};
 use kernel::{Cx, Instant, NodeId, planted};
 use parts::{Ballot, Slot};
+use std::time::Duration;
+
+/// An acceptor that hears a beacon looks so often whether it does.
+const LOOK_EVERY: Duration = Duration::from_secs(16);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hearing {
@@ -13,6 +17,8 @@ pub(super) struct Hearing {
     heard: Option<(NodeId, Instant)>,
     /// The leader that rests, and to which a beacon says that it is heard.
     answers: Option<NodeId>,
+    /// The beacon of that leader is heard.
+    is_lit: bool,
     /// What the leader role of this host was reported last.
     reported: Option<Ballot>,
     /// The same of its replica: a leader that rests.
@@ -54,6 +60,7 @@ impl Acceptor {
             self.report_leader(Some(ballot), cx);
         }
         self.report_rest(Some(ballot), cx);
+        self.await_silence(cx);
     }
 
     fn learn_of_pulse(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
@@ -80,13 +87,25 @@ impl Acceptor {
             self.stop_answering(cx);
         }
         self.hearing.heard = Some((leader, cx.now()));
-        if self.hearing.reported.is_some() || self.hearing.resting.is_some() {
-            cx.set_timer(AcceptorTimer::Silence, self.parameters.election_timeout);
-        }
+        self.await_silence(cx);
     }
 
     fn stop_answering(&mut self, cx: &mut Cx<'_, Self>) {
+        self.hearing.is_lit = false;
         cx.stop_beacon(self.hearing.answers.take());
+    }
+
+    /// Waits until the leader has not been heard for an election timeout, since it was heard last.
+    fn await_silence(&mut self, cx: &mut Cx<'_, Self>) {
+        let patience = self.parameters.election_timeout;
+        let is_awaited = self.hearing.reported.is_some() || self.hearing.resting.is_some();
+        let Some((leader, at)) = self.hearing.heard.filter(|_| is_awaited) else { return };
+        let beacon = cx.beacon_heard_at(leader).filter(|_| self.hearing.answers == Some(leader));
+        self.hearing.is_lit = beacon.is_some();
+        if beacon.is_some_and(|beacon| beacon >= at) {
+            return cx.await_silence(AcceptorTimer::Silence, [leader], patience, LOOK_EVERY);
+        }
+        cx.set_timer(AcceptorTimer::Silence, patience.saturating_sub(cx.now().since(at)));
     }
 
     /// A leader that rests says so by a beacon.
@@ -94,7 +113,11 @@ impl Acceptor {
         if let Some((leader, at)) = &mut self.hearing.heard
             && self.hearing.answers == Some(*leader)
         {
-            *at = cx.beacon_heard_at(*leader).unwrap_or(*at).max(*at);
+            let heard = cx.beacon_heard_at(*leader);
+            // It was heard until it was stopped, which ends the wait at once.
+            let stopped = self.hearing.is_lit && heard.is_none();
+            self.hearing.is_lit = heard.is_some();
+            *at = heard.or(stopped.then_some(cx.now())).unwrap_or(*at).max(*at);
         }
     }
 
@@ -103,7 +126,7 @@ impl Acceptor {
         let (now, patience) = (cx.now(), self.parameters.election_timeout);
         let silence = self.hearing.heard.map_or(patience, |(_, at)| now.since(at));
         if silence < patience {
-            return cx.set_timer(AcceptorTimer::Silence, patience - silence);
+            return self.await_silence(cx);
         }
         self.stop_answering(cx);
         cx.mark("acceptor.reported_a_silence");
@@ -142,9 +165,6 @@ impl Acceptor {
         }
         if let Some(replica) = self.replica {
             self.hearing.resting = resting;
-            if resting.is_some() {
-                cx.set_timer(AcceptorTimer::Silence, self.parameters.election_timeout);
-            }
             cx.send(replica, replica::LeaderRests { leader: resting });
         }
     }

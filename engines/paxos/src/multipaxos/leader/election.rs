@@ -262,7 +262,7 @@ impl Leader {
         } else {
             self.send_pulse(&pulse, cx);
         }
-        cx.set_timer(LeaderTimer::Heartbeat, self.heartbeat_after(now));
+        self.await_heartbeat(cx);
     }
 
     /// Reports to everybody that this leader is alive.
@@ -301,10 +301,11 @@ impl Leader {
     }
 
     /// At rest nodes say little themselves: they are as alive as the acceptor of their host, if they have spoken at all.
-    pub(super) fn saw_host_alive(&mut self, acceptor: NodeId, now: Instant) {
+    /// Those that were alive `before`, and whose host has been heard since, still are.
+    pub(super) fn saw_host_alive(&mut self, acceptor: NodeId, now: Instant, before: Instant) {
         let (patience, turn) = (self.alive_after(), self.whole_every());
         for (node, sign) in &mut self.alive {
-            let is_alive = now.since(sign.any) < patience && now.since(sign.own) < TURNS_MISSED_MAX * turn;
+            let is_alive = before.since(sign.any) < patience && now.since(sign.own) < TURNS_MISSED_MAX * turn;
             if node.host() == acceptor.host() && is_alive {
                 sign.any = now;
             }
@@ -331,7 +332,7 @@ impl Leader {
                 pipeline.rest.note(from, now);
             }
             if pipeline.rest.is_resting() {
-                self.saw_host_alive(from, now);
+                self.saw_host_alive(from, now, now);
             }
         }
     }

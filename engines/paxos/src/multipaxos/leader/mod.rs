@@ -123,7 +123,10 @@ impl Leader {
     /// The leader, this node included, while it is heard: a leader hears a write quorum, the others hear it.
     pub fn heard_leader(&self, now: Instant, within: Duration) -> Option<Ballot> {
         match &self.state {
-            State::Leading(pipeline) => (pipeline.unheard_since(now) <= within).then(|| pipeline.ballot()),
+            State::Leading(pipeline) => {
+                let is_heard = pipeline.rest.listens() || pipeline.unheard_since(now) <= within;
+                is_heard.then(|| pipeline.ballot())
+            }
             State::Following | State::PreVoting(_) | State::Recovering(_) => {
                 let is_heard = |(ballot, at): &(Ballot, Instant)| {
                     now.since(*at) <= within || self.hears == Some(*ballot)
@@ -209,6 +212,7 @@ impl Role for Leader {
     }
 
     fn on_message(&mut self, from: NodeId, message: LeaderIn, cx: &mut Cx<'_, Self>) {
+        self.look_soon(cx);
         match message {
             LeaderIn::Propose(message) => self.on_propose(message, cx),
             LeaderIn::PreVoteAck(message) => self.on_pre_vote_ack(from, message, cx),

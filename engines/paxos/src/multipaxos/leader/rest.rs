@@ -32,11 +32,18 @@ pub(super) struct Rest {
     others_at: Option<Instant>,
     /// To whom beacons are set.
     beacons: Vec<NodeId>,
+    /// Since when it has waited for a silence of an acceptor, or for the next whole pulse: all that was alive then still is.
+    listens_since: Option<Instant>,
 }
 
 impl Rest {
     pub(super) fn is_resting(&self) -> bool {
         self.unchanged >= UNCHANGED_HEARTBEATS
+    }
+
+    /// Every acceptor is heard, or it would have been called.
+    pub(super) fn listens(&self) -> bool {
+        self.listens_since.is_some()
     }
 
     /// What is said without end is no longer.
@@ -59,8 +66,49 @@ impl Leader {
         self.parameters.proposers_every.max(HEARTBEATS_OF_WHOLE * self.parameters.heartbeat_every)
     }
 
+    /// Waits for the next heartbeat: at rest until one of the acceptors falls silent or a whole pulse is due.
+    pub(super) fn await_heartbeat(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, late_after) = (cx.now(), self.late_after());
+        let whole_in = self.whole_in(now);
+        let acceptors = &self.configurations.governing(self.known).acceptors;
+        let beacon_is_heard =
+            |acceptor: NodeId| cx.beacon_heard_at(acceptor).is_some_and(|at| now.since(at) < late_after);
+        if let State::Leading(pipeline) = &mut self.state
+            && pipeline.rest.is_resting()
+            && let Some(after) = whole_in
+            && acceptors.nodes().all(beacon_is_heard)
+        {
+            pipeline.rest.listens_since = Some(now);
+            return cx.await_silence(LeaderTimer::Heartbeat, acceptors.nodes(), late_after, after);
+        }
+        cx.set_timer(LeaderTimer::Heartbeat, self.heartbeat_after(now));
+    }
+
+    /// How long it is until the next whole pulse at rest, at a moment at which its host wakes anyhow.
+    fn whole_in(&self, now: Instant) -> Option<Duration> {
+        let State::Leading(pipeline) = &self.state else { return None };
+        let (proposers_at, others_at) = (pipeline.rest.proposers_at?, pipeline.rest.others_at?);
+        let due = (proposers_at + self.proposers_every()).min(others_at + self.whole_every()).since(now);
+        Some(due + until_moment(now + due))
+    }
+
+    /// Something is said to a leader that waits: it looks soon whether that ends its rest.
+    pub(super) fn look_soon(&mut self, cx: &mut Cx<'_, Self>) {
+        if let State::Leading(pipeline) = &self.state
+            && pipeline.rest.listens()
+        {
+            self.hear_beacons(cx);
+            cx.set_timer(LeaderTimer::Heartbeat, self.heartbeat_after(cx.now()));
+        }
+    }
+
+    /// Acceptors are given the rest of an election timeout to hear that the rest has ended.
+    fn late_after(&self) -> Duration {
+        self.parameters.election_timeout * 3 / 4
+    }
+
     /// When the next heartbeat is due. At rest, when beacons do the work, all leaders of a host look at the same moments.
-    pub(super) fn heartbeat_after(&self, now: Instant) -> Duration {
+    fn heartbeat_after(&self, now: Instant) -> Duration {
         let State::Leading(pipeline) = &self.state else { return self.parameters.heartbeat_every };
         if !pipeline.rest.is_resting() || self.parameters.heartbeat_every > REPEAT_WITHIN {
             return self.parameters.heartbeat_every;
@@ -97,8 +145,7 @@ impl Leader {
     fn may_rest(&self, pulse: &Pulse, now: Instant) -> bool {
         let State::Leading(pipeline) = &self.state else { return false };
         let [configuration] = self.configurations.all() else { return false };
-        // Acceptors are given the rest of an election timeout to hear that the rest has ended.
-        let late_after = self.parameters.election_timeout * 3 / 4;
+        let late_after = self.late_after();
         let is_heard = |acceptor: NodeId| {
             pipeline.rest.heard.get(&acceptor).is_some_and(|&at| now.since(at) < late_after)
         };
@@ -120,11 +167,14 @@ impl Leader {
             return;
         }
         let configuration = self.configurations.governing(self.known);
+        let listens_since = pipeline.rest.listens_since.take();
         let mut heard = Vec::new();
         for acceptor in configuration.acceptors.nodes() {
             // One that has answered in this ballot.
             let Some(before) = pipeline.rest.heard.get_mut(&acceptor) else { continue };
-            if let Some(at) = cx.beacon_heard_at(acceptor).filter(|at| at > before) {
+            // One that has just stopped was heard until then: that ends the wait at once.
+            let stopped = listens_since.map(|_| cx.now());
+            if let Some(at) = cx.beacon_heard_at(acceptor).or(stopped).filter(|at| at > before) {
                 *before = at;
                 heard.push((acceptor, at));
             }
@@ -132,7 +182,9 @@ impl Leader {
         for &(acceptor, at) in &heard {
             pipeline.heard(acceptor, configuration, at);
         }
-        heard.into_iter().for_each(|(acceptor, at)| self.saw_host_alive(acceptor, at));
+        for (acceptor, at) in heard {
+            self.saw_host_alive(acceptor, at, listens_since.unwrap_or(at));
+        }
     }
 
     pub(super) fn pulse_at_rest(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
