@@ -271,7 +271,8 @@ impl Scenario for PaxosScenario {
             safety: (s(20), s(60)),
             busy_at_least: Some(s(10)),
             operations: (20, 150),
-            liveness: s(60),
+            // Where a disk is slow and links stay cut, a client sends much again before it turns to a batcher that is there.
+            liveness: s(120),
             bounds: self.floods.bounds,
             ..Tuning::default()
         };
