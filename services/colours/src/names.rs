@@ -6,7 +6,7 @@
 use fuzzylog::{AppendTime, Colour, ColourNode, Content, NodePosition, PartitionId, RegionId};
 use kernel::{Bytes, Decode as _, Encode as _};
 use sha2::{Digest as _, Sha256};
-use wire::fuzzylog::{NewNode, PlayedNode, SeenTime};
+use wire::fuzzylog::{FuzzyFailure, NewNode, PlayedNode, SeenTime};
 
 kernel::record! {
     /// What a node holds.
@@ -76,11 +76,31 @@ pub(crate) fn played(node: &ColourNode, name: &[u8], times: Times) -> PlayedNode
 pub(crate) struct Times {
     /// The region's number where a partition's has no bits; 0 if there are no others.
     region: u16,
+    /// The highest clock that was answered here.
+    latest: u64,
 }
 
-/// A time of another region.
+/// A time that nobody here was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct OtherRegion;
+pub(crate) enum StrangeTime {
+    OfAnotherRegion,
+    /// A forged one: partitions raise their clocks to what is seen, and have to count on from there.
+    NeverReached,
+}
+
+impl From<StrangeTime> for FuzzyFailure {
+    fn from(strange: StrangeTime) -> Self {
+        match strange {
+            StrangeTime::OfAnotherRegion => Self::OtherRegion,
+            StrangeTime::NeverReached => Self::Malformed,
+        }
+    }
+}
+
+/// A clock counts appends: none comes so far by itself.
+const REACHED_MAX: u64 = 1 << 62;
+/// If a forged time has brought clocks there, those of other hosts are at most so far ahead of what was answered here.
+const LEAD_MAX: u64 = 1 << 20;
 
 /// A partition's number has so many bits at most: there are 64 partitions.
 const PARTITION_BITS: u32 = 6;
@@ -88,7 +108,12 @@ const PARTITION_BITS: u32 = 6;
 impl Times {
     /// Those of a region, whose number is from 1 to 1,023.
     pub(crate) fn of_region(RegionId(number): RegionId) -> Self {
-        Self { region: (number as u16) << PARTITION_BITS }
+        Self { region: (number as u16) << PARTITION_BITS, latest: 0 }
+    }
+
+    /// A time was answered.
+    pub(crate) fn answered(&mut self, at: AppendTime) {
+        self.latest = self.latest.max(at.clock);
     }
 
     /// A time as users have it.
@@ -97,15 +122,18 @@ impl Times {
     }
 
     /// A time as the engine has it.
-    pub(crate) fn time_of(self, seen: SeenTime) -> Result<AppendTime, OtherRegion> {
+    pub(crate) fn time_of(self, seen: SeenTime) -> Result<AppendTime, StrangeTime> {
         let SeenTime { clock, partition, ahead } = seen;
+        if clock > REACHED_MAX.max(self.latest.saturating_add(LEAD_MAX)) || ahead > REACHED_MAX {
+            return Err(StrangeTime::NeverReached);
+        }
         if self.region == 0 {
             return Ok(AppendTime { clock, partition: PartitionId(partition), ahead });
         }
         let of_partition = partition % (1 << PARTITION_BITS);
         match seen == SeenTime::default() || partition - of_partition == self.region {
             true => Ok(AppendTime { clock, partition: PartitionId(of_partition), ahead }),
-            false => Err(OtherRegion),
+            false => Err(StrangeTime::OfAnotherRegion),
         }
     }
 }
@@ -159,9 +187,25 @@ mod tests {
             assert_eq!(times.time_of(times.seen_of(at)), Ok(at));
             assert_eq!(times.time_of(SeenTime::default()), Ok(AppendTime::ZERO), "nothing was seen");
         }
-        assert_eq!(ohio.time_of(tokyo.seen_of(at)), Err(OtherRegion));
-        assert_eq!(ohio.time_of(Times::default().seen_of(at)), Err(OtherRegion));
+        assert_eq!(ohio.time_of(tokyo.seen_of(at)), Err(StrangeTime::OfAnotherRegion));
+        assert_eq!(ohio.time_of(Times::default().seen_of(at)), Err(StrangeTime::OfAnotherRegion));
         assert_eq!(Times::default().seen_of(at), SeenTime { clock: 7, partition: 63, ahead: 2 });
+    }
+
+    // One forged time makes the clocks of all partitions overflow, and then two appends have one time.
+    #[test]
+    fn times_that_nobody_was_answered_are_refused() {
+        let mut times = Times::default();
+        let at = |clock, ahead| SeenTime { clock, partition: 0, ahead };
+        assert_eq!(times.time_of(at(u64::MAX, 0)), Err(StrangeTime::NeverReached));
+        assert_eq!(times.time_of(at(7, u64::MAX)), Err(StrangeTime::NeverReached));
+        assert!(times.time_of(at(REACHED_MAX, 0)).is_ok());
+        // Clocks that were brought there count on, and their times are good.
+        let next = AppendTime { clock: REACHED_MAX + 1, partition: PartitionId(0), ahead: 0 };
+        assert_eq!(times.time_of(times.seen_of(next)), Err(StrangeTime::NeverReached));
+        times.answered(next);
+        assert!(times.time_of(at(next.clock + LEAD_MAX, 0)).is_ok());
+        assert_eq!(times.time_of(at(next.clock + LEAD_MAX + 1, 0)), Err(StrangeTime::NeverReached));
     }
 
     // What a user has played of one colour that is said of another one is an edge to nodes that it never saw.

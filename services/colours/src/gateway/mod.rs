@@ -249,8 +249,10 @@ impl ColourGateway {
         let TrimSeen { seen, ref colour, before, .. } = *call;
         // Among several regions it must be said which one's position it is.
         let is_of_nobody = self.regions.is_some() && seen == SeenTime::default();
-        let Some(seen) = self.times.time_of(seen).ok().filter(|_| !is_of_nobody) else {
-            return caller.fail(FuzzyFailure::OtherRegion, cx);
+        let seen = match self.times.time_of(seen) {
+            Ok(seen) if !is_of_nobody => seen,
+            Ok(_) => return caller.fail(FuzzyFailure::OtherRegion, cx),
+            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
         };
         let call = self.begin(caller, seen, Work::Trim, Duration::ZERO, cx);
         let (colour, before) = (colour_of(colour), NodePosition(before));
@@ -260,7 +262,10 @@ impl ColourGateway {
     /// `played` has nothing, or what the user has played of each node's colours.
     fn on_append(&mut self, caller: Caller, call: &AppendNodes, played: &[Vec<u64>], cx: &mut Cx<'_, Self>) {
         let AppendNodes { seen, by, nodes, .. } = call;
-        let Ok(seen) = self.times.time_of(*seen) else { return caller.fail(FuzzyFailure::OtherRegion, cx) };
+        let seen = match self.times.time_of(*seen) {
+            Ok(seen) => seen,
+            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
+        };
         // Without other regions nobody asks for it.
         let played = if self.regions.is_some() { played } else { &[] };
         let colours: Result<Vec<Vec<Colour>>, _> =
@@ -281,7 +286,10 @@ impl ColourGateway {
 
     fn on_sync(&mut self, caller: Caller, call: SyncColour, cx: &mut Cx<'_, Self>) {
         let SyncColour { seen, colour: name, from, wait_ms, .. } = call;
-        let Ok(seen) = self.times.time_of(seen) else { return caller.fail(FuzzyFailure::OtherRegion, cx) };
+        let seen = match self.times.time_of(seen) {
+            Ok(seen) => seen,
+            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
+        };
         let wait = Duration::from_millis(wait_ms.min(WAIT_MS_MAX).into());
         let waits_until = (wait_ms > 0).then(|| cx.now() + wait);
         let work = Work::Read { colour: colour_of(&name), name, from: NodePosition(from), waits_until };
@@ -300,7 +308,10 @@ impl ColourGateway {
 
     fn on_snapshot(&mut self, caller: Caller, call: &SnapshotColours, cx: &mut Cx<'_, Self>) {
         let SnapshotColours { seen, by, colours, .. } = call;
-        let Ok(seen) = self.times.time_of(*seen) else { return caller.fail(FuzzyFailure::OtherRegion, cx) };
+        let seen = match self.times.time_of(*seen) {
+            Ok(seen) => seen,
+            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
+        };
         let Ok(colours) = colours_of(colours) else { return caller.fail(FuzzyFailure::OneDigest, cx) };
         let mut sorted = colours.clone();
         sorted.sort_unstable();
@@ -312,6 +323,13 @@ impl ColourGateway {
 
     /// The engine's client has answered.
     fn on_response(&mut self, request: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
+        if let FuzzyResponse::Appended { at, .. }
+        | FuzzyResponse::Snapshotted { at, .. }
+        | FuzzyResponse::LogsFound { at, .. }
+        | FuzzyResponse::Played(PlayedPage { seen: at, .. }) = &response
+        {
+            self.times.answered(*at);
+        }
         let Some((call, index)) = self.asked.remove(&request) else { return };
         // It may be overdue, or its connection closed.
         let Some(pending) = self.calls.get_mut(&call) else { return };
