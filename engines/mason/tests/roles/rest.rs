@@ -2,7 +2,7 @@
 
 use super::durable::{LEADER, REPLICA, heartbeat, leading_under};
 use super::*;
-use kernel::Effect;
+use kernel::{Effect, Silence};
 use mason::proxy::entry::{Claim, Entry};
 use mason::proxy::{AwaitsTime, Heard, Pong, Probed, Proxy, ProxyTimer, SubmitOperations};
 use mason::sequencer::{Ping, Recover};
@@ -13,11 +13,9 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How long it waits for its next tick, and whose silence ends that.
-fn waits(did: &Did) -> Option<(Duration, Option<(Vec<NodeId>, Duration)>)> {
+fn waits(did: &Did) -> Option<(Duration, Option<Silence>)> {
     did.iter().rev().find_map(|effect| match effect {
-        Effect::SetTimer { after, silence, .. } => {
-            Some((*after, silence.clone().map(|silence| (silence.of, silence.lasts))))
-        }
+        Effect::SetTimer { after, silence, .. } => Some((*after, silence.clone())),
         _ => None,
     })
 }
@@ -39,7 +37,7 @@ fn waiting() -> Table<Proxy> {
     hear_sequencer(&mut bench);
     let did = bench.timer(ProxyTimer::Tick);
     let (after, silence) = waits(&did).expect("it leads");
-    assert_eq!(silence, Some((vec![sequencer(2)], PATIENCE)), "{did:?}");
+    assert_eq!(silence, Some(Silence { of: vec![sequencer(2)], lasts: PATIENCE }), "{did:?}");
     assert!(after >= Duration::from_secs(1), "{after:?}");
     bench
 }

@@ -78,7 +78,7 @@ fn play(address: SocketAddr, colour: &str, from: &mut u64, other: &str) -> Optio
             return None;
         }
         let page = answer.json();
-        let of_other = page["nodes"].as_array()?.iter().filter(|node| node["region"] == other).last();
+        let of_other = page["nodes"].as_array()?.iter().rfind(|node| node["region"] == other);
         last = of_other.and_then(|node| node["body"].as_str()).map(str::to_owned).or(last);
         *from = page["next"].as_u64()?;
         if Some(*from) >= page["tail"].as_u64() {
