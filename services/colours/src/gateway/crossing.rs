@@ -81,10 +81,7 @@ fn name_of(colour: &Bytes) -> String {
 impl ColourGateway {
     pub(super) fn on_name_snapshot(&mut self, caller: Caller, call: NameSnapshot, cx: &mut Cx<'_, Self>) {
         let NameSnapshot { seen: given, colours: names, tails, .. } = call;
-        let seen = match self.times.time_of(given) {
-            Ok(seen) => seen,
-            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
-        };
+        let Some(seen) = self.time_seen(given, caller, cx) else { return };
         let Ok(colours) = colours_of(&names) else { return caller.fail(FuzzyFailure::OneDigest, cx) };
         let of = names.iter().map(name_of).zip(tails);
         if self.regions.is_none() {

@@ -245,15 +245,18 @@ impl ColourGateway {
         }
     }
 
+    /// What a caller has seen, as the engine has it; one that nobody here was answered is refused.
+    fn time_seen(&self, given: SeenTime, caller: Caller, cx: &mut Cx<'_, Self>) -> Option<AppendTime> {
+        self.times.time_of(given).map_err(|strange| caller.fail(FuzzyFailure::from(strange), cx)).ok()
+    }
+
     fn on_trim(&mut self, caller: Caller, call: &TrimSeen, cx: &mut Cx<'_, Self>) {
         let TrimSeen { seen, ref colour, before, .. } = *call;
         // Among several regions it must be said which one's position it is.
-        let is_of_nobody = self.regions.is_some() && seen == SeenTime::default();
-        let seen = match self.times.time_of(seen) {
-            Ok(seen) if !is_of_nobody => seen,
-            Ok(_) => return caller.fail(FuzzyFailure::OtherRegion, cx),
-            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
-        };
+        if self.regions.is_some() && seen == SeenTime::default() {
+            return caller.fail(FuzzyFailure::OtherRegion, cx);
+        }
+        let Some(seen) = self.time_seen(seen, caller, cx) else { return };
         let call = self.begin(caller, seen, Work::Trim, Duration::ZERO, cx);
         let (colour, before) = (colour_of(colour), NodePosition(before));
         self.ask(call, 0, FuzzyRequest::Trim(TrimCall { colour, before }), cx);
@@ -262,10 +265,7 @@ impl ColourGateway {
     /// `played` has nothing, or what the user has played of each node's colours.
     fn on_append(&mut self, caller: Caller, call: &AppendNodes, played: &[Vec<u64>], cx: &mut Cx<'_, Self>) {
         let AppendNodes { seen, by, nodes, .. } = call;
-        let seen = match self.times.time_of(*seen) {
-            Ok(seen) => seen,
-            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
-        };
+        let Some(seen) = self.time_seen(*seen, caller, cx) else { return };
         // Without other regions nobody asks for it.
         let played = if self.regions.is_some() { played } else { &[] };
         let colours: Result<Vec<Vec<Colour>>, _> =
@@ -286,10 +286,7 @@ impl ColourGateway {
 
     fn on_sync(&mut self, caller: Caller, call: SyncColour, cx: &mut Cx<'_, Self>) {
         let SyncColour { seen, colour: name, from, wait_ms, .. } = call;
-        let seen = match self.times.time_of(seen) {
-            Ok(seen) => seen,
-            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
-        };
+        let Some(seen) = self.time_seen(seen, caller, cx) else { return };
         let wait = Duration::from_millis(wait_ms.min(WAIT_MS_MAX).into());
         let waits_until = (wait_ms > 0).then(|| cx.now() + wait);
         let work = Work::Read { colour: colour_of(&name), name, from: NodePosition(from), waits_until };
@@ -308,10 +305,7 @@ impl ColourGateway {
 
     fn on_snapshot(&mut self, caller: Caller, call: &SnapshotColours, cx: &mut Cx<'_, Self>) {
         let SnapshotColours { seen, by, colours, .. } = call;
-        let seen = match self.times.time_of(*seen) {
-            Ok(seen) => seen,
-            Err(strange) => return caller.fail(FuzzyFailure::from(strange), cx),
-        };
+        let Some(seen) = self.time_seen(*seen, caller, cx) else { return };
         let Ok(colours) = colours_of(colours) else { return caller.fail(FuzzyFailure::OneDigest, cx) };
         let mut sorted = colours.clone();
         sorted.sort_unstable();
