@@ -9,6 +9,7 @@ use parts::{Sequence, SessionId, Slot};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::marker::PhantomData;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,7 +114,11 @@ pub struct CommandClient<F> {
     writes: BTreeMap<Sequence, Outstanding>,
     reads: BTreeMap<Sequence, Outstanding>,
     next_read: Sequence,
+    /// Writes that are to be sent, the oldest first: all behind those in flight.
     unsent: Vec<Sequence>,
+    /// So many writes may be in flight. After a late answer half of those that were; one more with each that is answered. Else a
+    /// cluster that is slow would be busy with copies, and with writes that are ahead of what their session may have unacknowledged.
+    window: usize,
     unsent_reads: Vec<Sequence>,
     seen: Slot,
     timer_set: bool,
@@ -135,6 +140,7 @@ impl<F> CommandClient<F> {
             reads: BTreeMap::new(),
             next_read: READS_FROM,
             unsent: Vec::new(),
+            window: usize::MAX,
             unsent_reads: Vec::new(),
             seen: Slot(0),
             timer_set: false,
@@ -156,7 +162,9 @@ impl<F> CommandClient<F> {
     pub fn give_up(&mut self, id: RequestId) -> bool {
         let is_it = |outstanding: &Outstanding| outstanding.id == id && outstanding.sent == Sent::Nowhere;
         let found = [&mut self.writes, &mut self.reads].into_iter();
-        found.map(|table| table.extract_if(.., |_, it| is_it(it)).count()).sum::<usize>() > 0
+        let given_up = found.map(|table| table.extract_if(.., |_, it| is_it(it)).count()).sum::<usize>() > 0;
+        self.forget_unsent();
+        given_up
     }
 
     /// Starts at another of the batchers.
@@ -167,6 +175,16 @@ impl<F> CommandClient<F> {
 
     fn batcher(&self) -> NodeId {
         self.batchers[self.at % self.batchers.len()]
+    }
+
+    fn in_flight(&self) -> usize {
+        self.writes.len() - self.unsent.len()
+    }
+
+    /// What has an answer, or was given up, is not to be sent.
+    fn forget_unsent(&mut self) {
+        let writes = &self.writes;
+        self.unsent.retain(|sequence| writes.contains_key(sequence));
     }
 }
 
@@ -231,8 +249,9 @@ where
             self.open(cx);
         }
         if let Opened::Yes(_) = self.opened {
-            let unsent = std::mem::take(&mut self.unsent);
-            self.send_writes(&unsent, cx);
+            let room = self.window.saturating_sub(self.in_flight());
+            let sent: Vec<Sequence> = self.unsent.drain(..room.min(self.unsent.len())).collect();
+            self.send_writes(&sent, cx);
         }
         let unsent = std::mem::take(&mut self.unsent_reads);
         self.send_reads(&unsent, cx);
@@ -263,12 +282,14 @@ where
         let Opened::Yes(opened) = self.opened else { return };
         let (session, kind) = (self.session, GroupKind::ExecuteIn(opened));
         let acknowledged = self.writes.first_key_value().map_or(self.next, |(&first, _)| first);
-        let (to, mut row) = (self.batcher(), Vec::new());
+        let (to, now, mut row) = (self.batcher(), cx.now(), Vec::new());
         let mut sequences = sequences.iter().peekable();
         while let Some(sequence) = sequences.next() {
-            if let Some(Outstanding { call: Call::Write(command), sent, .. }) = self.writes.get_mut(sequence)
+            if let Some(Outstanding { call: Call::Write(command), sent, sent_at, .. }) =
+                self.writes.get_mut(sequence)
             {
                 sent.again();
+                *sent_at = now;
                 // One that is too large must not have its neighbours refused with it.
                 if !row.is_empty() && row.len() + command.len() > ROW_BYTES_MAX {
                     let commands = Commands::from_row(std::mem::take(&mut row));
@@ -320,6 +341,7 @@ where
             lost |= answered.status == Status::SessionLost && answered.sequence < READS_FROM;
             self.on_answer(answered, executed, cx);
         }
+        self.forget_unsent();
         // An opening that was refused as busy comes back empty too, but of no slot; the timer asks again.
         if !any && executed == Slot(0) && self.opened == Opened::Asked {
             self.give_up_what_nobody_has(cx);
@@ -327,9 +349,6 @@ where
         if !any && executed > Slot(0) && self.opened == Opened::Asked {
             self.opened = Opened::Yes(Slot(executed.0.saturating_sub(1)));
             self.unsent = self.writes.keys().copied().collect();
-            // They leave only now: the batcher that opened the session must not be turned away from before it could answer them.
-            let now = cx.now();
-            self.writes.values_mut().for_each(|outstanding| outstanding.sent_at = now);
         }
         if lost {
             self.lose_session(cx);
@@ -389,6 +408,9 @@ where
         if let Some(outstanding) = table.remove(&answered.sequence) {
             cx.respond(outstanding.id, outcome);
         }
+        if answered.status == Status::Done && answered.sequence < READS_FROM {
+            self.window = self.window.saturating_add(1);
+        }
     }
 
     /// Calls that were refused wherever they were sent are tried again for a while; the timer does that. Then the caller is notified,
@@ -403,6 +425,7 @@ where
                 cx.respond(outstanding.id, Outcome::Refused(Refusal::Busy));
             }
         }
+        self.forget_unsent();
     }
 
     /// No session can be opened: the writes that wait for one were not executed.
@@ -439,7 +462,12 @@ where
             return self.ask_the_batcher_here_again(cx);
         }
         let late = |outstanding: &Outstanding| now.since(outstanding.sent_at) >= patience;
-        let any_late = self.writes.values().any(late) || self.reads.values().any(late);
+        let end = match (self.opened, self.unsent.first()) {
+            (Opened::Yes(_), Some(&first)) => Bound::Excluded(first),
+            _ => Bound::Unbounded,
+        };
+        let mut in_flight = self.writes.range((Bound::Unbounded, end)).map(|(_, write)| write);
+        let any_late = in_flight.any(late) || self.reads.values().any(late);
         if any_late {
             self.turn_to_the_next_batcher(cx);
         }
@@ -474,10 +502,13 @@ where
         self.unsent_reads.extend(reads);
     }
 
-    /// Sends everything without an answer again, to another batcher. A driver whose connection broke calls this at once.
+    /// Sends what has no answer again, to another batcher: of the writes as many as may be in flight. A driver whose connection broke calls this at once.
     pub fn turn_to_the_next_batcher(&mut self, cx: &mut Cx<'_, Self>) {
         cx.mark("client.sent_again");
         self.at += 1;
+        if let Opened::Yes(_) = self.opened {
+            self.window = (self.in_flight() / 2).max(1);
+        }
         let now = cx.now();
         self.writes
             .values_mut()

@@ -411,6 +411,50 @@ fn a_client_turns_to_the_next_batcher() {
     assert_eq!(sends(&bench.end())[0].0, node(2, BATCHER));
 }
 
+/// The sequences of what was submitted to `batcher`.
+fn submitted(sent: &[(NodeId, Message)], batcher: NodeId) -> Vec<u64> {
+    let submits = sent.iter().filter(|(to, _)| *to == batcher).filter_map(|(_, message)| match message {
+        Message::Batcher(batcher::BatcherIn::Submit(submit)) => Some(&submit.commands),
+        _ => None,
+    });
+    submits
+        .flat_map(|commands| commands.iter().map(|command| command.sequence.0).collect::<Vec<_>>())
+        .collect()
+}
+
+// A client that sends all of its writes again, to one batcher after the other, has a slow cluster busy with copies of them, and none is
+// answered in time.
+#[test]
+fn a_client_sends_less_when_answers_are_late() {
+    let batchers = [node(1, BATCHER), node(2, BATCHER)];
+    let role = CommandClient::<paxos::Paxos>::new(batchers.to_vec(), Duration::from_millis(100));
+    let mut bench = Table::new(role, node(9, CLIENT));
+    for request in 0..8 {
+        let put = Call::Write(Bytes::from_static(b"put"));
+        bench.call(|role, cx| role.on_request(RequestId(request), put, cx));
+    }
+    let opening = sends(&bench.end());
+    let Message::Batcher(batcher::BatcherIn::Submit(open)) = &opening[0].1 else { panic!("{opening:?}") };
+    let session = open.session;
+    bench.hear(
+        node(1, UNBATCHER),
+        client::Results { session, executed: Slot(6), results: client::Row::default() },
+    );
+    assert_eq!(submitted(&sends(&bench.end()), batchers[0]), [0, 1, 2, 3, 4, 5, 6, 7]);
+    for (turn, expected) in [vec![0, 1, 2, 3], vec![0, 1], vec![0], vec![0]].into_iter().enumerate() {
+        bench.pass(Duration::from_millis(100));
+        bench.timer(client::ClientTimer::Resend);
+        assert_eq!(submitted(&sends(&bench.end()), batchers[(turn + 1) % 2]), expected);
+    }
+    // Answers open the window again: of what waits, and of an earlier copy.
+    for (answered, expected) in [(0, vec![1, 2]), (5, vec![3])] {
+        let mut results = client::Row::default();
+        results.push(Sequence(answered), client::Status::Done, b"ok");
+        bench.hear(node(1, UNBATCHER), client::Results { session, executed: Slot(9), results });
+        assert_eq!(submitted(&sends(&bench.end()), batchers[0]), expected);
+    }
+}
+
 // A client that leaves the batcher that opened its session, because the opening took long, asks the dead in turn and never gets through.
 #[test]
 fn a_client_gives_writes_their_own_time_after_a_slow_opening() {

@@ -165,6 +165,8 @@ fn a_replica_takes_the_vote_of_the_winning_ballot() {
     bench.hear(node(1, ACCEPTOR), voted(1, batch(1)));
     bench.hear(node(1, PROXY), chosen(0, 2, None));
     assert_eq!(bench.role.executed(), Slot(0));
+    bench.hear(node(1, ACCEPTOR), voted(1, batch(1)));
+    assert_eq!(bench.role.executed(), Slot(0), "a vote that comes late has lost all the same");
     bench.hear(node(1, ACCEPTOR), voted(2, batch(2)));
     assert_eq!(bench.role.retained().map(|(_, value)| value.clone()).collect::<Vec<_>>(), [batch(2)]);
 }
