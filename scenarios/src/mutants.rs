@@ -294,6 +294,7 @@ pub static MUTANTS: &[Mutant] = &[
     composed(&crate::planted::fence_between_services_left_out, &["RSS"]),
     paxos(&::paxos::planted::answers_of_two_configurations_counted, &["LIN"]),
     paxos(&::paxos::planted::read_does_not_wait_for_earlier_configuration, &["LIN"]),
+    paxos(&::paxos::planted::blank_word_to_earlier_incarnation_counts, &["AGREE", "LIN"]),
     paxos(&parts::planted::used_session_stays_old, &["SESS"]),
     coordination(&::coordination::planted::removed_node_stays_counted, &["BOUND"]),
 ];

@@ -1,7 +1,9 @@
 //! Copies of messages that outlive their time: what a host sent or was sent before it stopped arrives once more after its restart.
 //!
 //! Chance repeats each message as often as any other, so nearly all of them are heartbeats. Here one of the last messages of each kind
-//! between two nodes is remembered, and each kind is as likely as another. A copy is a duplication in the plan of faults, like all others.
+//! between two nodes is remembered, and each kind is as likely as another. A host that begins without its disk is sent what it was sent
+//! longest ago, in its first life: a role that takes that for new begins twice. A copy is a duplication in the plan of faults, like all
+//! others.
 
 use crate::class::Class;
 use crate::draw::{Purpose, log_uniform, mix, root};
@@ -71,8 +73,8 @@ impl Echoes {
         }
     }
 
-    /// What arrives once more, since a host has started again.
-    pub(crate) fn draw(&mut self, host: HostIndex, now: u64) -> Vec<Echo> {
+    /// What arrives once more, since a host has started again, perhaps for the first time without its disk.
+    pub(crate) fn draw(&mut self, host: HostIndex, lost_its_disk: bool, now: u64) -> Vec<Echo> {
         self.restarts += 1;
         let draw = mix(self.root, self.restarts);
         // Every other restart is what it was.
@@ -80,13 +82,19 @@ impl Echoes {
             return Vec::new();
         }
         let concerns = |it: &Remembered| {
-            (it.packet.from_host == host || it.packet.to_host == host) && it.sent + REMEMBERED_FOR > now
+            let is_of_host = it.packet.to_host == host || it.packet.from_host == host && !lost_its_disk;
+            is_of_host && (it.sent + REMEMBERED_FOR > now || lost_its_disk)
         };
         let mut found: Vec<usize> = (0..self.places.len())
             .filter(|&place| self.places[place].as_ref().is_some_and(concerns))
             .collect();
+        if lost_its_disk {
+            found.sort_by_key(|&place| self.places[place].as_ref().map(|it| (it.sent, it.nth)));
+            found.truncate(COPIES_MAX as usize);
+        }
         let mut echoes = Vec::new();
-        for copy in 0..=mix(draw, 1) % COPIES_MAX {
+        let copies = if lost_its_disk { COPIES_MAX } else { 1 + mix(draw, 1) % COPIES_MAX };
+        for copy in 0..copies {
             if found.is_empty() {
                 break;
             }
@@ -104,7 +112,7 @@ impl Echoes {
 mod tests {
     use super::*;
     use kernel::{Bytes, HostId, HostSlot, NodeId};
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     fn packet(tags: [u8; 2], content: u8) -> Packet {
         let node = |host| NodeId::new(HostId(host), HostSlot(0));
@@ -124,7 +132,7 @@ mod tests {
                 let sent = now + nth * (REPLACED_AFTER / 50);
                 echoes.remember(&packet([1, 2], nth as u8), 1 + nth, sent, now + 500);
             }
-            for echo in echoes.draw(1, now) {
+            for echo in echoes.draw(1, false, now) {
                 assert!(echo.at > now + 500 && echo.later == echo.at - now - 500);
                 assert_eq!(
                     echo.nth,
@@ -133,10 +141,31 @@ mod tests {
                 );
                 *repeated.entry(echo.packet.bytes[1]).or_insert(0) += 1;
             }
-            assert!(echoes.draw(1, now + 1).is_empty() || echoes.draw(2, now).is_empty(), "each once");
+            assert!(
+                echoes.draw(1, false, now + 1).is_empty() || echoes.draw(2, false, now).is_empty(),
+                "each once"
+            );
         }
         let (rare, frequent) = (repeated[&1], repeated[&2]);
         assert!(rare > 700 && frequent > 700, "{rare} and {frequent}");
-        assert!(Echoes::new(7, false).draw(1, 0).is_empty());
+        assert!(Echoes::new(7, false).draw(1, false, 0).is_empty());
+    }
+
+    // A host without its disk that hears only of late is never taken for one of the beginning.
+    #[test]
+    fn a_host_without_its_disk_hears_what_it_was_sent_first() {
+        let heard = |seed| {
+            let mut echoes = Echoes::new(seed, true);
+            for tag in 0..40 {
+                let sent = u64::from(tag) * 1_000;
+                echoes.remember(&packet([1, tag], 0), u64::from(tag), sent, sent + 500);
+            }
+            let drawn = echoes.draw(1, true, 3 * REMEMBERED_FOR);
+            drawn.iter().map(|echo| echo.nth).collect::<BTreeSet<_>>()
+        };
+        let heard: Vec<_> = (0..20).map(heard).filter(|heard| !heard.is_empty()).collect();
+        assert!(heard.len() > 5 && heard.len() < 15, "every other time: {heard:?}");
+        // Two kinds may share a place.
+        assert!(heard.iter().all(|heard| heard.len() == COPIES_MAX as usize && heard.last() < Some(&16)));
     }
 }

@@ -165,8 +165,8 @@ impl<F: Family> Outside<F> {
     }
 
     /// A host has started again: some of what was sent to it and by it before arrives once more.
-    pub(crate) fn echo(&mut self, host: HostIndex) {
-        for echo in self.echoes.draw(host, self.now) {
+    pub(crate) fn echo(&mut self, host: HostIndex, lost_its_disk: bool) {
+        for echo in self.echoes.draw(host, lost_its_disk, self.now) {
             self.network.repeat(&echo.packet, (echo.nth, echo.sent), echo.later, &mut self.injections);
             self.depart(echo.packet, [Some(echo.at), None]);
         }

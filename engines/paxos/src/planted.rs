@@ -102,4 +102,6 @@ kernel::planted_bugs! {
     answers_of_two_configurations_counted = "P60",
     /// A read of a new configuration that has voted for nothing does not wait for what the one before has chosen.
     read_does_not_wait_for_earlier_configuration = "P61",
+    /// An acceptor that has lost its disk counts that others were blank when an earlier incarnation of it asked.
+    blank_word_to_earlier_incarnation_counts = "P63",
 }

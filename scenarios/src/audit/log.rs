@@ -40,6 +40,8 @@ pub(crate) struct LogAudit {
     acknowledged: BTreeMap<SessionId, Sequence>,
     /// Acceptors whose disks have ever said that they may vote.
     bootstrapped: BTreeSet<NodeId>,
+    /// Acceptors whose disks say that they were there at a bootstrap: with whom, and of which incarnations.
+    founders: BTreeMap<NodeId, Vec<(NodeId, u64)>>,
     /// The furthest that a leader has had forgotten.
     truncation: Slot,
     /// Who has sent the last page of an answer in a Phase 1, by ballot and inquiry.
@@ -74,7 +76,9 @@ pub(crate) fn is_claim(message: &Message) -> bool {
                     | ReplicaIn::ReadBatch(_)
             )
         }
-        Message::Acceptor(message) => matches!(message, AcceptorIn::Blank(_) | AcceptorIn::Phase1a(_)),
+        Message::Acceptor(message) => {
+            matches!(message, AcceptorIn::Blank(_) | AcceptorIn::BlankToo(_) | AcceptorIn::Phase1a(_))
+        }
         Message::Batcher(message) => matches!(message, BatcherIn::Submit(_) | BatcherIn::Query(_)),
         Message::Unbatcher(_) | Message::Client(_) => false,
     }
@@ -111,8 +115,9 @@ impl LogAudit {
                         "{node} wrote down {value:?} for slot {slot}, where {chosen:?} is chosen"
                     );
                 }
-                if matches!(record, AcceptorRecord::Active { .. }) {
+                if let AcceptorRecord::Active { members } = &record {
                     self.bootstrapped.insert(node);
+                    self.found(node, members);
                 }
                 self.acceptors.entry(node).or_default().on_durable(position, &record);
             }
@@ -142,12 +147,31 @@ impl LogAudit {
 
     pub(crate) fn on_disk_lost(&mut self, host: HostId) {
         self.acceptors.retain(|node, _| node.host() != host);
+        self.founders.retain(|node, _| node.host() != host);
         self.rounds.retain(|node, _| node.host() != host);
         self.replicas
             .iter_mut()
             .filter(|(node, _)| node.host() == host)
             .for_each(|(_, disk)| disk.on_disk_lost());
         self.forget(host);
+    }
+
+    /// Acceptors that were at a bootstrap together have counted each other: one that has lost votes is another one.
+    fn found(&mut self, node: NodeId, members: &[(NodeId, u64)]) {
+        if members.is_empty() {
+            return;
+        }
+        for (other, known) in &self.founders {
+            let incarnation =
+                |of: NodeId, list: &[(NodeId, u64)]| list.iter().find(|it| it.0 == of).map(|it| it.1);
+            let alike = |of: NodeId| incarnation(of, known) == incarnation(of, members);
+            invariant!(
+                AGREE,
+                alike(node) && alike(*other),
+                "{node} began with {members:?}, and {other} with {known:?}"
+            );
+        }
+        self.founders.insert(node, members.to_vec());
     }
 
     /// How many acceptors of these hosts have ever known durably that they may vote.

@@ -59,6 +59,7 @@ impl Extent {
             }
             AcceptorRecord::Blank { .. }
             | AcceptorRecord::Active { .. }
+            | AcceptorRecord::Answered { .. }
             | AcceptorRecord::Promise { .. }
             | AcceptorRecord::Sealed { .. } => {}
         }

@@ -309,7 +309,8 @@ impl<S: Scenario> Run<S> {
     pub(crate) fn start(&mut self, index: HostIndex, scenario: &mut S) {
         let host = &mut self.hosts[usize::from(index)];
         self.out.current = Some(host.id);
-        if !host.recover(&mut self.out) && !self.replace_disk(index, scenario) {
+        let lost_its_disk = !host.recover(&mut self.out);
+        if lost_its_disk && !self.replace_disk(index, scenario) {
             return;
         }
         let host = &mut self.hosts[usize::from(index)];
@@ -319,7 +320,7 @@ impl<S: Scenario> Run<S> {
             scenario.build(Incarnation { host: host.id, number: host.incarnation, wiped: host.wiped });
         host.start(self.seed, nodes, &mut self.out);
         if self.phase == Phase::Safety {
-            self.out.echo(index);
+            self.out.echo(index, lost_its_disk);
         }
         for client in 0..self.clients.len() {
             if self.clients[client].host == index {

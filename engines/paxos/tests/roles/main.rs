@@ -19,7 +19,7 @@ use paxos::{
     Call, Commands, Configuration, Configurations, GroupKind, Level, Message, Outcome, Parameters, Value,
 };
 use std::time::Duration;
-use table::{Table, sends};
+use table::{Table, restored, sends, sent};
 
 const BATCHER: u32 = 1;
 const LEADER: u32 = 2;
@@ -149,16 +149,47 @@ fn a_sealed_acceptor_answers_no_older_reads() {
     assert!(sends(&acceptor.hear(node(2, BATCHER), read())).contains(&(node(2, BATCHER), superseded.into())));
 }
 
+// A blank acceptor that counts what was said before somebody lost its disk has it vote again in a cluster that knows its votes.
+#[test]
+fn a_bootstrap_counts_the_incarnations_that_are_there() {
+    let fresh = || Acceptor::new(Parameters::default(), configurations(1), None);
+    let mut acceptor = Table::new(fresh(), node(1, ACCEPTOR));
+    let own = acceptor.role.summary().map_or(0, |summary| summary.incarnation);
+    let too = |incarnation, asked| acceptor::BlankToo { incarnation, asked };
+    let is_active = |acceptor: &mut Table<Acceptor>| {
+        acceptor.timer(acceptor::AcceptorTimer::Enlist);
+        acceptor.role.is_active()
+    };
+    acceptor.hear(node(2, ACCEPTOR), too(2, own));
+    acceptor.hear(node(3, ACCEPTOR), too(3, own ^ 1));
+    assert!(!is_active(&mut acceptor), "an answer to another incarnation, of before this disk was lost");
+    acceptor.hear(node(3, ACCEPTOR), too(3, own));
+    for incarnation in [2, 22] {
+        let did = acceptor.hear(node(2, ACCEPTOR), acceptor::Blank { incarnation });
+        assert_eq!(sent(&did), [(node(2, ACCEPTOR), too(own, incarnation).into(), true)]);
+    }
+    assert!(!is_active(&mut acceptor), "the other one has lost its disk since");
+    let mut again = Table::new(restored(fresh(), &acceptor.journal()), node(1, ACCEPTOR));
+    for (host, incarnation) in [(2, 2), (3, 3)] {
+        again.hear(node(host, ACCEPTOR), too(incarnation, own));
+    }
+    assert!(!is_active(&mut again), "nor does its first incarnation count after a restart");
+    again.hear(node(2, ACCEPTOR), too(22, own));
+    assert!(is_active(&mut again));
+}
+
 // An acceptor that lost its votes and votes again breaks every quorum it was in.
 #[test]
 fn a_blank_acceptor_is_silent_until_all_were_blank_together() {
     let mut acceptor =
         Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     assert!(acceptor.hear(node(1, PROXY), noop(0, 1)).is_empty());
-    acceptor.hear(node(2, ACCEPTOR), acceptor::Blank { incarnation: 2 });
+    let own = acceptor.role.summary().map_or(0, |summary| summary.incarnation);
+    let too = |incarnation, asked| acceptor::BlankToo { incarnation, asked };
+    acceptor.hear(node(2, ACCEPTOR), too(2, own));
     acceptor.timer(acceptor::AcceptorTimer::Enlist);
     assert!(!acceptor.role.is_active(), "one is not heard yet");
-    acceptor.hear(node(3, ACCEPTOR), acceptor::Blank { incarnation: 3 });
+    acceptor.hear(node(3, ACCEPTOR), too(3, own));
     let did = acceptor.timer(acceptor::AcceptorTimer::Enlist);
     assert!(acceptor.role.is_active());
     let reveals = |effect: &Effect<Message, Outcome>| {

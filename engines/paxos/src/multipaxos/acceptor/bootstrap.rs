@@ -1,16 +1,21 @@
 //! Who may vote: an acceptor that has lost its votes must not.
 
-use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Bootstrapped, Invite, Summary};
+use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, BlankToo, Bootstrapped, Invite, Summary};
 use crate::configuration::Configurations;
 use crate::multipaxos::messages::leader;
 use kernel::{Cx, NodeId, planted};
 use std::time::Duration;
 
 const ENLIST_EVERY: Duration = Duration::from_millis(50);
+/// Incarnations of one acceptor that another answers before a bootstrap.
+const ANSWERED_MAX: usize = 64;
 
-/// At a cluster's bootstrap every acceptor of the first configuration is blank; each becomes active when it has heard all the
-/// others, and remembers with which incarnations. One that is blank later was there and has lost its votes: the others
-/// answer it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
+/// At a cluster's bootstrap every acceptor of the first configuration is blank; each asks all the others and becomes active when they
+/// have answered this incarnation that they are, too. It remembers with which incarnations. One that is blank later was there and has
+/// lost its votes: the others answer it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
+///
+/// Invariant: of two acceptors that are active by a bootstrap each has counted the other's incarnation. So none has lost votes that
+/// another one has counted: who answers an incarnation counts no earlier one of that acceptor any more, also after a restart.
 impl Acceptor {
     pub(super) fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
@@ -37,7 +42,7 @@ impl Acceptor {
         for &peer in &peers {
             cx.send_durable(peer, Blank { incarnation });
         }
-        if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
+        if !self.refused && peers.iter().all(|peer| self.counts_as_blank(*peer)) {
             let members = self
                 .blank
                 .iter()
@@ -46,6 +51,12 @@ impl Acceptor {
                 .collect();
             self.activate(members, cx);
         }
+    }
+
+    /// It is blank, and this one has answered no later incarnation of it.
+    fn counts_as_blank(&self, peer: NodeId) -> bool {
+        let last_answered = self.answered.get(&peer).and_then(|answered| answered.last());
+        self.blank.get(&peer).is_some_and(|known| last_answered.is_none_or(|last| last == known))
     }
 
     fn activate(&mut self, members: Vec<(NodeId, u64)>, cx: &mut Cx<'_, Self>) {
@@ -63,7 +74,28 @@ impl Acceptor {
             // Only durable memories are shared: a bootstrap that is forgotten again was none.
             return cx.send_durable(from, Bootstrapped { members: summary.members.clone() });
         }
-        if self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
+        let (incarnation, asked) = (summary.incarnation, message.incarnation);
+        if self.configurations.latest().acceptors.nodes().all(|acceptor| acceptor != from) {
+            return;
+        }
+        let answered = self.answered.entry(from).or_default();
+        if !answered.contains(&asked) {
+            if answered.len() >= ANSWERED_MAX {
+                return cx.reject("acceptor that has lost its disk too often before the bootstrap");
+            }
+            answered.push(asked);
+            cx.append(&AcceptorRecord::Answered { acceptor: from, incarnation: asked });
+        }
+        // Durably: an incarnation that is forgotten again would be counted and never come back.
+        cx.send_durable(from, BlankToo { incarnation, asked });
+    }
+
+    pub(super) fn on_blank_too(&mut self, from: NodeId, message: &BlankToo) {
+        let Some(summary) = &self.summary else { return };
+        let is_founder = || self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from);
+        let is_answer =
+            message.asked == summary.incarnation || planted!(blank_word_to_earlier_incarnation_counts);
+        if !summary.active && is_answer && is_founder() {
             self.blank.insert(from, message.incarnation);
         }
     }

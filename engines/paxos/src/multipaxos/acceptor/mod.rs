@@ -58,8 +58,10 @@ pub struct Acceptor {
     waits: bool,
     summary: Option<Summary>,
     refused: bool,
-    /// Who else is blank, with their incarnations.
+    /// Who else is blank, as they have answered this incarnation, with theirs.
     blank: BTreeMap<NodeId, u64>,
+    /// The incarnations of others that it has answered that it is blank, in the order in which they were heard first.
+    answered: BTreeMap<NodeId, Vec<u64>>,
     votes: SlotRing<Vote>,
     /// Slots that are chosen, with the values learned here, or else voted for here last.
     executed: Range<Slot>,
@@ -86,6 +88,7 @@ impl Acceptor {
             summary: None,
             refused: false,
             blank: BTreeMap::new(),
+            answered: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
             executed: Slot(0)..Slot(0),
             learned: resume::LearnedValues::default(),
@@ -190,6 +193,9 @@ impl Role for Acceptor {
                 summary.active = true;
                 summary.members = members;
             }
+            AcceptorRecord::Answered { acceptor, incarnation } => {
+                self.answered.entry(acceptor).or_default().push(incarnation);
+            }
             AcceptorRecord::Promise { ballot } => self.restored().promised = ballot,
             AcceptorRecord::Sealed { version } => self.restored().sealed = version,
             AcceptorRecord::Executed { from, below } => self.executed = from..below,
@@ -240,6 +246,7 @@ impl Role for Acceptor {
             AcceptorIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
             AcceptorIn::Resting(message) => self.on_resting(from, message, cx),
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
+            AcceptorIn::BlankToo(message) => self.on_blank_too(from, &message),
             AcceptorIn::Bootstrapped(message) => self.on_bootstrapped(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
             AcceptorIn::Invite(message) => self.on_invite(from, &message, cx),

@@ -55,10 +55,17 @@ kernel::messages! {
             /// What it sends everybody.
             pulse: Pulse,
         },
-        /// From an acceptor whose journal is blank: so am I, begun with this incarnation.
+        /// From an acceptor whose journal is blank, begun with this incarnation: is yours blank, too?
         7 => Blank {
             /// Drawn at random when its journal began.
             incarnation: u64,
+        },
+        /// From a blank acceptor to another one: so is mine.
+        18 => BlankToo {
+            /// Drawn at random when its journal began.
+            incarnation: u64,
+            /// The incarnation that asked. An answer to an earlier one may come late, when the cluster has bootstrapped long ago.
+            asked: u64,
         },
         /// From an active acceptor to a blank one: the cluster has bootstrapped, with these acceptors.
         /// Promise: these acceptors were there at the bootstrap.
