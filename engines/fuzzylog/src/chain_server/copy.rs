@@ -106,6 +106,7 @@ impl ChainServer {
         if self.journal != Some(journal) || self.opened != epoch || first > self.length() {
             return;
         }
+        self.retained.on_pull(from, first, cx.now());
         let mut page = PageBudget::new(self.parameters.page_bytes);
         let entries = self.row.from(first);
         let entries =
@@ -159,6 +160,13 @@ impl ChainServer {
         if takes {
             // Its source is looked after there.
             copy.heard_at = now;
+            if now.since(copy.asked_at) >= self.parameters.resend_after
+                && let Some(wanted) = self.saved.installing()
+            {
+                // It is to retain what comes until this is written.
+                copy.asked_at = now;
+                self.ask_for_page(wanted, cx);
+            }
             return;
         }
         let wait = if copy.lacks == Some(0) { self.parameters.tick } else { self.parameters.resend_after };

@@ -92,6 +92,9 @@ impl ChainServer {
         let answers_from = self.length();
         self.links = Links { moved: cx.now(), owes_length: true, answers_from, ..Links::default() };
         self.watched.forget();
+        if let Some(projection) = &self.projection {
+            self.retained.forget_members(projection);
+        }
         self.forget_pulls();
         self.begin_with_regions(cx);
         cx.mark("chain.serves");

@@ -1,8 +1,8 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
 //! `admission` is what a head takes, `row` how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
-//! serves, `regions` how other regions' nodes come and this one's go, `copy` how one that joins gets the row, `snapshot` what replaces the row's beginning, `stuck` how a head notices what is not
-//! going on.
+//! serves, `regions` how other regions' nodes come and this one's go, `copy` how one that joins gets the row, `snapshot` what replaces
+//! the row's beginning, `retained` what one that joins lacks meanwhile, `stuck` how a head notices what is not going on.
 //!
 //! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
 //! last; while it is sealed for an epoch that it does not serve its row stays as it is; in an epoch each server's row begins with the
@@ -15,6 +15,7 @@ mod idle_clients;
 mod reads;
 mod record;
 mod regions;
+mod retained;
 mod row;
 mod snapshot;
 mod stored;
@@ -38,6 +39,7 @@ use idle_clients::PassedRow;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use reads::WaitingSync;
 use regions::Replicator;
+use retained::Retained;
 use snapshot::Saved;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -106,6 +108,7 @@ pub struct ChainServer {
     projection: Option<ChainProjection>,
     row: StoredRow,
     saved: Saved,
+    retained: Retained,
     state: PartitionState,
     links: Links,
     syncs: VecDeque<WaitingSync>,
@@ -143,6 +146,7 @@ impl ChainServer {
             projection: None,
             row: StoredRow::default(),
             saved: Saved::default(),
+            retained: Retained::default(),
             state: PartitionState::new(partition, placement),
             links: Links::default(),
             syncs: VecDeque::new(),
@@ -196,6 +200,16 @@ impl ChainServer {
     /// Bytes of the commands that it has in memory.
     pub fn row_bytes(&self) -> usize {
         self.row.bytes()
+    }
+
+    /// Bytes of commands that it retains at most, beside its own, for servers that take its snapshot.
+    pub fn retained_bytes_max(&self) -> usize {
+        self.retained.bytes_max()
+    }
+
+    /// How often a server that joined lacked more than the snapshot that it took, and began again.
+    pub fn outrun(&self) -> u64 {
+        self.retained.given_up()
     }
 
     /// The length of its row.
@@ -334,6 +348,6 @@ impl Role for ChainServer {
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         self.pass_on(cx);
         self.pass_on_to_regions(cx);
-        self.drop_commands();
+        self.drop_commands(cx);
     }
 }

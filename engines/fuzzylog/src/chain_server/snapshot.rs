@@ -6,7 +6,8 @@
 //! A snapshot is of what is applied, and written while commands go on. It begins when everything that it holds is known to be on the
 //! disks of all servers of the chain in force, those that were let in last too; so no member of a chain ever lacks what the one
 //! before it has as a snapshot only. A server that joins takes the snapshot of the one that it copies, and when it has all of it writes
-//! it to its own journal, chunk by chunk; then it is the server's state, and the row goes on from there.
+//! it to its own journal, chunk by chunk; then it is the server's state, and the row goes on from there. What comes meanwhile its source
+//! has in memory.
 //!
 //! Invariant: while a server is sealed for an epoch that it does not serve, its row begins where it has said, also after a restart.
 
@@ -66,8 +67,8 @@ pub(super) struct Saved {
     unnoted: usize,
     /// The last one that has begun, or was taken, is of all commands below.
     below: RowIndex,
-    /// One that was taken is written, and is to be the state.
-    installing: bool,
+    /// One that was taken is written, and is to be the state: the question that had its source know that all of it has come.
+    installing: Option<WantedPage>,
 }
 
 impl Saved {
@@ -77,7 +78,12 @@ impl Saved {
 
     /// True from the first question for another server's snapshot until it is this one's state.
     pub(super) fn is_taking(&self) -> bool {
-        self.snapshots.is_taking() || self.installing
+        self.snapshots.is_taking() || self.installing.is_some()
+    }
+
+    /// What its source is asked again while it is written.
+    pub(super) fn installing(&self) -> Option<WantedPage> {
+        self.installing
     }
 
     pub(super) fn stop_taking(&mut self) {
@@ -174,17 +180,30 @@ impl ChainServer {
         }
     }
 
-    /// Lets commands go from memory that no server of the chain lacks, but for so many bytes of them for servers that join.
-    pub(super) fn drop_commands(&mut self) {
+    /// Lets commands go from memory that no server of the chain lacks, but for so many bytes of them for servers that join, and for what
+    /// those lack that take a snapshot.
+    pub(super) fn drop_commands(&mut self, cx: &mut Cx<'_, Self>) {
         // What was applied in this burst stays until the next one.
         let before = std::mem::replace(&mut self.was_applied, self.state.applied());
-        if let Some(settled) = self.settled() {
-            self.drop_commands_below(settled.min(before));
+        let Some(settled) = self.settled() else { return };
+        let below = settled.min(before);
+        self.drop_commands_below(below);
+        let most = self.window + self.parameters.row_memory_bytes;
+        while self.row.bytes() > most + self.retained.bytes_max()
+            && self.retained.lacked_from().is_some_and(|lacked| lacked < below)
+        {
+            cx.mark("chain.gave_up_who_joins");
+            self.retained.give_up_last();
+            self.drop_commands_below(below);
+        }
+        if self.row.bytes() <= most {
+            self.retained.all_is_gone();
         }
     }
 
     fn drop_commands_below(&mut self, below: RowIndex) {
         let most = self.window + self.parameters.row_memory_bytes;
+        let below = self.retained.lacked_from().map_or(below, |lacked| lacked.min(below));
         while self.row.bytes() > most && self.row.drop_first(below) {}
     }
 }
@@ -256,11 +275,11 @@ impl ChainServer {
     /// What is written or handed over is not gone on with.
     pub(super) fn drop_snapshot(&mut self) {
         self.saved.snapshots.drop_job();
-        self.saved.installing = false;
+        self.saved.installing = None;
         self.state.end_snapshot();
     }
 
-    fn ask_for_page(&self, wanted: WantedPage, cx: &mut Cx<'_, Self>) {
+    pub(super) fn ask_for_page(&self, wanted: WantedPage, cx: &mut Cx<'_, Self>) {
         let Some((epoch, journal)) = self.copy.as_ref().map(|copy| (copy.epoch(), copy.journal())) else {
             return;
         };
@@ -275,6 +294,7 @@ impl ChainServer {
         if !was_idle && self.saved.snapshots.is_idle() {
             self.state.end_snapshot();
         }
+        self.retained.forget_silent(cx.now());
         match self.saved.snapshots.look(cx.now()) {
             Look::Fine | Look::GivenUp => {}
             Look::Ask(wanted) => {
@@ -290,6 +310,7 @@ impl ChainServer {
             return;
         }
         let (wanted, now, budget) = ((from, transfer, index), cx.now(), self.parameters.snapshot_chunk_bytes);
+        self.retained.on_question(from, transfer, now);
         let state = &mut self.state;
         if index == 0 && self.saved.snapshots.is_idle() && !self.saved.is_taking() {
             state.begin_snapshot();
@@ -297,6 +318,7 @@ impl ChainServer {
             let writer = Writer { from: cx.cursor(), taken: None };
             let next = |writer: &mut Writer| writer.next(state, budget);
             self.saved.snapshots.serve(wanted, (below, writer), now, next);
+            self.retained.begin(from, transfer, (below, self.state.live_bytes()), now);
         }
         let state = &mut self.state;
         match self.saved.snapshots.on_wanted(wanted, now, |writer| writer.next(state, budget)) {
@@ -317,13 +339,13 @@ impl ChainServer {
             return;
         }
         let page = Page { transfer, version: below, index, bytes, last };
-        let chunks = match self.saved.snapshots.on_chunk(from, page, cx.now()) {
+        let (wanted, chunks) = match self.saved.snapshots.on_chunk(from, page, cx.now()) {
             TakenPage::Stale => return,
             TakenPage::OfAnother => return cx.mark("chain.refused_a_page_of_another_snapshot"),
             TakenPage::Next(wanted) => return self.ask_for_page(wanted, cx),
             TakenPage::Whole(wanted, chunks) => {
                 self.ask_for_page(wanted, cx);
-                chunks
+                (wanted, chunks)
             }
         };
         let read = PartitionState::of_chunks(self.partition, self.placement, chunks.clone()).ok();
@@ -333,14 +355,14 @@ impl ChainServer {
         };
         let from = self.write_names(cx);
         let taken = Some(Taken { chunks: chunks.into(), state: Box::new(state) });
-        (self.saved.bytes, self.saved.installing) = (0, true);
+        (self.saved.bytes, self.saved.installing) = (0, Some(wanted));
         self.saved.snapshots.begin(below, Writer { from, taken }, cx);
     }
 
     /// It stands in the journal, and is the state from now on.
     fn install_snapshot(&mut self, below: RowIndex, state: PartitionState, cx: &mut Cx<'_, Self>) {
         cx.mark("chain.installed_a_snapshot");
-        (self.saved.installing, self.saved.grown, self.saved.below) = (false, 0, below);
+        (self.saved.installing, self.saved.grown, self.saved.below) = (None, 0, below);
         (self.state, self.window, self.was_applied) = (state, 0, below);
         self.row.begin_at(below);
         self.pull(cx);

@@ -1,6 +1,7 @@
 //! Single roles, driven by hand.
 
 mod client;
+mod joining;
 mod partition;
 mod regions;
 mod replication;

@@ -1,8 +1,8 @@
 //! A chain server, message by message.
 
 use fuzzylog::chain_server::{
-    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, PullState, Pulled, SealChain,
-    SnapshotPage, StableThrough, Submit, Sync,
+    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, Pulled, SealChain,
+    StableThrough, Submit, Sync,
 };
 use fuzzylog::messages::client::FuzzyClientIn;
 use fuzzylog::messages::director::DirectorIn;
@@ -15,14 +15,14 @@ use kernel::{Bytes, Effect, HostId, HostSlot, NodeId};
 use std::time::Duration;
 use table::{Did, Table, restored, sent};
 
-const PARTITION: PartitionId = PartitionId(0);
+pub(super) const PARTITION: PartitionId = PartitionId(0);
 const OTHER_JOURNAL: ChainJournal = ChainJournal(7);
 
-fn node(host: u32) -> NodeId {
+pub(super) fn node(host: u32) -> NodeId {
     NodeId::new(HostId(host), HostSlot(16))
 }
 
-fn client_role() -> NodeId {
+pub(super) fn client_role() -> NodeId {
     NodeId::new(HostId(9), HostSlot(1))
 }
 
@@ -41,7 +41,7 @@ fn entry(number: u64) -> RowEntry {
     RowEntry { origin: client_role(), call: number, command: append(number).into() }
 }
 
-fn submit(number: u64, epoch: ChainEpoch) -> Submit {
+pub(super) fn submit(number: u64, epoch: ChainEpoch) -> Submit {
     Submit { call: number, epoch, command: append(number).into() }
 }
 
@@ -50,7 +50,7 @@ fn serving(first: bool) -> Table<ChainServer> {
     serving_as(server(), first)
 }
 
-fn serving_as(server: ChainServer, first: bool) -> Table<ChainServer> {
+pub(super) fn serving_as(server: ChainServer, first: bool) -> Table<ChainServer> {
     let mut table = Table::new(server, node(1));
     table.burst(node(3), SealChain { epoch: ChainEpoch(2), journal: None });
     let projection = projection(&table, ChainEpoch(2), first);
@@ -343,7 +343,7 @@ fn a_full_partition_takes_no_more_appends() {
 }
 
 /// A server that writes a snapshot after every third append or so, and has hardly any of its row in memory.
-fn snapping() -> ChainServer {
+pub(super) fn snapping() -> ChainServer {
     let beside = NodeId::new(HostId(1), HostSlot(1));
     let parameters = FuzzyParameters {
         snapshot_every_bytes: 300,
@@ -369,7 +369,7 @@ fn write_snapshot(table: &mut Table<ChainServer>) -> Option<usize> {
 }
 
 /// The head has ordered so many commands, and they are stable.
-fn order(table: &mut Table<ChainServer>, numbers: std::ops::Range<u64>) {
+pub(super) fn order(table: &mut Table<ChainServer>, numbers: std::ops::Range<u64>) {
     for number in numbers {
         table.burst(client_role(), submit(number, ChainEpoch(2)));
     }
@@ -400,86 +400,4 @@ fn a_snapshot_replaces_the_beginning_of_the_row() {
     assert_eq!(write_snapshot(&mut again), None);
     again.burst(node(2), StableThrough { epoch: ChainEpoch(3), through: RowIndex(400) });
     assert!(write_snapshot(&mut again).is_some());
-}
-
-/// What a server sends another one.
-fn to_servers(did: &Did<FuzzyLog>) -> Vec<FromServer> {
-    let of = |(_, message, _)| match message {
-        FuzzyMessage::ChainServer(ChainServerIn::Server(message)) => Some(message),
-        FuzzyMessage::ChainServer(_)
-        | FuzzyMessage::Client(_)
-        | FuzzyMessage::Director(_)
-        | FuzzyMessage::Log(_) => None,
-    };
-    sent(did).into_iter().filter_map(of).collect()
-}
-
-/// A server of another host that copies the table's one, and its first question.
-fn copying(source: &Table<ChainServer>) -> (Table<ChainServer>, Vec<FromServer>) {
-    let mut joins = Table::new(snapping(), node(4));
-    let members = vec![ChainMember { node: node(1), journal: source.role.journal() }];
-    let (epoch, whole_from) = (ChainEpoch(2), RowIndex(0));
-    let projection = ChainProjection { partition: PARTITION, epoch, members, whole_from };
-    let did = joins.burst(node(3), Project { projection, copies: true });
-    (joins, to_servers(&did))
-}
-
-// A server that joins and gets half of a state, or one whose row is counted before it is on its disk, is a member in name only.
-#[test]
-fn a_joining_server_takes_what_is_gone_as_a_snapshot() {
-    let mut source = serving_as(snapping(), true);
-    order(&mut source, 0..40);
-    source.end();
-    let (mut joins, mut questions) = copying(&source);
-    let (mut pages, mut steps) = (0, 0);
-    while joins.role.length() < RowIndex(40) {
-        steps += 1;
-        assert!(steps < 1_000, "it has {}", joins.role.length());
-        let mut answers = Vec::new();
-        for question in questions.drain(..) {
-            answers.extend(to_servers(&source.burst(node(4), ChainServerIn::Server(question))));
-        }
-        for answer in answers {
-            pages += u32::from(matches!(answer, FromServer::SnapshotPage(_)));
-            questions.extend(to_servers(&joins.burst(node(1), ChainServerIn::Server(answer))));
-        }
-        if questions.is_empty() {
-            assert_eq!(joins.role.length(), RowIndex(0), "it counts when its journal has it");
-            joins.pass(Duration::from_millis(3));
-            questions.extend(to_servers(&joins.timer(ChainTimer::Snapshot)));
-        }
-    }
-    assert!(pages > 10, "{pages}");
-    assert_eq!(joins.role.state().digest(), source.role.state().digest());
-    let again = restored(snapping(), &joins.journal());
-    assert_eq!((again.length(), again.state().digest()), (RowIndex(40), source.role.state().digest()));
-}
-
-// A peer that hands a damaged state over must not stop this host, nor be believed.
-#[test]
-fn a_snapshot_that_cannot_be_read_is_refused() {
-    let mut source = serving_as(snapping(), true);
-    order(&mut source, 0..8);
-    source.end();
-    let (mut joins, questions) = copying(&source);
-    let FromServer::PullRow(pull) = &questions[0] else { panic!("{questions:?}") };
-    let pulled = Pulled {
-        session: pull.session,
-        first: RowIndex(0),
-        entries: Vec::new(),
-        length: RowIndex(8),
-        stable: RowIndex(8),
-        base: Some(RowIndex(8)),
-    };
-    for bytes in [&b"not a state"[..], &[]] {
-        let asked = to_servers(&joins.burst(node(1), pulled.clone()));
-        let Some(FromServer::PullState(asked)) = asked.last() else { panic!("{asked:?}") };
-        let PullState { transfer, index, .. } = *asked;
-        let bytes = Bytes::copy_from_slice(bytes);
-        let page = SnapshotPage { transfer, below: RowIndex(8), index, last: true, bytes };
-        let did = joins.burst(node(1), page);
-        let is_refused = did.iter().any(|effect| matches!(effect, Effect::Reject { .. }));
-        assert!(is_refused, "{did:?}");
-        assert_eq!((joins.role.length(), joins.role.state().applied()), (RowIndex(0), RowIndex(0)));
-    }
 }

@@ -64,6 +64,8 @@ pub struct ChainServerStatus {
     pub unfinished: usize,
     /// Users' clients that it remembers.
     pub clients: usize,
+    /// How often a host that joined lacked more than the snapshot that it took, and began again.
+    pub outrun: u64,
 }
 
 /// A partition's chain.
@@ -98,6 +100,7 @@ impl ChainServerStatus {
             queued: state.queued(),
             unfinished: state.unfinished_count(),
             clients: state.clients(),
+            outrun: server.outrun(),
         }
     }
 }
@@ -250,6 +253,12 @@ impl ServiceStatus for FuzzyStatus {
                 "Commands that the host has applied",
                 &of,
                 status.applied,
+            );
+            page.counter_of(
+                "fuzzylog_partition_outrun",
+                "Times that a host that joins lacked more than the snapshot that it took from this one, and began again",
+                &of,
+                status.outrun,
             );
         }
         for chain in &self.chains {
