@@ -246,7 +246,10 @@ impl Connection {
         let tag = message.first().ok_or(UNREADABLE)?;
         let (service, calls) =
             self.services.iter().find(|(service, _)| service.receivers.contains(tag)).ok_or(UNREADABLE)?;
-        let calls = calls.as_ref().ok_or(CloseReason(service.off))?;
+        let Some(calls) = calls.as_ref() else {
+            cx.output().extend_from_slice(&protocol::refusal(service.off));
+            return Err(CloseReason(service.off));
+        };
         let mut refusals = Vec::new();
         let mut asker = Asker { caller: &mut self.caller, reads: &mut self.reads, refusals: &mut refusals };
         let taken = calls.take(message, &mut asker, cx)?;

@@ -55,6 +55,11 @@ pub fn refusal_bytes(preface: &[u8; PREFACE_BYTES]) -> usize {
     (u32::from_le_bytes([a, b, c, d]) as usize).min(REFUSAL_BYTES_MAX)
 }
 
+/// True of what comes from a host and begins as a preface does. No frame does: its length would be too large.
+pub fn begins_as_preface(input: &[u8]) -> bool {
+    !input.is_empty() && MAGIC.starts_with(&input[..input.len().min(MAGIC.len())])
+}
+
 /// The version of a preface; none if it is not one.
 pub fn version_of(preface: &[u8; PREFACE_BYTES]) -> Option<u32> {
     let (magic, rest) = preface.split_first_chunk::<8>()?;

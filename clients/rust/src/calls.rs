@@ -1,6 +1,6 @@
 //! Calls of a service that answers each by one message: a task with one connection at a time.
 
-use crate::connection::{Connection, DialError, Reading, Writing};
+use crate::connection::{Connection, DialError, Lost, Reading, Writing};
 use crate::suspicion::Suspicion;
 use crate::{CallError, Credentials};
 use kernel::{Decode, Encode};
@@ -164,7 +164,7 @@ struct Served<A: Ask> {
 enum Event<A: Ask> {
     Order(Option<Order<A>>),
     Messages(Vec<A::Message>),
-    Broken,
+    Lost(Lost),
     Again,
 }
 
@@ -241,16 +241,20 @@ impl<A: Ask> Served<A> {
             let (pause, silence) = (until(again_at), until(self.silent_at));
             let event = tokio::select! {
                 order = orders.recv() => Event::<A>::Order(order),
-                received = self.reading.receive() => received.map_or(Event::Broken, Event::Messages),
-                _ = self.writing.progress() => Event::Broken,
+                received = self.reading.receive() => received.map_or_else(Event::Lost, Event::Messages),
+                _ = self.writing.progress() => Event::Lost(Lost::Broken),
                 () = pause => Event::Again,
-                () = silence => Event::Broken,
-                () = self.suspicion.hangs() => Event::Broken,
+                () = silence => Event::Lost(Lost::Broken),
+                () = self.suspicion.hangs() => Event::Lost(Lost::Broken),
             };
             match event {
                 Event::Order(None) => return false,
                 Event::Order(Some(order)) => waiting.push_back(order),
-                Event::Broken => return true,
+                Event::Lost(Lost::Broken) => return true,
+                Event::Lost(Lost::Off(why)) => {
+                    self.give_all_up(waiting, &why);
+                    return true;
+                }
                 Event::Again => again_at = None,
                 Event::Messages(messages) => {
                     self.silent_at = None;
@@ -263,6 +267,14 @@ impl<A: Ask> Served<A> {
                     self.wait_for_some();
                 }
             }
+        }
+    }
+
+    /// Hosts of one cluster have the same services: nobody else is asked.
+    fn give_all_up(&mut self, waiting: &mut VecDeque<Order<A>>, why: &str) {
+        for order in std::mem::take(&mut self.in_flight).into_values().chain(waiting.drain(..)) {
+            // The caller may have stopped waiting.
+            let _ = order.answer.send(Err(CallError::Off(why.to_owned())));
         }
     }
 

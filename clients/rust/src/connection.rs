@@ -97,6 +97,21 @@ pub(crate) enum DialError {
     Refused(String),
 }
 
+/// Why a connection is of no use any more.
+#[derive(Debug)]
+pub(crate) enum Lost {
+    /// It broke.
+    Broken,
+    /// The host has not the service that was called, and says so.
+    Off(String),
+}
+
+impl From<io::Error> for Lost {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
 impl From<io::Error> for DialError {
     fn from(_: io::Error) -> Self {
         Self::Broken
@@ -156,13 +171,15 @@ impl Writing {
 
 impl Reading {
     /// Waits for bytes and returns the messages that are whole. Cancelling loses nothing.
-    pub(crate) async fn receive<M: Decode>(&mut self) -> io::Result<Vec<M>> {
+    pub(crate) async fn receive<M: Decode>(&mut self) -> Result<Vec<M>, Lost> {
         let frames = FrameReader { body_max: protocol::BODY_BYTES_MAX };
         let mut messages = Vec::new();
         if self.stream.read_buf(&mut self.input).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(self.farewell().map_or(Lost::Broken, Lost::Off));
         }
-        while let Some(body) = frames.next(&mut self.input).map_err(io::Error::other)? {
+        while !protocol::begins_as_preface(&self.input)
+            && let Some(body) = frames.next(&mut self.input).map_err(io::Error::other)?
+        {
             let mut body = Reader::new(body);
             while body.remaining() > 0 {
                 let message = kernel::Bytes::decode(&mut body).map_err(io::Error::other)?;
@@ -170,10 +187,22 @@ impl Reading {
                     Ok(message) => messages.push(message),
                     // A newer server may say what this client does not know.
                     Err(kernel::DecodeError::UnknownTag(..)) => {}
-                    Err(error) => return Err(io::Error::other(error)),
+                    Err(error) => return Err(io::Error::other(error).into()),
                 }
             }
         }
-        Ok(messages)
+        // What was answered before counts first.
+        match self.farewell() {
+            Some(why) if messages.is_empty() => Err(Lost::Off(why)),
+            Some(_) | None => Ok(messages),
+        }
+    }
+
+    /// What the host says before it closes the connection, once all of it is here.
+    fn farewell(&self) -> Option<String> {
+        let (preface, why) = self.input.split_first_chunk::<{ protocol::PREFACE_BYTES }>()?;
+        let is_refusal = protocol::version_of(preface) == Some(0);
+        let why = why.get(..protocol::refusal_bytes(preface)).filter(|_| is_refusal)?;
+        Some(String::from_utf8_lossy(why).into_owned())
     }
 }

@@ -1,6 +1,7 @@
 //! Drives the client role: the same code that runs in the simulator, on a real socket and clock.
 
-use crate::connection::{Connection, DialError, Reading, Writing};
+use crate::CallError;
+use crate::connection::{Connection, DialError, Lost, Reading, Writing};
 use crate::credentials::Credentials;
 use kernel::{
     Beacons, Cx, Effect, Effects, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role,
@@ -23,11 +24,14 @@ pub(crate) enum Order {
         /// Of no other call of the client.
         number: u64,
         call: Call,
-        answer: oneshot::Sender<Outcome>,
+        answer: Answer,
     },
     /// Nobody waits for this call any more: is it certain that no host has it, nor will?
     GiveUp { number: u64, answer: oneshot::Sender<bool> },
 }
+
+/// Who waits for a call; an error if no host has what was called.
+type Answer = oneshot::Sender<Result<Outcome, CallError>>;
 
 /// An answer slower than this is looked for at another host.
 const RESEND_AFTER: Duration = Duration::from_millis(300);
@@ -68,7 +72,7 @@ struct Driver {
     effects: Effects<CommandCalls>,
     rng: Rng,
     started: std::time::Instant,
-    waiting: HashMap<RequestId, oneshot::Sender<Outcome>>,
+    waiting: HashMap<RequestId, Answer>,
     resend_at: Option<tokio::time::Instant>,
     /// When to try the next endpoint, after all have failed.
     retry_at: Option<tokio::time::Instant>,
@@ -119,7 +123,7 @@ enum Event {
 enum LinkEvent {
     Dialled(Result<Connection, DialError>),
     Messages(Vec<CommandMessage>),
-    Broken,
+    Lost(Lost),
 }
 
 impl Driver {
@@ -159,7 +163,13 @@ impl Driver {
                 }
                 self.go_down();
             }
-            Event::Link(LinkEvent::Dialled(Err(DialError::Broken)) | LinkEvent::Broken) => self.go_down(),
+            Event::Link(LinkEvent::Lost(Lost::Off(why))) => {
+                self.give_all_up(&why);
+                self.go_down();
+            }
+            Event::Link(LinkEvent::Dialled(Err(DialError::Broken)) | LinkEvent::Lost(Lost::Broken)) => {
+                self.go_down();
+            }
             Event::Resend => {
                 self.resend_at = None;
                 self.with_role(|client, cx| client.on_timer(ClientTimer::Resend, cx));
@@ -209,6 +219,15 @@ impl Driver {
         }
     }
 
+    /// Hosts of one cluster have the same services: nobody else is asked.
+    fn give_all_up(&mut self, why: &str) {
+        for (id, answer) in std::mem::take(&mut self.waiting) {
+            self.client.give_up(id);
+            // The caller may have stopped waiting.
+            let _ = answer.send(Err(CallError::Off(why.to_owned())));
+        }
+    }
+
     fn refusals(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -243,7 +262,7 @@ impl Driver {
                 Effect::Respond { id, response } => {
                     if let Some(answer) = self.waiting.remove(&id) {
                         // The caller may have stopped waiting.
-                        let _ = answer.send(response);
+                        let _ = answer.send(Ok(response));
                     }
                 }
                 // A client keeps nothing, so it has nothing to give up or to read.
@@ -279,12 +298,12 @@ impl Link {
             Self::Down => std::future::pending().await,
             Self::Dialling { dial, .. } => LinkEvent::Dialled(dial.await),
             Self::Up { reading, writing, .. } => tokio::select! {
-                received = reading.receive() => received.map_or(LinkEvent::Broken, LinkEvent::Messages),
+                received = reading.receive() => received.map_or_else(LinkEvent::Lost, LinkEvent::Messages),
                 written = writing.progress() => {
                     let written: io::Result<Infallible> = written;
                     match written {
                         Ok(never) => match never {},
-                        Err(_) => LinkEvent::Broken,
+                        Err(_) => LinkEvent::Lost(Lost::Broken),
                     }
                 }
             },

@@ -103,6 +103,9 @@ pub enum CallError {
     /// The answer cannot be read: client and server do not fit.
     #[error("the answer cannot be read ({0}); is the server newer than this client?")]
     Unreadable(String),
+    /// Never executed: the cluster does not have the service, by its file.
+    #[error("the service is off there, so nothing was executed: {0}")]
+    Off(String),
     /// The client's task has ended.
     #[error("the client is closed")]
     Closed,
@@ -188,13 +191,14 @@ impl Client {
         match tokio::time::timeout(self.timeout, answered).await {
             Err(_) => Err(self.unanswered(number).await),
             Ok(Err(_)) => Err(CallError::Closed),
-            Ok(Ok(Outcome::Done(bytes))) => Ok(bytes),
-            Ok(Ok(Outcome::Refused(Refusal::MaybeExecuted))) => Err(CallError::MaybeExecuted),
-            Ok(Ok(Outcome::Refused(Refusal::Malformed))) => Err(CallError::Refused),
-            Ok(Ok(Outcome::Refused(Refusal::Conflict))) => Err(CallError::Conflict),
-            Ok(Ok(Outcome::Refused(Refusal::Busy))) => Err(CallError::Busy),
-            Ok(Ok(Outcome::Refused(Refusal::DiskFull))) => Err(CallError::DiskFull),
-            Ok(Ok(Outcome::Refused(Refusal::NotGranted))) => Err(CallError::NotGranted),
+            Ok(Ok(Err(off))) => Err(off),
+            Ok(Ok(Ok(Outcome::Done(bytes)))) => Ok(bytes),
+            Ok(Ok(Ok(Outcome::Refused(Refusal::MaybeExecuted)))) => Err(CallError::MaybeExecuted),
+            Ok(Ok(Ok(Outcome::Refused(Refusal::Malformed)))) => Err(CallError::Refused),
+            Ok(Ok(Ok(Outcome::Refused(Refusal::Conflict)))) => Err(CallError::Conflict),
+            Ok(Ok(Ok(Outcome::Refused(Refusal::Busy)))) => Err(CallError::Busy),
+            Ok(Ok(Ok(Outcome::Refused(Refusal::DiskFull)))) => Err(CallError::DiskFull),
+            Ok(Ok(Ok(Outcome::Refused(Refusal::NotGranted)))) => Err(CallError::NotGranted),
         }
     }
 

@@ -175,6 +175,7 @@ impl Endpoint {
             | CallError::NotGranted
             | CallError::Busy
             | CallError::Unreadable(_)
+            | CallError::Off(_)
             | CallError::Closed => self.explain(error),
         }
     }
@@ -217,6 +218,7 @@ impl Endpoint {
                     "--endpoints with the native addresses of hosts that serve (ordinate cluster members list)",
                 )
             },
+            CallError::Off(_) => service_off(error.to_string()),
             CallError::Refused | CallError::Invalid(_) => Failure::input(
                 "O1002",
                 "the request was refused and not executed",
@@ -250,6 +252,12 @@ impl Endpoint {
             }
         }
     }
+}
+
+/// The cluster's file does not have the service that was called.
+pub fn service_off(fact: String) -> Failure {
+    let remedy = "ordinate status --admin ADDRESS  (it says which services a cluster has)";
+    Failure::input("O1066", "the service is off at this cluster: nothing was executed", fact, remedy)
 }
 
 /// How fresh a read must be.

@@ -82,6 +82,7 @@ fn explain(endpoint: &Endpoint, spaces: &[String], error: &CallError) -> Failure
         | CallError::NotGranted
         | CallError::Busy
         | CallError::Unreadable(_)
+        | CallError::Off(_)
         | CallError::Closed => endpoint.explain(error),
     }
 }

@@ -246,7 +246,7 @@ impl FuzzyLog {
         match self.call(call).await {
             Ok(FuzzyReply::TrimmedColour(_)) => Ok(()),
             Ok(_) => Err(unreadable()),
-            Err(FuzzyError::Unreached(error)) => Err(FuzzyError::Unknown(error)),
+            Err(FuzzyError::Unreached(error)) if !is_surely_unsent(&error) => Err(FuzzyError::Unknown(error)),
             Err(error) => Err(error),
         }
     }
@@ -260,7 +260,7 @@ impl FuzzyLog {
     async fn numbered(&self, by: NumberedBy, count: u64, call: FuzzyCall) -> Result<FuzzyReply, FuzzyError> {
         let open = Open { session: &self.session, by, count, is_answered: false };
         match self.call(call).await {
-            Err(FuzzyError::Unreached(error)) => Err(FuzzyError::Unknown(error)),
+            Err(FuzzyError::Unreached(error)) if !is_surely_unsent(&error) => Err(FuzzyError::Unknown(error)),
             Err(FuzzyError::Failed(why)) if why == FuzzyFailure::Full => Err(FuzzyError::Failed(why)),
             answer => {
                 open.answered();
@@ -315,6 +315,11 @@ impl Drop for Open<'_> {
 fn read_snapshot(text: &Bytes) -> Result<SnapshotId, FuzzyError> {
     let id = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     id.ok_or_else(unreadable)
+}
+
+/// No host has such a service.
+fn is_surely_unsent(error: &CallError) -> bool {
+    matches!(error, CallError::Off(_))
 }
 
 fn unreadable() -> FuzzyError {

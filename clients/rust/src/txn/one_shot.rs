@@ -97,7 +97,7 @@ impl<'a> OneShotCall<'a> {
         }
         let reply = match client.calls.call(call, client.timeout).await {
             Ok(reply) => reply,
-            Err(unsent @ CallError::NotSent(_)) => {
+            Err(unsent @ (CallError::NotSent(_) | CallError::Off(_))) => {
                 open.answered();
                 return Err(TxnError::Unreached(unsent));
             }

@@ -277,6 +277,7 @@ pub(super) fn failure(error: &LogError) -> Failure {
             said,
             "a name has letters, digits, '.', '_' and '-', at most 128; an entry at most 1 MiB",
         ),
+        LogError::Call(ordinate_client::CallError::Off(_)) => super::kv::service_off(said),
         LogError::Call(ordinate_client::CallError::MaybeExecuted) => Failure::failed(
             "O1011",
             "the entries may have been appended",

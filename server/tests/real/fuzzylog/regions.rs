@@ -18,6 +18,8 @@ const OHIO: [usize; 3] = [0, 1, 2];
 const TOKYO: [usize; 3] = [3, 4, 5];
 const COLOURS: [&str; 3] = ["red", "blue", "green"];
 const WRITERS: u64 = 2;
+/// Ten times what was measured at most on a busy machine, so no test of speed: who waits for a time limit of TCP's takes longer.
+const JOINED_WITHIN: Duration = Duration::from_secs(10);
 /// Between two tries of a writer that is not answered.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -200,6 +202,23 @@ fn refuses_what_is_not_its_own(ohio: SocketAddr, tokyo: SocketAddr, snapshot: &s
     assert_eq!(kv.code, 404, "a store of one region is none of all");
 }
 
+/// Who calls what a cluster of regions has not learns that, and not that nobody answers.
+async fn says_what_is_off(cluster: &Cluster) {
+    for call in [
+        &["kv", "get", "a"][..],
+        &["kv", "put", "a", "b"],
+        &["log", "list"],
+        &["sequence", "next", "--spaces", "orders"],
+        &["txn", "get", "a"],
+        &["txn", "put", "a", "b"],
+    ] {
+        let ended = cluster.ordinate(call).await;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(said.contains("O1066") && said.contains("which is off"), "{call:?}: {said}");
+        assert_eq!(ended.status.code(), Some(2), "{call:?}: {said}");
+    }
+}
+
 /// Both regions, and who writes in them.
 struct Stage {
     cluster: Cluster,
@@ -266,7 +285,9 @@ impl Stage {
         let healed_at = Instant::now();
         let (code, here) = wait_for(tokyo[0], &snapshot, 30_000);
         assert_eq!(code, 200, "{here}");
-        println!("what ohio had in the cut is in tokyo {:?} after it", healed_at.elapsed());
+        let joined = healed_at.elapsed();
+        println!("what ohio had in the cut is in tokyo {joined:?} after it");
+        assert!(joined < JOINED_WITHIN, "the regions are joined {joined:?} after the cut");
         let path = format!("/v1/fuzzylog/colours/red?after={}", in_query(&snapshot));
         let page = http::ask(tokyo[1], "GET", &path, b"").expect("an answer").json();
         assert!(page["tail"].as_u64() >= here["tails"]["red"].as_u64(), "{page} has less than {here}");
@@ -287,6 +308,7 @@ impl Stage {
 fn regions_serve_alone_and_agree_when_they_are_joined() {
     alone(async {
         let mut stage = Stage::begin().await;
+        says_what_is_off(&stage.cluster).await;
         for _ in 0..number("ORDINATE_CUT_ROUNDS", 1) {
             stage.until_all_append(20).await;
             stage.cut_for(Duration::from_secs(number("ORDINATE_CUT_SECONDS", 10))).await;
@@ -297,7 +319,9 @@ fn regions_serve_alone_and_agree_when_they_are_joined() {
         let is_same =
             |_: &Cluster| COLOURS.iter().all(|colour| set(ohio[0], colour) == set(tokyo[2], colour));
         stage.cluster.until("both regions show the same", PATIENCE, is_same).await;
-        println!("both regions show the same {:?} after the last append", stopped_at.elapsed());
+        let agreed = stopped_at.elapsed();
+        println!("both regions show the same {agreed:?} after the last append");
+        assert!(agreed < JOINED_WITHIN, "the regions show the same {agreed:?} after the last append");
         assert_eq!(judge(ohio[2], Some(&in_ohio)), judge(tokyo[1], Some(&in_tokyo)));
         println!("{} appends in ohio, {} in tokyo", in_ohio.len(), in_tokyo.len());
         let shown = stage.cluster.ordinate(&["fuzzylog", "regions", "--admin", &ohio[0].to_string()]).await;
