@@ -1,5 +1,6 @@
 //! `ordinate demo`, driven by its standard input: what it prints must be true, and runnable.
 
+mod regions;
 mod terminal;
 
 use super::{Folder, program, run};
@@ -35,14 +36,19 @@ fn at_free_ports() -> Command {
         bound.expect("a free port").port().min(60_000).to_string()
     };
     let mut command = program();
-    command.args(["demo", "--durability", "memory", "--port", &free()]);
+    command.args(["demo", "--port", &free()]);
     command.args(["--zookeeper", &free(), "--kafka", &free()]);
     command
 }
 
 impl Demo {
     fn start() -> Self {
+        Self::start_with(&["--durability", "memory"])
+    }
+
+    fn start_with(arguments: &[&str]) -> Self {
         let mut command = at_free_ports();
+        command.args(arguments);
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().expect("the binary was built");
         let input = child.stdin.take();

@@ -51,6 +51,7 @@ impl Terminal {
         options.read(true).write(true).custom_flags(libc::O_NOCTTY);
         let end = options.open(OsStr::from_bytes(name.to_bytes())).expect("it opens");
         let mut command = at_free_ports();
+        command.args(["--durability", "memory"]);
         command.env("XDG_STATE_HOME", &folder.0).env("TERM", "xterm-256color");
         command.env_remove("NO_COLOR").envs(environment.iter().copied());
         let same = || end.try_clone().expect("a descriptor");

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use volatile::stable;
 
 /// Pages with such blocks.
-const PAGES: [&str; 2] = ["README.md", "docs/quickstart.md"];
+const PAGES: [&str; 3] = ["README.md", "docs/quickstart.md", "docs/fuzzylog.md"];
 /// Those that share a folder and a cluster, which [`BEFORE`] makes: their blocks are one session, in this order.
 const SHARED: [&str; 8] = [
     "docs/from-zookeeper.md",

@@ -1,8 +1,8 @@
 //! The editor of the demo's prompt: history, completion and colours.
 
+use super::colours;
 use super::given::Given;
-use super::words::{COMMANDS, LEVELS, Operand, wanted};
-use super::{NAMES, colours};
+use super::words::{Command, Operand, wanted};
 use crate::commands::kv::end_of_prefix;
 use ordinate_client::{Client, Level};
 use reedline::{
@@ -28,6 +28,16 @@ const KEYS_WITHIN: Duration = Duration::from_millis(300);
 const KEYS_MAX: u32 = 50;
 const MENU: &str = "completions";
 
+/// What may be typed.
+#[derive(Clone)]
+pub(super) struct Known {
+    pub(super) commands: &'static [Command],
+    /// What operands of these kinds may be.
+    pub(super) operands: Vec<(Operand, Vec<String>)>,
+    /// Whose keys are completed.
+    pub(super) client: Client,
+}
+
 /// The editor.
 pub(super) struct Editor {
     line: Reedline,
@@ -36,7 +46,7 @@ pub(super) struct Editor {
 
 impl Editor {
     /// With the history of earlier demos, where there is a folder for it.
-    pub(super) fn new(prompt: &'static str, client: Client, runtime: Handle, stop: Arc<AtomicBool>) -> Self {
+    pub(super) fn new(prompt: &'static str, known: Known, runtime: Handle, stop: Arc<AtomicBool>) -> Self {
         let mut keys = default_emacs_keybindings();
         let tab =
             ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
@@ -45,11 +55,11 @@ impl Editor {
         let menu = ColumnarMenu::default().with_name(MENU).with_marker("");
         let mut line = Reedline::create()
             .with_edit_mode(Box::new(Emacs::new(keys)))
-            .with_completer(Box::new(Completions { client, runtime }))
+            .with_completer(Box::new(Completions { known: known.clone(), runtime }))
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
             .with_quick_completions(true)
             .with_partial_completions(true)
-            .with_highlighter(Box::new(Colours))
+            .with_highlighter(Box::new(Colours(known.commands)))
             .with_ansi_colors(colours())
             .with_break_signal(stop);
         let file = history_file(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
@@ -133,14 +143,14 @@ impl Prompt for Words {
     }
 }
 
-struct Colours;
+struct Colours(&'static [Command]);
 
 impl Highlighter for Colours {
     fn highlight(&self, line: &str, _: usize) -> StyledText {
         let name = line.split_whitespace().next().unwrap_or("");
         let ends = line.find(name).map_or(0, |at| at + name.len());
         let colour =
-            if COMMANDS.iter().any(|command| command.name == name) { Color::Green } else { Color::Red };
+            if self.0.iter().any(|command| command.name == name) { Color::Green } else { Color::Red };
         let mut styled = StyledText::new();
         styled.push((colour.normal(), line[..ends].to_owned()));
         styled.push((Color::Default.normal(), line[ends..].to_owned()));
@@ -149,14 +159,14 @@ impl Highlighter for Colours {
 }
 
 struct Completions {
-    client: Client,
+    known: Known,
     runtime: Handle,
 }
 
 impl Completions {
     /// Keys that begin so, as one host has them: none if nobody answers at once.
     fn keys(&self, prefix: &str) -> Vec<String> {
-        let client = self.client.clone().with_timeout(KEYS_WITHIN);
+        let client = self.known.client.clone().with_timeout(KEYS_WITHIN);
         let end = end_of_prefix(prefix);
         let scan = client.scan(prefix, end.as_deref(), KEYS_MAX, Level::Eventual);
         let page = self.runtime.block_on(scan);
@@ -168,20 +178,22 @@ impl Completions {
 impl Completer for Completions {
     fn complete(&mut self, line: &str, at: usize) -> CompletionResult {
         let Some(before) = line.get(..at) else { return CompletionResult::fresh(Vec::new()) };
-        let wanted = wanted(before);
-        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
-        let candidates = match wanted.operand {
-            None => COMMANDS.iter().map(|command| command.name.to_owned()).collect(),
-            Some(Operand::Free) => Vec::new(),
+        let Known { commands, operands, .. } = &self.known;
+        let wanted = wanted(commands, before);
+        let candidates: Vec<String> = match wanted.operand {
+            None => commands.iter().map(|command| command.name.to_owned()).collect(),
             Some(Operand::Key) => self.keys(&wanted.typed),
-            Some(Operand::Host) => owned(&[NAMES.as_slice(), &["all"]].concat()),
-            Some(Operand::Level) => owned(&LEVELS),
+            Some(operand) => operands
+                .iter()
+                .filter(|(of, _)| *of == operand)
+                .flat_map(|(_, words)| words.clone())
+                .collect(),
         };
         let fitting = candidates.into_iter().filter(|candidate| candidate.starts_with(&wanted.typed));
         let suggestions = fitting.filter_map(|candidate| {
             // A word with a zero byte cannot be typed.
             let value = shlex::try_quote(&candidate).ok()?.into_owned();
-            let does = COMMANDS.iter().find(|command| wanted.operand.is_none() && command.name == candidate);
+            let does = commands.iter().find(|command| wanted.operand.is_none() && command.name == candidate);
             Some(Suggestion {
                 value,
                 description: does.map(|command| command.does.to_owned()),

@@ -94,7 +94,7 @@ impl Cluster {
         (false, true)
     }
 
-    fn strike(&mut self, fault: &str, name: &'static str) -> Result<(), String> {
+    pub(super) fn strike(&mut self, fault: &str, name: &'static str) -> Result<(), String> {
         let Some(member) = self.members.get_mut(name) else { return Ok(()) };
         match (fault, &member.running) {
             ("restart", None) => return self.start_host(name).map_err(|failure| failure.to_string()),

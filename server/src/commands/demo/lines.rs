@@ -1,8 +1,7 @@
 //! What the demo is asked, line by line: from an editor at a terminal, or from a pipe. A thread reads one line when it is asked for one.
 
-use super::editor;
+use super::editor::{self, Known};
 use super::given::Given;
-use ordinate_client::Client;
 use std::io::{BufRead, IsTerminal as _, Read as _, Write as _};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +26,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// From standard input; with an editor where it and standard output are a terminal.
-    pub(super) fn start(client: Client) -> Self {
+    pub(super) fn start(known: Known) -> Self {
         let interactive = std::io::stdin().is_terminal();
         let terminal = interactive && std::io::stdout().is_terminal();
         let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -36,7 +35,7 @@ impl Lines {
         let stop = Arc::new(AtomicBool::new(false));
         let (stopped, runtime) = (Arc::clone(&stop), Handle::current());
         std::thread::spawn(move || {
-            if terminal && !dumb && !edited(&asked, &give, client, runtime, stopped) {
+            if terminal && !dumb && !edited(&asked, &give, known, runtime, stopped) {
                 return;
             }
             plain(&asked, &give, interactive);
@@ -62,11 +61,11 @@ impl Lines {
 fn edited(
     asked: &std::sync::mpsc::Receiver<()>,
     give: &mpsc::Sender<Given>,
-    client: Client,
+    known: Known,
     runtime: Handle,
     stop: Arc<AtomicBool>,
 ) -> bool {
-    let mut editor = editor::Editor::new(PROMPT, client, runtime, stop);
+    let mut editor = editor::Editor::new(PROMPT, known, runtime, stop);
     while asked.recv().is_ok() {
         match editor.read() {
             Ok(given) => {

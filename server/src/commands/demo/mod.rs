@@ -1,4 +1,5 @@
-//! `ordinate demo`: a three-host cluster in this process, and a prompt that breaks it and judges what happened.
+//! `ordinate demo`: a three-host cluster in this process, or one in each of several regions, and a prompt that breaks it and judges what
+//! happened.
 
 mod editor;
 mod faults;
@@ -6,9 +7,12 @@ mod given;
 mod lines;
 mod photos;
 mod prompt;
+mod regions;
+mod sessions;
 mod stage;
 mod verdict;
 mod words;
+mod writers;
 
 use crate::failure::Failure;
 use ordinate_client::Client;
@@ -17,6 +21,7 @@ use server::access::Access;
 use server::admin::{self, Admin};
 use server::cluster::ClusterFile;
 use server::cluster::file::Overrides;
+use server::cluster::values::FileError;
 use server::family::HostedNode;
 use server::gate::Gate;
 use server::health::HealthWatch;
@@ -47,6 +52,12 @@ pub struct Demo {
     /// The first port to try for Kafka's clients; the next free ones are taken
     #[arg(long, default_value_t = 9092)]
     kafka: u16,
+    /// Regions of three hosts each that have the partially ordered log, and links between them that can be cut
+    #[arg(long, value_name = "NAME,NAME...", value_delimiter = ',')]
+    regions: Option<Vec<String>>,
+    /// How long a message takes from one region to another and back [default: 168ms]
+    #[arg(long, value_name = "TIME", requires = "regions", value_parser = regions::rtt)]
+    rtt: Option<Duration>,
 }
 
 /// What the command line's verbs assume when they are not given an address.
@@ -63,15 +74,23 @@ struct Member {
     running: Option<Running>,
     peer: u16,
     native: u16,
-    zookeeper: u16,
-    kafka: u16,
     admin: u16,
+    /// Those of services with a port of their own, by the cluster file's names.
+    users: BTreeMap<&'static str, u16>,
     paused: bool,
+}
+
+impl Member {
+    fn user_port(&self, name: &str) -> u16 {
+        self.users.get(name).copied().unwrap_or_default()
+    }
 }
 
 struct Running {
     host: Host<HostedNode>,
     health: HealthWatch,
+    /// The cluster file as the host sees it.
+    file: ClusterFile,
     /// Dropping it stops the admin port.
     _admin: oneshot::Sender<()>,
 }
@@ -93,10 +112,13 @@ impl Demo {
     pub fn run(self) -> Result<(), Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.map_err(|error| failed("the demo cannot start", error))?;
-        runtime.block_on(self.serve())
+        match &self.regions {
+            None => runtime.block_on(self.serve()),
+            Some(names) => runtime.block_on(self.serve_regions(names)),
+        }
     }
 
-    async fn serve(self) -> Result<(), Failure> {
+    async fn serve(&self) -> Result<(), Failure> {
         let begun = Instant::now();
         // Without more files than usual the demo has fewer clients.
         let _ = runtime::descriptors::raise_limit();
@@ -131,43 +153,40 @@ impl Demo {
     }
 
     fn start(&self) -> Result<Cluster, Failure> {
-        let ports = free_ports_from(self.port, 9)?;
-        let zookeeper = free_ports_from(self.zookeeper, 3)?;
-        let kafka = free_ports_from(self.kafka, 3)?;
+        let ports = Ports::free(self.port, NAMES.len())?;
+        let zookeeper = free_ports_from(self.zookeeper, NAMES.len())?;
+        let kafka = free_ports_from(self.kafka, NAMES.len())?;
         let brokers: Vec<String> =
             NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
-        let mut text = format!(
+        let text = format!(
             "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[clock]\nsource = \"fixed\"\nepsilon = \"1ms\"\n[txn]\nshards = {TXN_SHARDS}\nspread_levels = {TXN_SPREAD_LEVELS}\nfence_bound = \"2s\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n[sequence]\nspaces = [\"orders\", \"payments\"]\n[fuzzylog]\npartitions = 2\n\
-             [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
+             [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n{}",
             self.durability,
             kafka[0],
-            brokers.join(",")
+            brokers.join(","),
+            ports.hosts_section(&NAMES)
         );
-        for (name, port) in NAMES.iter().zip(&ports[6..]) {
-            text += &format!("{name} = \"127.0.0.1:{port}\"\n");
-        }
-        let folder = std::env::temp_dir().join(format!("ordinate-demo-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).map_err(|error| failed("no folder for the demo's data", error))?;
-        let mut file = ClusterFile::parse(&text, &folder, &Overrides::default())
-            .map_err(|error| failed("the demo's cluster file is wrong", error.what))?;
-        file.data = folder.clone();
-        let member = |index: usize| Member {
-            running: None,
-            peer: ports[6 + index],
-            native: ports[2 * index + 1],
-            zookeeper: zookeeper[index],
-            kafka: kafka[index],
-            admin: ports[2 * index],
-            paused: false,
-        };
-        let members = NAMES.iter().enumerate().map(|(index, &name)| (name, member(index))).collect();
-        let natives = ports[..6].iter().skip(1).step_by(2);
-        let endpoints: Vec<String> = natives.map(|port| format!("127.0.0.1:{port}")).collect();
-        let mut cluster = Cluster { file, folder, members, client: Client::connect(endpoints), rounds: 0 };
-        for name in NAMES {
-            cluster.start_host(name)?;
-        }
-        Ok(cluster)
+        let users = BTreeMap::from([("listen.zookeeper", zookeeper), ("listen.kafka", kafka)]);
+        let wrong = |error: FileError| failed("the demo's cluster file is wrong", error.what);
+        Cluster::begin(&text, &NAMES, &ports, &users, wrong)
+    }
+}
+
+/// Ports of hosts, in their order: native and admin ports, and those for other hosts.
+struct Ports(Vec<u16>);
+
+impl Ports {
+    fn free(first: u16, hosts: usize) -> Result<Self, Failure> {
+        free_ports_from(first, 3 * hosts).map(Self)
+    }
+
+    fn peers(&self) -> &[u16] {
+        &self.0[self.0.len() / 3 * 2..]
+    }
+
+    fn hosts_section(&self, names: &[&str]) -> String {
+        let line = |(name, port): (&&str, &u16)| format!("{name} = \"127.0.0.1:{port}\"\n");
+        format!("[hosts]\n{}", names.iter().zip(self.peers()).map(line).collect::<String>())
     }
 }
 
@@ -202,24 +221,53 @@ fn free_ports_from(first: u16, count: usize) -> Result<Vec<u16>, Failure> {
 }
 
 impl Cluster {
+    /// Starts hosts with a cluster file of this text, and ports of services by the names of the file.
+    fn begin(
+        text: &str,
+        names: &[&'static str],
+        ports: &Ports,
+        users: &BTreeMap<&'static str, Vec<u16>>,
+        wrong: impl FnOnce(FileError) -> Failure,
+    ) -> Result<Self, Failure> {
+        let folder = std::env::temp_dir().join(format!("ordinate-demo-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| failed("no folder for the demo's data", error))?;
+        let mut file = ClusterFile::parse(text, &folder, &Overrides::default()).map_err(wrong)?;
+        file.data = folder.clone();
+        let member = |index: usize| Member {
+            running: None,
+            peer: ports.peers()[index],
+            native: ports.0[2 * index + 1],
+            admin: ports.0[2 * index],
+            users: users.iter().map(|(&name, ports)| (name, ports[index])).collect(),
+            paused: false,
+        };
+        let members: BTreeMap<&'static str, Member> =
+            names.iter().enumerate().map(|(index, &name)| (name, member(index))).collect();
+        let endpoints = members.values().map(|member| format!("127.0.0.1:{}", member.native));
+        let client = Client::connect(endpoints.collect::<Vec<_>>());
+        let mut cluster = Self { file, folder, members, client, rounds: 0 };
+        for name in names {
+            cluster.start_host(name)?;
+        }
+        Ok(cluster)
+    }
+
     fn start_host(&mut self, name: &'static str) -> Result<(), Failure> {
+        let file = self.file.clone().seen_from(name);
         let Some(member) = self.members.get_mut(name) else { return Ok(()) };
         let listen = |port: u16| {
             TcpListener::bind(("127.0.0.1", port))
                 .map_err(|error| failed("a port of the demo was taken", error))
         };
-        let sockets = Sockets {
-            peer: listen(member.peer)?,
-            native: listen(member.native)?,
-            users: BTreeMap::from([
-                ("listen.zookeeper", listen(member.zookeeper)?),
-                ("listen.kafka", listen(member.kafka)?),
-            ]),
-        };
+        let mut users = BTreeMap::new();
+        for (&name, &port) in &member.users {
+            users.insert(name, listen(port)?);
+        }
+        let sockets = Sockets { peer: listen(member.peer)?, native: listen(member.native)?, users };
         let admin = listen(member.admin)?;
         let latencies = Latencies::default();
         let host = host::start(
-            &self.file,
+            &file,
             name,
             false,
             sockets,
@@ -232,12 +280,11 @@ impl Cluster {
             None,
         )
         .map_err(|error| failed("a host did not start", error))?;
-        let health =
-            HealthWatch::start(host.handle(), self.file.clone(), name.to_owned(), Instant::now(), None)
-                .map_err(|error| failed("a host cannot be watched", error))?;
+        let health = HealthWatch::start(host.handle(), file.clone(), name.to_owned(), Instant::now(), None)
+            .map_err(|error| failed("a host cannot be watched", error))?;
         let shared = Arc::new(Admin::new(
             host.handle(),
-            self.file.clone(),
+            file.clone(),
             name,
             Instant::now(),
             latencies,
@@ -248,7 +295,7 @@ impl Cluster {
         ));
         let _admin = admin::serve(admin, &shared, Descriptors::new(admin::CONNECTIONS_MAX))
             .map_err(|error| failed("the admin port cannot be served", error))?;
-        member.running = Some(Running { host, health, _admin });
+        member.running = Some(Running { host, health, file, _admin });
         member.paused = false;
         Ok(())
     }
@@ -259,7 +306,7 @@ impl Cluster {
             let status = match &member.running {
                 Some(running) if !member.paused => {
                     let health = running.health.latest().await;
-                    let status = HostStatus::of(&running.host.handle(), &self.file, name).await;
+                    let status = HostStatus::of(&running.host.handle(), &running.file, name).await;
                     status.map(|(status, _)| status.with(&health))
                 }
                 Some(_) | None => None,
@@ -322,11 +369,14 @@ impl Cluster {
         };
         println!();
         println!("  Web page   http://127.0.0.1:{}", a.admin);
-        println!("  Kafka      {}   (topics are logs)", of_all(|member| member.kafka));
-        println!("  ZooKeeper  {}   (4 shards, ordered by Mason)", of_all(|member| member.zookeeper));
+        println!("  Kafka      {}   (topics are logs)", of_all(|member| member.user_port("listen.kafka")));
+        println!(
+            "  ZooKeeper  {}   (4 shards, ordered by Mason)",
+            of_all(|member| member.user_port("listen.zookeeper"))
+        );
         println!("  HTTP       curl 127.0.0.1:{}/v1/kv/bank/001", a.admin);
         let native = flag("--endpoints", a.native, NATIVE_PORT);
-        let zookeeper = flag("--servers", a.zookeeper, ZOOKEEPER_PORT);
+        let zookeeper = flag("--servers", a.user_port("listen.zookeeper"), ZOOKEEPER_PORT);
         println!();
         println!("  Key-value  ordinate kv get bank/001{native}");
         println!("  Txn        ordinate txn put from/alice 5 to/bob 5{native}");

@@ -1,10 +1,11 @@
 //! The prompt of the demo: what is typed is done, line by line.
 
-use super::Cluster;
+use super::editor::Known;
 use super::given::Given;
 use super::lines::Lines;
 use super::verdict::Verdict;
-use super::words::{help, misunderstood, words_of};
+use super::words::{COMMANDS, LEVELS, Operand, help, misunderstood, words_of};
+use super::{Cluster, NAMES};
 use crate::commands::kv::end_of_prefix;
 use crate::failure::Failure;
 use ordinate_client::{CallError, Level};
@@ -20,14 +21,14 @@ struct Tally {
     failed: u64,
     /// The first line that failed, and why.
     first: Option<(String, String)>,
-    not_linearizable: bool,
+    violated: bool,
 }
 
 impl Tally {
     fn failure(self, interactive: bool) -> Option<Failure> {
-        if self.not_linearizable {
+        if self.violated {
             let remedy = "report it with the output";
-            return Some(Failure::failed("O5003", "a history was not linearizable", "see above", remedy));
+            return Some(Failure::failed("O5003", "a history was not what it is to be", "see above", remedy));
         }
         // Who sits there has seen it.
         let (line, why) = self.first.filter(|_| !interactive)?;
@@ -61,10 +62,19 @@ impl Ends {
     }
 }
 
+/// What is at the prompt.
+pub(super) trait Prompted {
+    /// What may be typed.
+    fn known(&self) -> Known;
+
+    /// Does what a line says. Returns why a history is not what it is to be, if it was judged, and is not.
+    async fn obey(&mut self, words: &[&str]) -> Result<Option<String>, String>;
+}
+
 /// Does what is asked until the input ends. A line that fails is reported, and the next one is done.
-pub(super) async fn prompt(cluster: &mut Cluster) -> Result<(), Failure> {
+pub(super) async fn prompt(cluster: &mut impl Prompted) -> Result<(), Failure> {
     let mut ends = Ends::watch().map_err(|error| super::failed("signals cannot be watched", error))?;
-    let mut lines = Lines::start(cluster.client.clone());
+    let mut lines = Lines::start(cluster.known());
     let mut tally = Tally::default();
     loop {
         let given = tokio::select! {
@@ -93,9 +103,7 @@ pub(super) async fn prompt(cluster: &mut Cluster) -> Result<(), Failure> {
         };
         tally.lines += 1;
         match done {
-            Ok(verdict) => {
-                tally.not_linearizable |= verdict.is_some_and(|verdict| verdict.violation.is_some());
-            }
+            Ok(violation) => tally.violated |= violation.is_some(),
             Err(why) => {
                 println!("  {why}");
                 tally.failed += 1;
@@ -106,11 +114,19 @@ pub(super) async fn prompt(cluster: &mut Cluster) -> Result<(), Failure> {
     tally.failure(lines.interactive).map_or(Ok(()), Err)
 }
 
-impl Cluster {
-    async fn obey(&mut self, words: &[&str]) -> Result<Option<Verdict>, String> {
+impl Prompted for Cluster {
+    fn known(&self) -> Known {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let hosts = owned(&[NAMES.as_slice(), &["all"]].concat());
+        let operands = vec![(Operand::Host, hosts), (Operand::Level, owned(&LEVELS))];
+        Known { commands: &COMMANDS, operands, client: self.client.clone() }
+    }
+
+    async fn obey(&mut self, words: &[&str]) -> Result<Option<String>, String> {
+        let violation = |verdict: Verdict| verdict.violation;
         let failed = |error: CallError| error.to_string();
         match words {
-            ["help"] => print!("{}", help()),
+            ["help"] => print!("{}", help(&COMMANDS)),
             ["put", key, value @ ..] if !value.is_empty() => {
                 println!("  version {}", self.client.put(key, value.join(" ")).await.map_err(failed)?);
             }
@@ -134,15 +150,17 @@ impl Cluster {
             }
             ["status"] => self.print_status().await,
             [fault @ ("kill" | "restart" | "pause" | "resume" | "partition"), host] => {
-                return self.judge(fault, host).await.map(Some);
+                return self.judge(fault, host).await.map(violation);
             }
             ["photos", options @ ..] => return self.photos(options).await.map(|()| None),
-            ["heal"] => return self.judge("heal", "all").await.map(Some),
-            words => return Err(misunderstood(words)),
+            ["heal"] => return self.judge("heal", "all").await.map(violation),
+            words => return Err(misunderstood(&COMMANDS, words)),
         }
         Ok(None)
     }
+}
 
+impl Cluster {
     async fn scan(&self, prefix: &str) -> Result<(), CallError> {
         let end = end_of_prefix(prefix);
         let page = self.client.scan(prefix, end.as_deref(), SCAN_MAX, Level::Linearizable).await?;

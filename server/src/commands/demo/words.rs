@@ -13,6 +13,10 @@ pub(super) enum Operand {
     Host,
     /// A level of transactions, or an option.
     Level,
+    /// A region.
+    Region,
+    /// A region, or one of its hosts.
+    Place,
 }
 
 /// A command of the prompt.
@@ -28,7 +32,7 @@ const fn command(name: &'static str, takes: &'static str, does: &'static str, op
     Command { name, takes, does, operand }
 }
 
-/// All of them, in the order of the help.
+/// Those of a demo of one cluster, in the order of the help.
 pub(super) const COMMANDS: [Command; 16] = [
     command("put", "KEY VALUE", "write a key; quote what has blanks", Operand::Key),
     command("get", "KEY", "read it", Operand::Key),
@@ -53,6 +57,22 @@ pub(super) const COMMANDS: [Command; 16] = [
     command("exit", "", "the same", Operand::Free),
 ];
 
+/// Those of a demo of several regions.
+pub(super) const REGION_COMMANDS: [Command; 12] = [
+    command("append", "REGION COLOUR TEXT", "a node of a colour, in a region", Operand::Region),
+    command("sync", "REGION COLOUR", "the colour as the region shows it", Operand::Region),
+    command("regions", "", "who hears whom, and what the others lack", Operand::Free),
+    command("cut", "[REGION]", "no link between regions, or none of one", Operand::Region),
+    command("heal", "", "all links are sound again", Operand::Free),
+    command("kill", "REGION|HOST", "stop as a crash does", Operand::Place),
+    command("restart", "REGION|HOST", "start it again", Operand::Place),
+    command("wait", "TIME", "let the writers go on", Operand::Free),
+    command("verdict", "", "judge all that the writers did so far", Operand::Free),
+    command("help", "", "this list", Operand::Free),
+    command("quit", "", "end the demo, and drop its data", Operand::Free),
+    command("exit", "", "the same", Operand::Free),
+];
+
 /// Levels of transactions, and the option of `photos`.
 pub(super) const LEVELS: [&str; 4] = ["strict", "rss", "process-ordered", "--no-fence"];
 
@@ -65,23 +85,23 @@ pub(super) fn words_of(line: &str) -> Result<Vec<String>, String> {
 }
 
 /// Why a line is no command: an unknown word, or operands that do not fit.
-pub(super) fn misunderstood(words: &[&str]) -> String {
+pub(super) fn misunderstood(commands: &[Command], words: &[&str]) -> String {
     let Some(first) = words.first() else { return "nothing was asked for".to_owned() };
-    if let Some(known) = COMMANDS.iter().find(|command| command.name == *first) {
+    if let Some(known) = commands.iter().find(|command| command.name == *first) {
         return match known.takes {
             "" => format!("{first} takes nothing"),
             takes => format!("wanted: {first} {takes}"),
         };
     }
-    match nearest(first, COMMANDS.iter().map(|command| command.name)) {
+    match nearest(first, commands.iter().map(|command| command.name)) {
         Some(meant) => format!("no such command: {first}; did you mean {meant}?"),
         None => format!("no such command: {first}; try help"),
     }
 }
 
 /// The help.
-pub(super) fn help() -> String {
-    let lines = COMMANDS.iter().map(|command| {
+pub(super) fn help(commands: &[Command]) -> String {
+    let lines = commands.iter().map(|command| {
         let call = format!("{} {}", command.name, command.takes);
         format!("  {call:<34}{}\n", command.does)
     });
@@ -100,7 +120,7 @@ pub(super) struct Wanted {
 }
 
 /// What the last word of `line` may become.
-pub(super) fn wanted(line: &str) -> Wanted {
+pub(super) fn wanted(commands: &[Command], line: &str) -> Wanted {
     let (mut begins, mut quote, mut escaped) = (0, None, false);
     for (at, letter) in line.char_indices() {
         match (quote, letter) {
@@ -117,7 +137,7 @@ pub(super) fn wanted(line: &str) -> Wanted {
     let typed = shlex::split(&closed).and_then(|words| words.into_iter().next()).unwrap_or_default();
     let before = shlex::split(&line[..begins]).unwrap_or_default();
     let operand = before.first().map(|first| {
-        let known = COMMANDS.iter().find(|command| command.name == first);
+        let known = commands.iter().find(|command| command.name == first);
         let operand = known.map_or(Operand::Free, |command| command.operand);
         if before.len() > 1 && operand != Operand::Level { Operand::Free } else { operand }
     });
@@ -132,7 +152,7 @@ mod tests {
     #[test]
     fn the_word_at_the_cursor_is_found() {
         let at = |line| {
-            let wanted = wanted(line);
+            let wanted = wanted(&COMMANDS, line);
             (wanted.begins, wanted.typed, wanted.operand)
         };
         assert_eq!(at(""), (0, String::new(), None));
@@ -149,10 +169,10 @@ mod tests {
     // A user who mistypes must learn which word was wrong, and not that the whole line is unknown.
     #[test]
     fn what_is_wrong_with_a_line_is_said() {
-        assert_eq!(misunderstood(&["get"]), "wanted: get KEY");
-        assert_eq!(misunderstood(&["heal", "a"]), "heal takes nothing");
-        assert_eq!(misunderstood(&["kil", "a"]), "no such command: kil; did you mean kill?");
-        assert_eq!(misunderstood(&["frobnicate"]), "no such command: frobnicate; try help");
+        assert_eq!(misunderstood(&COMMANDS, &["get"]), "wanted: get KEY");
+        assert_eq!(misunderstood(&COMMANDS, &["heal", "a"]), "heal takes nothing");
+        assert_eq!(misunderstood(&COMMANDS, &["kil", "a"]), "no such command: kil; did you mean kill?");
+        assert_eq!(misunderstood(&COMMANDS, &["frobnicate"]), "no such command: frobnicate; try help");
         assert_eq!(words_of("put 'a b' \"c d\"").expect("closed"), ["put", "a b", "c d"]);
         assert_eq!(words_of("put 'a").expect_err("open"), "a quote is not closed");
     }
@@ -160,7 +180,9 @@ mod tests {
     // A command that the help does not list is not found.
     #[test]
     fn the_help_lists_all() {
-        let help = help();
-        assert!(COMMANDS.iter().all(|command| help.contains(&format!("  {} ", command.name))), "{help}");
+        for commands in [&COMMANDS[..], &REGION_COMMANDS] {
+            let help = help(commands);
+            assert!(commands.iter().all(|command| help.contains(&format!("  {} ", command.name))), "{help}");
+        }
     }
 }

@@ -12,6 +12,7 @@ mod replies;
 mod status;
 mod tail;
 
+pub use regions::OtherRegionStatus;
 pub use status::FuzzyStatus;
 
 use super::records::RecordOwner;
