@@ -141,6 +141,7 @@ fn to_sequencers() -> Vec<MasonMessage> {
         sequencer::Moved { members: members() }.into(),
         sequencer::Arranged { layout: layout() }.into(),
         sequencer::HandedOver { epoch }.into(),
+        sequencer::Overtaken { epoch, attempt: Some(77) }.into(),
     ]
 }
 

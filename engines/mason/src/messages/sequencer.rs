@@ -89,6 +89,13 @@ kernel::messages! {
             /// The epoch that asked.
             epoch: u64,
         },
+        /// From a leading proxy: what you ask for is of an epoch that the group's log has left, or has given to another.
+        10 => Overtaken {
+            /// The epoch that the log has.
+            epoch: u64,
+            /// Of the seal that was refused, if it was one.
+            attempt: Option<u64>,
+        },
     }
 }
 

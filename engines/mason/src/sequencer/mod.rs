@@ -151,6 +151,7 @@ impl Role for Sequencer {
             }
             SequencerIn::Arranged(_) => cx.reject("layout from another host"),
             SequencerIn::HandedOver(message) => self.on_handed_over(&message, cx),
+            SequencerIn::Overtaken(message) => self.on_overtaken(&message, cx),
         }
     }
 

@@ -21,7 +21,9 @@
 //! it has not, the standby has it logged before it gives anything away: what was numbered by then was numbered by the old
 //! shard map, and what comes after by the new one.
 
-use super::{Counters, Filled, GroupSealed, HandedOver, Recover, Sequencer, SequencerTimer, State};
+use super::{
+    Counters, Filled, GroupSealed, HandedOver, Overtaken, Recover, Sequencer, SequencerTimer, State,
+};
 use crate::messages::proxy;
 use crate::order::{Group, Gsn, Number, Order, Placed, Range};
 use crate::topology::FIRST;
@@ -178,6 +180,22 @@ impl Sequencer {
             && message.epoch == self.epoch
         {
             counters.filling.remove(&message.group);
+        }
+    }
+
+    /// Some group never does what this one asks, so it stands by.
+    pub(super) fn on_overtaken(&mut self, message: &Overtaken, cx: &mut Cx<'_, Self>) {
+        let is_overtaken = match &self.state {
+            State::Standby => false,
+            State::Recovering(recovery) => {
+                let is_refused = message.epoch == self.epoch && message.attempt == Some(recovery.attempt);
+                message.epoch > self.epoch || is_refused
+            }
+            State::Active(_) => message.epoch > self.epoch,
+        };
+        if is_overtaken {
+            cx.mark("sequencer.found_itself_overtaken");
+            self.state = State::Standby;
         }
     }
 

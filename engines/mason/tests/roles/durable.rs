@@ -117,3 +117,22 @@ fn operations_are_retained_for_the_last_server_of_a_shard_for_a_while() {
     }
     assert_eq!(logged(&mut bench, 1), [Number(20)]);
 }
+
+// A sequencer that is not answered asks for ever.
+#[test]
+fn who_was_overtaken_is_notified() {
+    use mason::proxy::{Fill, GetMaxAndSeal};
+    use mason::sequencer::Overtaken;
+    let in_force = Claim { sequencer: sequencer(2), attempt: 7 };
+    let mut bench = leading_under(Some(in_force.clone()));
+    let attempt = Some(9);
+    let refused = |attempt| one(sequencer(3), Overtaken { epoch: 1, attempt });
+    let earlier = bench.hear(sequencer(3), GetMaxAndSeal { epoch: 0, attempt });
+    assert_eq!(sends(&earlier), refused(attempt));
+    let second = bench.hear(sequencer(3), GetMaxAndSeal { epoch: 1, attempt });
+    assert_eq!(sends(&second), refused(attempt), "the epoch is another's");
+    let fills = bench.hear(sequencer(3), Fill { epoch: 0, holes: vec![range(0, 1, 1)] });
+    assert_eq!(sends(&fills), refused(None));
+    let own = sends(&bench.hear(in_force.sequencer, GetMaxAndSeal { epoch: 1, attempt: Some(7) }));
+    assert!(own.iter().all(|(to, _)| *to != in_force.sequencer), "the log answers it: {own:?}");
+}

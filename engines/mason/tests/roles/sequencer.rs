@@ -3,7 +3,7 @@
 use super::{Did, Table, all, at, one, proxies, proxy, range, rejects, sends, sequencer, topology};
 use mason::proxy::{Active, Allocated, Fill, GetMaxAndSeal, NotActive, Pong, Probed};
 use mason::sequencer::{
-    Allocate, Allocation, Filled, GroupSealed, Ping, Probe, Recover, Sequencer, SequencerTimer,
+    Allocate, Allocation, Filled, GroupSealed, Overtaken, Ping, Probe, Recover, Sequencer, SequencerTimer,
 };
 use mason::view::View;
 use mason::{ConsistentCut, Group, Gsn, MasonParameters, Placed, Range, Space};
@@ -239,4 +239,37 @@ fn a_sequencer_is_seen_while_it_allocates() {
     assert_eq!(stopped(&did).len(), 2, "{did:?}");
     did = bench.burst(proxy(1, 0), Ping { epoch: 1 });
     assert!(stopped(&did).is_empty() && !did.iter().any(|it| matches!(it, kernel::Effect::SetBeacon { .. })));
+}
+
+// A sequencer that another one has followed asks every group again, 16 times a second, for as long as its host runs.
+#[test]
+fn a_sequencer_that_was_overtaken_asks_no_more() {
+    let overtaken = |epoch, attempt| Overtaken { epoch, attempt };
+    let asks = |bench: &mut Table<Sequencer>| !sends(&bench.timer(SequencerTimer::Retry)).is_empty();
+    let recovering = || {
+        let mut bench = standby();
+        bench.hear(proxy(1, 0), Recover { epoch: 4 });
+        bench
+    };
+    let mut bench = recovering();
+    for late in [overtaken(3, first()), overtaken(4, Some(7)), overtaken(4, None)] {
+        bench.hear(proxy(1, 0), late.clone());
+        assert!(asks(&mut bench), "{late:?} is of another attempt");
+    }
+    let mut taken = recovering();
+    taken.hear(proxy(1, 0), overtaken(4, first()));
+    assert!(!asks(&mut taken), "the epoch is another's");
+    bench.hear(proxy(1, 0), overtaken(5, first()));
+    assert!(!asks(&mut bench), "the log has a later epoch");
+    bench.hear(proxy(1, 0), Recover { epoch: 7 });
+    assert_eq!(bench.role.recovering_epoch(), Some(7), "and takes over when it is called");
+
+    let mut active = standby();
+    active.hear(proxy(1, 0), Recover { epoch: 1 });
+    active.hear(proxy(1, 0), sealed(0, 1, &[range(0, 2, 1)], 1));
+    active.hear(proxy(2, 1), sealed(1, 1, &[], 0));
+    active.hear(proxy(1, 0), overtaken(1, None));
+    assert!(asks(&mut active), "nobody has followed it");
+    active.hear(proxy(1, 0), overtaken(4, None));
+    assert!(!asks(&mut active) && active.role.active_epoch().is_none());
 }

@@ -146,17 +146,18 @@ impl Lead {
         let fresh = |(epoch, known, at): &(u64, Claim, Instant)| {
             *epoch == message.epoch && *known == claim && now.since(*at) < frame.parameters.resend_after
         };
-        if !self.begun
-            || message.epoch < self.sequencing.epoch
-            || self.sequencing.sealing.as_ref().is_some_and(fresh)
-        {
+        if !self.begun || self.sequencing.sealing.as_ref().is_some_and(fresh) {
             return;
+        }
+        if message.epoch < self.sequencing.epoch {
+            return self.refuse_overtaken(from, message.attempt, cx);
         }
         if message.epoch == self.sequencing.epoch
             && self.sequencing.claim.as_ref().is_some_and(|known| *known != claim)
         {
             // The log has given the epoch to another, or to an earlier incarnation of this one, whose numbers may be in flight.
-            return cx.mark("proxy.refused_a_second_claim");
+            cx.mark("proxy.refused_a_second_claim");
+            return self.refuse_overtaken(from, message.attempt, cx);
         }
         // A recovery is in flight: give it time before the next one is called.
         // Once: one that seals and seals and hears nobody must not keep the next one from being called.
@@ -185,6 +186,11 @@ impl Lead {
             cx.send(from, sealed);
         }
         propose(&Entry::Seal { epoch: message.epoch, claim: Some(claim) }, frame, cx);
+    }
+
+    /// Who is not notified asks for ever: no seal, no filling and no resharding of its epoch comes into the log any more.
+    fn refuse_overtaken(&self, sequencer: NodeId, attempt: Option<u64>, cx: &mut Cx<'_, Proxy>) {
+        cx.send(sequencer, sequencer::Overtaken { epoch: self.sequencing.epoch, attempt });
     }
 
     /// From here on in the log, only answers of the new sequencer count: everything not applied asks again.
@@ -260,6 +266,9 @@ impl Lead {
 
     fn on_reshard(&mut self, from: NodeId, message: Reshard, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let Reshard { epoch, shard_map, order } = message;
+        if self.begun && epoch < self.sequencing.epoch {
+            return self.refuse_overtaken(from, None, cx);
+        }
         if !self.begun || epoch != self.sequencing.epoch || frame.group != FIRST {
             return;
         }
@@ -285,6 +294,9 @@ impl Lead {
 
     fn on_fill(&mut self, from: NodeId, message: Fill, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let Fill { epoch, holes } = message;
+        if self.begun && epoch < self.sequencing.epoch {
+            return self.refuse_overtaken(from, None, cx);
+        }
         if !self.begun || epoch != self.sequencing.epoch {
             return;
         }
