@@ -38,7 +38,9 @@ use tokio::sync::{mpsc, oneshot};
 use wire::commands::{Call, Configuration, Outcome, Refusal};
 use wire::kv::{Answer, Command, Query};
 
-pub use crate::fuzzylog::{FuzzyAppended, FuzzyError, FuzzyInstance, FuzzyLog, FuzzyNode};
+pub use crate::fuzzylog::{
+    FuzzyAppended, FuzzyCut, FuzzyError, FuzzyInstance, FuzzyLog, FuzzyNode, FuzzyScan,
+};
 pub use crate::log::{Log, LogEntries, LogError, LogOptions};
 pub use crate::sequence::{Sequence, SequencePosition};
 pub use baggage::{BaggageLayer, CarriesBaggage};
@@ -48,7 +50,7 @@ pub use process::{LinearizableKv, Process, ProcessError};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use txn::{OneShotCall, OneShotOutcome, ReadCall, ReadResult, Transaction, TxnClient, TxnError};
 pub use wire::commands::Level;
-pub use wire::fuzzylog::{FuzzyFailure, FuzzyFault, NewNode, SeenTime, SnapshotId};
+pub use wire::fuzzylog::{FuzzyFailure, FuzzyFault, NewNode, NodeAt, NodePoint, SeenTime, SnapshotId};
 pub use wire::kv::{Expect, Item, Versioned};
 pub use wire::log::{Cleanup, Description, GroupState, LogIdentity, LogStat, Progress, Rows};
 pub use wire::native as protocol;

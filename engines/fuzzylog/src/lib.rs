@@ -47,6 +47,8 @@
 //! - An append to one partition need not wait for a pending one of other users: see [`partition`].
 //! - A snapshot of several colours is ordered as an append is, and stores nothing.
 //! - Appends that come together at a client role are one command of the row, each with its own name and outcome.
+//! - Backups, which the paper has none of: a cut is a snapshot in all partitions, nodes are scanned below its time, and what is restored
+//!   comes into view in all partitions at one time.
 //! - Other regions' nodes are placed into a colour's own chain when what they depend on is there. The paper has a log for each region, which
 //!   clients merge.
 //!
@@ -67,16 +69,16 @@ mod terms;
 
 pub use chain_server::{ChainServer, OtherRegion, RegionPlan, SourceSeen};
 pub use client::{
-    AppendCall, CountLogsCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
-    PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
+    AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
+    OpenCall, PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
 };
 pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
 pub use director::{Director, DirectorMachine};
 pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
 pub use parameters::FuzzyParameters;
-pub use partition::{Across, ColourNode, NodeSource, PartitionState};
+pub use partition::{Across, ColourNode, NodeSource, PartitionState, ScanPage, ScannedNode, SpanDigest};
 pub use projection::{CHAIN_MAX, ChainMember, ChainProjection};
 pub use terms::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw, Edge,
-    NodePosition, Owner, PartitionId, RegionId, RowIndex,
+    NodePosition, Owner, PartitionId, RegionId, RestoreId, RowIndex, ScanPoint,
 };

@@ -1,6 +1,7 @@
 //! Names and numbers: colours, positions, times, appends and who works on them.
 
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
+use std::collections::BTreeSet;
 
 kernel::number! {
     /// A colour: one totally ordered chain of nodes.
@@ -25,6 +26,11 @@ kernel::number! {
 kernel::number! {
     /// Which node of a colour; the first is 0.
     pub struct NodePosition(u64);
+}
+
+kernel::number! {
+    /// Names a restore: drawn by who begins it.
+    pub struct RestoreId(u64);
 }
 
 kernel::number! {
@@ -101,6 +107,16 @@ plain! {
 }
 
 plain! {
+    /// A point of a partition's nodes, which are in the order of their colours, and in each of their positions.
+    pub struct ScanPoint {
+        /// The colour.
+        colour: Colour,
+        /// The first position that is not before.
+        position: NodePosition,
+    }
+}
+
+plain! {
     /// An edge to another region: so many nodes of its log of the colour come before.
     pub struct Edge {
         /// The region.
@@ -120,15 +136,24 @@ pub struct Content {
     /// How far the writer has played each colour in this region, in the order of the colours; empty: nothing. Only what other regions
     /// copy has a use for it, so it is no part of the name.
     pub played: Vec<NodePosition>,
+    /// Of what stores nothing: the colours that this restore has made come into view.
+    pub opens: Option<RestoreId>,
 }
 
 /// Stands where the number of colours does, if what follows the bodies is how far they were played.
 const PLAYED: u32 = u32::MAX;
+/// Stands there, if a restore's name follows.
+const OPENS: u32 = u32::MAX - 1;
 
 impl Content {
     /// What nobody has played before.
     pub fn new(colours: Vec<Colour>, bodies: Vec<Bytes>) -> Self {
-        Self { colours, bodies, played: Vec::new() }
+        Self { colours, bodies, played: Vec::new(), opens: None }
+    }
+
+    /// What a restore has made comes into view in the partitions of these colours, at one time; 0: what any has made is dropped.
+    pub fn opening(colours: Vec<Colour>, restore: RestoreId) -> Self {
+        Self { opens: Some(restore), ..Self::new(colours, Vec::new()) }
     }
 
     /// How far the colour at an index of the list was played.
@@ -150,7 +175,7 @@ impl Content {
     /// The same, without the memory of which its bodies are parts.
     pub fn compact(&self) -> Self {
         let bodies = self.bodies.iter().map(|body| Bytes::copy_from_slice(body)).collect();
-        Self { colours: self.colours.clone(), bodies, played: self.played.clone() }
+        Self { colours: self.colours.clone(), bodies, played: self.played.clone(), opens: self.opens }
     }
 
     /// Bytes of all bodies.
@@ -169,6 +194,7 @@ impl Content {
             Some(ContentFlaw::ColoursNotDistinct)
         } else if count > 1 && count != self.colours.len()
             || !self.played.is_empty() && self.played.len() != self.colours.len()
+            || self.opens.is_some() && count > 0
         {
             Some(ContentFlaw::BodiesDoNotMatch)
         } else if self.bytes() > bytes_max {
@@ -189,6 +215,9 @@ impl Content {
         for body in &self.bodies {
             digester.write(&count(body.len()));
             digester.write(body);
+        }
+        if let Some(restore) = self.opens {
+            digester.write(&restore.0.to_le_bytes());
         }
         digester.finish()
     }
@@ -211,7 +240,11 @@ pub enum ContentFlaw {
 
 impl Encode for Content {
     fn encode(&self, out: &mut Vec<u8>) {
-        // Without regions it is written as it was before there were any.
+        // What has neither is written as it was before there were any.
+        if let Some(restore) = self.opens {
+            OPENS.encode(out);
+            restore.encode(out);
+        }
         if !self.played.is_empty() {
             PLAYED.encode(out);
         }
@@ -225,10 +258,11 @@ impl Encode for Content {
 
 impl Decode for Content {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let opens = if begins_with(OPENS, input)? { Some(RestoreId::decode(input)?) } else { None };
         let was_played = begins_with(PLAYED, input)?;
         let (colours, bodies) = (Vec::decode(input)?, Vec::decode(input)?);
         let played = if was_played { Vec::decode(input)? } else { Vec::new() };
-        Ok(Self { colours, bodies, played })
+        Ok(Self { colours, bodies, played, opens })
     }
 }
 
@@ -264,6 +298,20 @@ impl ColourPlacement {
         PartitionId((mixed % u64::from(self.partitions)) as u16)
     }
 
+    /// A colour of each partition, in their own order: what is ordered for these is ordered in all.
+    pub fn one_of_each(self) -> Vec<Colour> {
+        let (mut colours, mut missing) = (Vec::new(), (0..self.partitions).collect::<BTreeSet<u16>>());
+        for colour in (0..).map(Colour) {
+            if missing.is_empty() {
+                break;
+            }
+            if missing.remove(&self.partition_of(colour).0) {
+                colours.push(colour);
+            }
+        }
+        colours
+    }
+
     /// True if a colour may be in one partition here, and in another one where there are `other` partitions.
     pub fn meets(self, partition: PartitionId, other: Self, there: PartitionId) -> bool {
         let common = u16::try_from(divisor(self.partitions.into(), other.partitions.into())).unwrap_or(1);
@@ -287,6 +335,28 @@ fn divisor(one: u32, other: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // A partition that a cut leaves out is read as of no moment.
+    #[test]
+    fn there_is_a_colour_of_each_partition() {
+        for partitions in [1, 3, 64] {
+            let placement = ColourPlacement::over(partitions);
+            let colours = placement.one_of_each();
+            assert!(colours.is_sorted() && colours.len() == usize::from(partitions));
+            assert_eq!(placement.partitions_of(&colours).len(), usize::from(partitions));
+        }
+    }
+
+    // What opens one restore under the name of another is refused, or opens the wrong one.
+    #[test]
+    fn an_opening_is_named_by_its_restore() {
+        let of = |restore| Content::opening(vec![Colour(1), Colour(2)], RestoreId(restore));
+        assert_ne!(of(1).digest(), of(2).digest());
+        assert_eq!(Content::decoded(&of(7).encoded().into()), Ok(of(7)));
+        assert!(of(7).is_snapshot() && of(7).flaw(64, 0).is_none() && of(7).compact() == of(7));
+        let storing = Content { bodies: vec![Bytes::new()], ..of(7) };
+        assert_eq!(storing.flaw(64, 0), Some(ContentFlaw::BodiesDoNotMatch));
+    }
 
     // Rows of earlier versions hold digests of the encoding.
     #[test]

@@ -2,12 +2,12 @@
 
 use fuzzylog::chain_server::{
     Applied, ChainRecord, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forward, JournalName,
-    NodesPulled, Ordered, Ping, Play, Project, PullNodes, PullRow, PullState, Pulled, Received, SealChain,
-    SealedFor, Serves, SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
+    NodesPulled, Ordered, Ping, Play, Project, PullNodes, PullRow, PullState, Pulled, Received, Scan,
+    SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
     CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, LogsCounted, LogsFound, NamedOutcome,
-    NodesPage, NotThere, ProjectionDecided, ServerSealed, StuckAppend, Synced,
+    NodesPage, NotThere, ProjectionDecided, ScanTooEarly, Scanned, ServerSealed, StuckAppend, Synced,
 };
 use fuzzylog::director::{
     ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck,
@@ -16,18 +16,18 @@ use fuzzylog::director::{
 use fuzzylog::partition::command::{
     Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes, Delivered, Fix,
     Fixed, ForgetClients, Forgotten, Held, JoinRegions, NamedAppend, Outcome, Placed, ProposeTime, Proposed,
-    Raise, RegionPartitions, RowEntry, ShadowNode, ShadowPart, StreamPoint, TakeOver, Trim, TrimmedTo,
-    Unknown,
+    Raise, RegionPartitions, Restore, RestoredTo, Restoring, RowEntry, ShadowNode, ShadowPart, StreamPoint,
+    TakeOver, Trim, TrimmedTo, Unknown,
 };
 use fuzzylog::partition::snapshot::{
-    ClientDone, ClientHead, ColourHead, LogHeads, NextNode, RegionsHead, SeveralState, SnapshotItem,
-    StateHead, WaitingShadow, WaitingSingle, WaitingTrim,
+    ClientDone, ClientHead, ColourHead, LogHeads, NextNode, RegionsHead, RestoredHead, SeveralState,
+    SnapshotItem, StateHead, WaitingShadow, WaitingSingle, WaitingTrim,
 };
 use fuzzylog::partition::{DoneAppend, LogHead};
 use fuzzylog::{
     Across, AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
     Content, Edge, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzySlot, NodePosition, NodeSource,
-    Owner, PartitionId, RegionId, RowIndex,
+    Owner, PartitionId, RegionId, RestoreId, RowIndex, ScanPage, ScanPoint, ScannedNode,
 };
 use kernel::{Bytes, HostId, HostSlot, NodeId};
 use parts::SnapshotRecord;
@@ -50,6 +50,8 @@ const COLOUR: Colour = Colour(4);
 const FIRST: NodePosition = NodePosition(6);
 const REGION: RegionId = RegionId(3);
 const INDEX: RowIndex = RowIndex(8);
+const RESTORE: RestoreId = RestoreId(55);
+const POINT: ScanPoint = ScanPoint { colour: COLOUR, position: FIRST };
 
 fn content() -> Content {
     Content::new(vec![COLOUR, Colour(7)], vec![bytes("one"), bytes("two")])
@@ -74,6 +76,19 @@ fn edges() -> Vec<Edge> {
 fn shadow() -> ShadowNode {
     let parts = vec![ShadowPart { colour: COLOUR, number: 4, edges: edges() }];
     ShadowNode { id: id(), at: AT, colours: content().colours, parts, bodies: vec![bytes("body")] }
+}
+
+fn content_colours() -> Vec<Colour> {
+    content().colours
+}
+
+fn stored() -> ColourNode {
+    ColourNode { id: id(), at: AT, colours: content_colours(), body: bytes("body"), across: None }
+}
+
+fn scanned() -> ScanPage {
+    let node = |node| ScannedNode { colour: COLOUR, position: FIRST, node };
+    ScanPage { nodes: vec![node(Some(stored())), node(None)], digest: 5, next: Some(POINT) }
 }
 
 /// A node of another region.
@@ -107,7 +122,10 @@ fn commands() -> Vec<Command> {
         CopyNodes { region: REGION, partition: PARTITION, after: AT, through: AT, nodes: vec![shadow()] }
             .into(),
         CopiedThrough { region: REGION, partition: PARTITION, through: AT }.into(),
-        Append { content: Content { played: vec![FIRST, FIRST], ..one.content.clone() }, ..one }.into(),
+        Append { content: Content { played: vec![FIRST, FIRST], ..one.content.clone() }, ..one.clone() }
+            .into(),
+        Append { content: Content::opening(content_colours(), RESTORE), ..one }.into(),
+        Restore { restore: RESTORE, colour: COLOUR, at: FIRST, begins: true, nodes: vec![stored()] }.into(),
     ]
 }
 
@@ -123,6 +141,8 @@ fn outcomes() -> Vec<Outcome> {
         Unknown {}.into(),
         TrimmedTo { first: FIRST }.into(),
         BeyondTail { tail: FIRST }.into(),
+        Restoring {}.into(),
+        RestoredTo { tail: FIRST }.into(),
     ]
 }
 
@@ -142,7 +162,7 @@ fn followed() -> FollowedMembers {
     FollowedMembers { members: paxos::Members { version: 3, hosts: vec![host] }, drawn: 21 }
 }
 
-/// One of every message, by receiver, in the order of their tags.
+/// Table: one of every message, by receiver, in the order of their tags.
 fn messages() -> Vec<FuzzyMessage> {
     let (call, epoch, partition, colour, from) = (6, EPOCH, PARTITION, COLOUR, FIRST);
     let (session, length, journal) = (44, INDEX, JOURNAL);
@@ -154,6 +174,7 @@ fn messages() -> Vec<FuzzyMessage> {
         Play { call, colour, from, to: NodePosition(9) }.into(),
         CountLogs { call, colour, below: FIRST }.into(),
         FindLogs { call, colour, counts: edges() }.into(),
+        Scan { call, below: AT, from: POINT, to: Some(POINT), digests: true }.into(),
         Forward { epoch, first: INDEX, entries: entries(), takes_many: Some(true) }.into(),
         DurableThrough { epoch, through: INDEX }.into(),
         Received { epoch, length }.into(),
@@ -195,6 +216,8 @@ fn messages() -> Vec<FuzzyMessage> {
         DirectorsMoved { directors: vec![node(1, 2)] }.into(),
         LogsCounted { call, first: FIRST, counts: edges() }.into(),
         LogsFound { call, below: Some(FIRST), at: AT }.into(),
+        Scanned { call, page: scanned() }.into(),
+        ScanTooEarly { call }.into(),
         WantProjection { partition, epoch }.into(),
         Pong {
             partition,
@@ -258,6 +281,7 @@ fn items() -> Vec<SnapshotItem> {
         LogHeads { colour, logs: vec![LogHead { region: REGION, before: 2, edge: 3 }] }.into(),
         WaitingShadow { colour, region: REGION, node: shadow() }.into(),
         WaitingTrim { colour, before: FIRST }.into(),
+        RestoredHead { restore: RESTORE, colour, first: FIRST, last: AT }.into(),
     ]
 }
 

@@ -61,6 +61,10 @@ fn content_of(request: &FuzzyRequest) -> Option<Content> {
         | FuzzyRequest::Trim(_)
         | FuzzyRequest::CountLogs(_)
         | FuzzyRequest::FindLogs(_)
+        | FuzzyRequest::Cut(_)
+        | FuzzyRequest::Scan(_)
+        | FuzzyRequest::Restore(_)
+        | FuzzyRequest::Open(_)
         | FuzzyRequest::Follow(_) => None,
     }
 }

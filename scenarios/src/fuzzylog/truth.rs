@@ -158,6 +158,8 @@ impl Truth {
             | Outcome::Conflict(_)
             | Outcome::Unknown(_)
             | Outcome::TrimmedTo(_)
+            | Outcome::Restoring(_)
+            | Outcome::RestoredTo(_)
             | Outcome::BeyondTail(_) => false,
         };
         let now = self.twins[partition].state.unfinished().find(|it| it.id == command.id).map(|it| it.owner);

@@ -141,7 +141,7 @@ impl Users {
             let bodies = (0..count).map(|part| body(part, rng)).collect();
             let played = |colour: &Colour| user.played.get(colour).copied().unwrap_or_default();
             let played = if says { colours.iter().map(played).collect() } else { Vec::new() };
-            let content = Content { colours, bodies, played };
+            let content = Content { played, ..Content::new(colours, bodies) };
             user.next += 1;
             let below = user.open.first().copied().unwrap_or(number);
             user.open.insert(number);
@@ -220,6 +220,8 @@ impl Users {
             | FuzzyResponse::LogsCounted { .. }
             | FuzzyResponse::LogsFound { below: None, .. }
             | FuzzyResponse::Followed { .. }
+            | FuzzyResponse::Scanned(_)
+            | FuzzyResponse::Restored { .. }
             | FuzzyResponse::Refused(_) => {}
         }
         match request {
@@ -232,6 +234,10 @@ impl Users {
             | FuzzyRequest::Trim(_)
             | FuzzyRequest::CountLogs(_)
             | FuzzyRequest::FindLogs(_)
+            | FuzzyRequest::Cut(_)
+            | FuzzyRequest::Scan(_)
+            | FuzzyRequest::Restore(_)
+            | FuzzyRequest::Open(_)
             | FuzzyRequest::Follow(_) => {}
         }
     }

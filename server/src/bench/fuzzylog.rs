@@ -267,7 +267,10 @@ impl Tally {
             FuzzyReply::SnapshotTaken(_)
             | FuzzyReply::TrimmedColour(_)
             | FuzzyReply::SnapshotNamed(_)
-            | FuzzyReply::SnapshotIsHere(_) => {
+            | FuzzyReply::SnapshotIsHere(_)
+            | FuzzyReply::ColoursCut(_)
+            | FuzzyReply::NodesScanned(_)
+            | FuzzyReply::NodesRestored(_) => {
                 return Err(io::Error::other("a reply to another call"));
             }
         };

@@ -7,7 +7,7 @@ use super::reached::{is_another_port, listening};
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use ordinate_client::{
-    AccessToken, CallError, Client, Credentials, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles,
+    AccessToken, CallError, Client, Credentials, Expect, FuzzyLog, Level, Log, Sequence, Swap, Tls, TlsFiles,
     TxnClient, Versioned,
 };
 use serde_json::json;
@@ -143,6 +143,16 @@ impl Endpoint {
     ) -> Result<T, Failure> {
         self.run(|endpoints, credentials| {
             ask(Log::connect_as(endpoints, credentials).with_timeout(self.timeout))
+        })
+    }
+
+    /// Runs `ask` with a client of the partially ordered log.
+    pub fn with_fuzzylog<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl FnOnce(FuzzyLog) -> F,
+    ) -> Result<T, Failure> {
+        self.run(|endpoints, credentials| {
+            ask(FuzzyLog::connect_as(endpoints, credentials).with_timeout(self.timeout))
         })
     }
 

@@ -56,7 +56,8 @@ pub fn content_after(node: &NewNode, colours: &[Colour], played: &[u64]) -> Cont
         [] => Vec::new(),
         played => order.iter().filter_map(|&at| played.get(at).copied().map(NodePosition)).collect(),
     };
-    Content { colours: order.into_iter().map(|at| colours[at]).collect(), bodies, played }
+    let colours = order.into_iter().map(|at| colours[at]).collect();
+    Content { played, ..Content::new(colours, bodies) }
 }
 
 /// A node as those see it who play a colour.

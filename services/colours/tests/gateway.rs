@@ -4,19 +4,20 @@ use colours::names::{colour_of, colours_of, content_of};
 use colours::{ColourGateway, ColourTimer, Colours, ColoursMessage, RegionNames};
 use fuzzylog::client::{CommandDone, FuzzyClientIn, HeadBusy, LogsCounted, LogsFound, NodesPage, Synced};
 use fuzzylog::messages::chain_server::{ChainServerIn, FromClient};
-use fuzzylog::partition::command::{Command, Delivered, Outcome, Placed};
+use fuzzylog::partition::command::{Command, Delivered, Outcome, Placed, RestoredTo};
 use fuzzylog::{
     AppendId, AppendTime, ChainJournal, ChainMember, ChainProjection, ColourNode, ColourPlacement, Edge,
     FuzzyClient, FuzzyMessage, FuzzyParameters, NodePosition, PartitionId, RegionId,
 };
 use kernel::client::{ConnectionIn, Disconnected, Event, Input};
-use kernel::{Bytes, HostId, HostSlot, NodeId};
+use kernel::{Bytes, Encode as _, HostId, HostSlot, NodeId};
 use std::time::Duration;
 use table::{Did, Table, sends};
 use wire::fuzzylog::{
     AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, FuzzyCall, FuzzyFailed,
-    FuzzyFailure, FuzzyReply, NameSnapshot, NewNode, NumberedBy, PlayedNode, PlayedNodes, SeenTime,
-    SnapshotId, SyncColour, TO_HOST, TrimColour, TrimSeen, native_call, read_native_reply,
+    FuzzyFailure, FuzzyReply, NameSnapshot, NewNode, NodePoint, NodesRestored, NumberedBy, PlayedNode,
+    PlayedNodes, RestoreNodes, SeenTime, SnapshotId, SyncColour, TO_HOST, TrimColour, TrimSeen, native_call,
+    read_native_reply,
 };
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -339,4 +340,38 @@ fn what_is_of_another_region_or_of_nobody_is_refused() {
     // Where there is one region alone, an id that names several is another cluster's.
     is_failed(&ask(&mut gateway(), USER(), wait_for(&id, 0)), FuzzyFailure::NoSnapshot);
     assert_eq!(table.role.outstanding(), 0);
+}
+
+// Nodes of a backup that a region takes get positions that other regions do not have; a forged time stops all clocks.
+#[test]
+fn nodes_of_a_backup_are_taken_if_they_can_be() {
+    let stored = |clock| {
+        let (colours, body) = (vec![colour_of(b"red")], bytes("body"));
+        let id = AppendId { client: 1, number: 2, content: 3 };
+        let across = Some(Box::new(fuzzylog::Across { edges: Vec::new(), source: None }));
+        ColourNode { id, at: time(clock), colours, body, across }
+    };
+    let restore = |node: Bytes| {
+        let at = NodePoint { colour: colour_of(b"red").0, position: 5 };
+        RestoreNodes { id: 7, restore: 99, at, begins: true, nodes: vec![node] }
+    };
+    let sound = || Bytes::from(stored(4).encoded());
+    is_failed(&ask(&mut gateway_in_tokyo(), USER(), restore(sound())), FuzzyFailure::OtherRegion);
+    let mut table = gateway();
+    is_failed(&ask(&mut table, USER(), restore(bytes("no node"))), FuzzyFailure::Malformed);
+    let forged = stored(u64::MAX).encoded().into();
+    is_failed(&ask(&mut table, USER(), restore(forged)), FuzzyFailure::Malformed);
+    let did = ask(&mut table, USER(), restore(sound()));
+    let Some(FromClient::Submit(submit)) = to_servers(&did).pop() else { panic!("{did:?}") };
+    let Command::Restore(command) = submit.command else { panic!("{:?}", submit.command) };
+    assert_eq!((command.at, command.begins, command.nodes.len()), (NodePosition(5), true, 1));
+    assert_eq!(
+        command.nodes[0],
+        ColourNode { across: None, ..stored(4) },
+        "what regions know of it is nothing here"
+    );
+    let outcome = RestoredTo { tail: NodePosition(6) }.into();
+    let (call, partition) = (submit.call, PARTITION);
+    let did = hear(&mut table, CommandDone { call, partition, outcome, takes_many_in: None });
+    assert_eq!(replies(&did), [(USER(), NodesRestored { id: 7, tail: 6 }.into())]);
 }

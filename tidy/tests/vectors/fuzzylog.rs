@@ -3,16 +3,18 @@
 use super::Vectors;
 use kernel::Bytes;
 use wire::fuzzylog::{
-    AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, FuzzyCall, FuzzyFailed,
-    FuzzyFailure, FuzzyReply, LogCount, NameSnapshot, NewNode, NodeOrigin, NumberedBy, PlayColour,
-    PlayedAcross, PlayedNode, PlayedNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed,
-    SnapshotTaken, SyncColour, TrimColour, TrimSeen, TrimmedColour, native_call, native_reply,
-    read_native_call, read_native_reply,
+    AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, ColoursCut, CutColours, FuzzyCall,
+    FuzzyFailed, FuzzyFailure, FuzzyReply, LogCount, NameSnapshot, NewNode, NodeAt, NodeOrigin, NodePoint,
+    NodesRestored, NodesScanned, NumberedBy, OpenRestored, PlayColour, PlayedAcross, PlayedNode, PlayedNodes,
+    RestoreNodes, ScanNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed, SnapshotTaken,
+    SyncColour, TrimColour, TrimSeen, TrimmedColour, native_call, native_reply, read_native_call,
+    read_native_reply,
 };
 
 const SNAPSHOT: &str = "1-2-3@5f:ohio/red=7:ohio:5:tokyo:2~0";
 
 const SEEN: SeenTime = SeenTime { clock: 1_000, partition: 2, ahead: 1 };
+const POINT: NodePoint = NodePoint { colour: 0x1234, position: 5 };
 const LATER: SeenTime = SeenTime { clock: 1_001, partition: 0, ahead: 0 };
 
 // A call that reads as another one appends to colours that nobody named.
@@ -63,6 +65,19 @@ fn calls(vectors: &mut Vectors) {
     let awaited = AwaitSnapshot { id, snapshot: bytes(SNAPSHOT), wait_ms: 1_000 };
     call("await-snapshot", "all that a snapshot has, within a second", awaited.into());
     call("trim-seen", "red begins at 5", TrimSeen { id, seen, colour: colour(), before: 5 }.into());
+    call("cut", "a time of all partitions", CutColours { id, by }.into());
+    let (from, to) = (POINT, Some(NodePoint { position: 9, ..POINT }));
+    let scan = |to, digests| ScanNodes { id, partition: 2, below: SEEN, from, to, digests };
+    call("scan", "partition 2 from a point on, as of a cut", scan(None, false).into());
+    call("scan-digest", "the digest from one point to another", scan(to, true).into());
+    let nodes = vec![bytes("a node as a scan has it")];
+    let restore = RestoreNodes { id, restore: 0x99, at: POINT, begins: true, nodes };
+    call("restore", "a colour begins at 5, with one node", restore.into());
+    call(
+        "open-restored",
+        "what restore 0x99 has made comes into view",
+        OpenRestored { id, by, restore: 0x99 }.into(),
+    );
 }
 
 fn replies(vectors: &mut Vectors) {
@@ -98,6 +113,13 @@ fn replies(vectors: &mut Vectors) {
     reply("snapshot-named", "a snapshot's id", named.into());
     let here = SnapshotIsHere { id, seen, tails: vec![7], snapshot: bytes(SNAPSHOT) };
     reply("snapshot-is-here", "all of it is below 7", here.into());
+    let cut = ColoursCut { id, at: SEEN, partitions: 3, opened: 7 };
+    reply("cut-done", "in three partitions; an opening has brought 7 colours into view", cut.into());
+    let node = |node| NodeAt { at: POINT, node };
+    let nodes = vec![node(Some(bytes("a node"))), node(None)];
+    let scanned = NodesScanned { id, nodes, digest: 0xabcd, next: Some(POINT) };
+    reply("scanned", "a node, a colour whose nodes were trimmed, and where to go on", scanned.into());
+    reply("restored", "the colour goes to 9, out of view", NodesRestored { id, tail: 9 }.into());
     for why in FuzzyFailure::ALL {
         let name = format!("{why:?}").to_lowercase();
         let position = if matches!(why, FuzzyFailure::Trimmed | FuzzyFailure::BeyondTail) { 9 } else { 0 };

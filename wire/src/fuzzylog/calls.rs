@@ -1,6 +1,6 @@
 //! What users ask.
 
-use super::{NewNode, NumberedBy, SeenTime};
+use super::{NewNode, NodePoint, NumberedBy, SeenTime};
 use kernel::Bytes;
 
 kernel::messages! {
@@ -106,6 +106,50 @@ kernel::messages! {
             /// The position of the first node that stays.
             before: u64,
         },
+        /// For a backup: finds out a time of all partitions. All that was acknowledged before the call is earlier.
+        10 => CutColours {
+            /// The user's number for this call.
+            id: u64,
+            /// By whom, and its number.
+            by: NumberedBy,
+        },
+        /// For a backup: reads a page of what a partition had at a cut, by colour and position, or the digest of a part of it.
+        11 => ScanNodes {
+            /// The user's number for this call.
+            id: u64,
+            /// The partition.
+            partition: u16,
+            /// The cut's time.
+            below: SeenTime,
+            /// From here.
+            from: NodePoint,
+            /// To here; none: to the end.
+            to: Option<NodePoint>,
+            /// A digest is enough.
+            digests: bool,
+        },
+        /// Puts nodes of a backup into a colour that has had none, out of view.
+        12 => RestoreNodes {
+            /// The user's number for this call.
+            id: u64,
+            /// The restore: not 0, and drawn at random.
+            restore: u64,
+            /// The colour, as the engine knows it, and the position of the first node.
+            at: NodePoint,
+            /// The colour begins there: what the restore has put into it before goes.
+            begins: bool,
+            /// The nodes, as a scan has them; at most 256 and 1 MiB.
+            nodes: Vec<Bytes>,
+        },
+        /// Brings what a restore has put into colours into view, in all partitions at one time.
+        13 => OpenRestored {
+            /// The user's number for this call.
+            id: u64,
+            /// By whom, and its number.
+            by: NumberedBy,
+            /// The restore; 0: drops what any has put there.
+            restore: u64,
+        },
     }
 }
 
@@ -122,6 +166,10 @@ impl FuzzyCall {
             Self::NameSnapshot(call) => call.id,
             Self::AwaitSnapshot(call) => call.id,
             Self::TrimSeen(call) => call.id,
+            Self::CutColours(call) => call.id,
+            Self::ScanNodes(call) => call.id,
+            Self::RestoreNodes(call) => call.id,
+            Self::OpenRestored(call) => call.id,
         }
     }
 
@@ -138,6 +186,10 @@ impl FuzzyCall {
             Self::NameSnapshot(call) => &mut call.id,
             Self::AwaitSnapshot(call) => &mut call.id,
             Self::TrimSeen(call) => &mut call.id,
+            Self::CutColours(call) => &mut call.id,
+            Self::ScanNodes(call) => &mut call.id,
+            Self::RestoreNodes(call) => &mut call.id,
+            Self::OpenRestored(call) => &mut call.id,
         };
         *id = number;
         self

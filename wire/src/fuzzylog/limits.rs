@@ -68,6 +68,9 @@ impl fmt::Display for FuzzyFault {
     }
 }
 
+/// What the largest node takes beside its body, as the engine has it.
+const NODE_HEAD_BYTES: usize = 4 << 10;
+
 /// Whether a colour can have this name.
 pub fn check_colour(name: &[u8]) -> Result<(), FuzzyFault> {
     let sound = |name: &str| !name.chars().any(|it| it.is_control() || it == ',');
@@ -137,6 +140,13 @@ impl FuzzyCall {
             }
             Self::AwaitSnapshot(_) => Ok(()),
             Self::TrimSeen(call) => check_colour(&call.colour),
+            Self::CutColours(call) => check_number(&call.by, 1),
+            Self::OpenRestored(call) => check_number(&call.by, 1),
+            Self::ScanNodes(call) => match call.to.is_some_and(|to| to < call.from) {
+                true => Err(FuzzyFault::WrongRange),
+                false => Ok(()),
+            },
+            Self::RestoreNodes(call) => check_restored(&call.nodes),
         };
         checked.err()
     }
@@ -146,6 +156,14 @@ fn check_played(nodes: &[NewNode], played: &[Vec<u64>]) -> Result<(), FuzzyFault
     let fits = |(node, played): (&NewNode, &Vec<u64>)| node.colours.len() == played.len();
     let is_sound = nodes.len() == played.len() && nodes.iter().zip(played).all(fits);
     if is_sound { Ok(()) } else { Err(FuzzyFault::WrongTails) }
+}
+
+fn check_restored(nodes: &[Bytes]) -> Result<(), FuzzyFault> {
+    if nodes.len() > NODES_MAX {
+        return Err(FuzzyFault::TooManyNodes(nodes.len()));
+    }
+    let bytes: usize = nodes.iter().map(Bytes::len).sum();
+    if bytes > NODES_BYTES_MAX + NODE_HEAD_BYTES { Err(FuzzyFault::TooLarge(bytes)) } else { Ok(()) }
 }
 
 fn check_nodes(nodes: &[NewNode]) -> Result<(), FuzzyFault> {

@@ -140,6 +140,28 @@ kernel::record! {
     }
 }
 
+kernel::record! {
+    /// A place among a partition's nodes: by colour, and in a colour by position.
+    #[derive(Copy, Eq, PartialOrd, Ord)]
+    pub struct NodePoint {
+        /// The colour, as the engine knows it.
+        colour: u64,
+        /// The position.
+        position: u64,
+    }
+}
+
+kernel::record! {
+    /// A node of a scan.
+    #[derive(Eq)]
+    pub struct NodeAt {
+        /// Where it is.
+        at: NodePoint,
+        /// The node as the engine has it, with its name, its time and its colours. None: all nodes of the colour were trimmed, up to there.
+        node: Option<Bytes>,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! What users are answered.
 
-use super::{AppendedNode, NodeOrigin, PlayedNode, SeenTime};
+use super::{AppendedNode, NodeAt, NodeOrigin, NodePoint, PlayedNode, SeenTime};
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 use std::fmt;
 
@@ -91,6 +91,35 @@ kernel::messages! {
             /// The same as a snapshot's id of this region, as text.
             snapshot: Bytes,
         },
+        /// To a cut, and to an opening: it is done in all partitions.
+        9 => ColoursCut {
+            /// The user's number of the call.
+            id: u64,
+            /// When.
+            at: SeenTime,
+            /// How many partitions there are.
+            partitions: u16,
+            /// How many colours an opening has brought into view.
+            opened: u64,
+        },
+        /// To a scan.
+        10 => NodesScanned {
+            /// The user's number of the call.
+            id: u64,
+            /// A page of nodes; none if a digest was asked for.
+            nodes: Vec<NodeAt>,
+            /// The digest of the page, or of what was asked for.
+            digest: u64,
+            /// Where to go on; none: that was all.
+            next: Option<NodePoint>,
+        },
+        /// To one who restores: the nodes are there, out of view.
+        11 => NodesRestored {
+            /// The user's number of the call.
+            id: u64,
+            /// The position after the last one.
+            tail: u64,
+        },
     }
 }
 
@@ -106,6 +135,9 @@ impl FuzzyReply {
             Self::PlayedAcross(reply) => reply.id,
             Self::SnapshotNamed(reply) => reply.id,
             Self::SnapshotIsHere(reply) => reply.id,
+            Self::ColoursCut(reply) => reply.id,
+            Self::NodesScanned(reply) => reply.id,
+            Self::NodesRestored(reply) => reply.id,
         }
     }
 
@@ -117,7 +149,12 @@ impl FuzzyReply {
             Self::SnapshotTaken(reply) => Some(reply.seen),
             Self::PlayedAcross(reply) => Some(reply.seen),
             Self::SnapshotIsHere(reply) => Some(reply.seen),
-            Self::TrimmedColour(_) | Self::FuzzyFailed(_) | Self::SnapshotNamed(_) => None,
+            Self::ColoursCut(reply) => Some(reply.at),
+            Self::TrimmedColour(_)
+            | Self::FuzzyFailed(_)
+            | Self::SnapshotNamed(_)
+            | Self::NodesScanned(_)
+            | Self::NodesRestored(_) => None,
         }
     }
 }

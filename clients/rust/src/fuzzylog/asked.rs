@@ -47,7 +47,11 @@ impl Ask for FuzzyCall {
             | Self::SnapshotColours(_)
             | Self::NameSnapshot(_)
             | Self::TrimColour(_)
-            | Self::TrimSeen(_) => 0,
+            | Self::TrimSeen(_)
+            | Self::CutColours(_)
+            | Self::ScanNodes(_)
+            | Self::RestoreNodes(_)
+            | Self::OpenRestored(_) => 0,
         };
         Duration::from_millis(wait_ms.into())
     }

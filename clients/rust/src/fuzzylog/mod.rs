@@ -17,10 +17,12 @@
 //! session's number for them.
 
 mod asked;
+mod backups;
 mod errors;
 mod instance;
 mod session;
 
+pub use backups::{FuzzyCut, FuzzyScan};
 pub use errors::FuzzyError;
 pub use instance::FuzzyInstance;
 

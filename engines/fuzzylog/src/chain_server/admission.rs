@@ -3,7 +3,7 @@
 use super::row::APPENDS_MAX;
 use super::{ChainServer, Submit};
 use crate::messages::client::{HeadBusy, ServerSealed};
-use crate::partition::command::{AppendMany, Command, RowEntry};
+use crate::partition::command::{AppendMany, Command, Restore, RowEntry};
 use crate::terms::{AppendId, ChainEpoch, Content};
 use kernel::{Cx, NodeId};
 
@@ -86,6 +86,7 @@ impl ChainServer {
                 (1..=APPENDS_MAX).contains(&appends.len())
                     && appends.iter().all(|it| self.is_named(it.append.id, &it.append.content))
             }
+            Command::Restore(command) => self.is_sound_restore(command),
             Command::Fix(_) | Command::CleanUp(_) | Command::Trim(_) | Command::Raise(_) => true,
             // Heads order that by themselves.
             Command::ForgetClients(_)
@@ -93,6 +94,14 @@ impl ChainServer {
             | Command::CopyNodes(_)
             | Command::CopiedThrough(_) => false,
         }
+    }
+
+    fn is_sound_restore(&self, command: &Restore) -> bool {
+        let bytes: usize = command.nodes.iter().map(|node| node.body.len()).sum();
+        let (colours_max, bytes_max) = (self.parameters.colours_max, self.parameters.append_bytes_max);
+        command.nodes.len() <= APPENDS_MAX
+            && bytes <= bytes_max
+            && command.nodes.iter().all(|node| node.colours.len() <= colours_max && node.across.is_none())
     }
 
     fn is_named(&self, id: AppendId, content: &Content) -> bool {
@@ -115,6 +124,10 @@ impl ChainServer {
                 let is_busy = self.window >= FINISHING * self.parameters.window_bytes || cx.is_disk_full();
                 is_busy.then_some(NoRoom::Busy)
             }
+            Command::Restore(_) => match self.is_busy(usize::MAX, cx) {
+                true => Some(NoRoom::Busy),
+                false => self.is_full().then_some(NoRoom::Full),
+            },
             Command::AppendMany(_)
             | Command::Trim(_)
             | Command::ForgetClients(_)
@@ -132,8 +145,11 @@ impl ChainServer {
             return Some(NoRoom::Busy);
         }
         // What is begun is finished all the same, what is delivered is answered again, and trims are taken.
-        let is_full = self.state.live_bytes() + self.window >= self.parameters.live_bytes_max;
-        (is_full && !self.state.is_delivered(id)).then_some(NoRoom::Full)
+        (self.is_full() && !self.state.is_delivered(id)).then_some(NoRoom::Full)
+    }
+
+    fn is_full(&self) -> bool {
+        self.state.live_bytes() + self.window >= self.parameters.live_bytes_max
     }
 
     pub(super) fn is_busy(&self, several_max: usize, cx: &Cx<'_, Self>) -> bool {

@@ -309,6 +309,7 @@ impl Role for ChainServer {
             ChainServerIn::Client(FromClient::Play(message)) => self.on_play(from, &message, cx),
             ChainServerIn::Client(FromClient::CountLogs(message)) => self.on_count_logs(from, &message, cx),
             ChainServerIn::Client(FromClient::FindLogs(message)) => self.on_find_logs(from, &message, cx),
+            ChainServerIn::Client(FromClient::Scan(message)) => self.on_scan(from, &message, cx),
             ChainServerIn::Server(FromServer::Forward(message)) => self.on_forward(from, message, cx),
             ChainServerIn::Server(FromServer::DurableThrough(message)) => {
                 self.on_durable_through(from, &message, cx);

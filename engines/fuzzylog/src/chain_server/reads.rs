@@ -3,8 +3,10 @@
 //! A sync is asked of all servers of the chain. One that is sealed refuses. Every later projection has a server that was sealed, so when
 //! all have answered the epoch was in force after the question, and the tail knew of everything that was acknowledged before.
 
-use super::{ChainServer, CountLogs, FindLogs, Play, Sync};
-use crate::messages::client::{EpochInForce, LogsCounted, LogsFound, NodesPage, NotThere, Synced};
+use super::{ChainServer, CountLogs, FindLogs, Play, Scan, Sync};
+use crate::messages::client::{
+    EpochInForce, LogsCounted, LogsFound, NodesPage, NotThere, ScanTooEarly, Scanned, Synced,
+};
 use crate::partition::ColourNode;
 use crate::terms::{AppendTime, Colour, NodePosition, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
@@ -59,7 +61,8 @@ impl ChainServer {
             | Command::ForgetClients(_)
             | Command::JoinRegions(_)
             | Command::CopyNodes(_)
-            | Command::CopiedThrough(_) => false,
+            | Command::CopiedThrough(_)
+            | Command::Restore(_) => false,
         };
         self.state.applied() < self.length() && self.row.last().is_some_and(|last| is_raise(&last.command))
     }
@@ -117,6 +120,15 @@ impl ChainServer {
         }
         let (first, counts) = (self.state.first(colour), self.state.counts_below(colour, below));
         cx.send_durable(from, LogsCounted { call, first, counts });
+    }
+
+    pub(super) fn on_scan(&mut self, from: NodeId, message: &Scan, cx: &mut Cx<'_, Self>) {
+        let Scan { call, below, from: begin, to, digests } = *message;
+        let budget = (!digests).then_some(self.parameters.page_bytes);
+        match self.state.scan(begin, to, below, budget) {
+            Some(page) => cx.send_durable(from, Scanned { call, page }),
+            None => cx.send(from, ScanTooEarly { call }),
+        }
     }
 
     /// A server that lags has not found them yet: what is found stays.

@@ -16,6 +16,7 @@
 
 use super::{ChainRecord, ChainServer, DurableThrough, Forward, Ordered, Received, StableThrough};
 use crate::messages::client::{CommandDone, CommandsDone, NamedOutcome};
+use crate::partition::ColourNode;
 use crate::partition::command::{Answered, Append, Command, Raise, RowEntry, ShadowNode};
 use crate::terms::{AppendTime, Colour, Content, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
@@ -54,6 +55,9 @@ pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
         | Command::ForgetClients(_)
         | Command::JoinRegions(_)
         | Command::CopiedThrough(_) => None,
+        Command::Restore(command) => {
+            return ENTRY_HEAD_BYTES + command.nodes.iter().map(ColourNode::bytes).sum::<usize>();
+        }
     };
     ENTRY_HEAD_BYTES + content.map_or(0, content_bytes)
 }

@@ -1,11 +1,14 @@
 //! How calls of local applications begin.
 
 use super::reads::Reading;
-use super::requests::{AppendCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, SnapshotCall, TrimCall};
+use super::requests::{
+    AppendCall, CutCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, OpenCall, RestoreCall, SnapshotCall,
+    TrimCall,
+};
 use super::several::{self, SeveralTask};
 use super::{FuzzyClient, Task};
-use crate::partition::command::{Append, Trim};
-use crate::terms::{AppendId, Content, ContentFlaw};
+use crate::partition::command::{Append, Restore, Trim};
+use crate::terms::{AppendId, AppendTime, Content, ContentFlaw};
 use kernel::{Cx, RequestId, planted};
 
 /// Numbers of a client that a partition may have to remember at a time.
@@ -45,6 +48,23 @@ impl FuzzyClient {
                 let reading = Reading::find_logs(partition, call, self.next_call);
                 self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
             }
+            FuzzyRequest::Cut(CutCall { client, number, below }) => {
+                let content = Content::new(self.placement.one_of_each(), Vec::new());
+                self.append(id, AppendCall { client, number, below, seen: AppendTime::ZERO, content }, cx);
+            }
+            FuzzyRequest::Open(OpenCall { client, number, below, restore }) => {
+                let content = Content::opening(self.placement.one_of_each(), restore);
+                self.append(id, AppendCall { client, number, below, seen: AppendTime::ZERO, content }, cx);
+            }
+            FuzzyRequest::Scan(call) => {
+                let reading = Reading::scan(call, self.next_call);
+                self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
+            }
+            FuzzyRequest::Restore(RestoreCall { restore, colour, at, begins, nodes }) => {
+                let partition = self.placement.partition_of(colour);
+                let command = Restore { restore, colour, at, begins, nodes }.into();
+                self.begin(Some(id), Task::One { partition, command }, cx);
+            }
             FuzzyRequest::Follow(_) => cx.reject("question for a director"),
             FuzzyRequest::Trim(TrimCall { colour, before }) => {
                 let partition = self.placement.partition_of(colour);
@@ -79,6 +99,15 @@ impl FuzzyClient {
                 let content = Content::new(call.colours.clone(), Vec::new());
                 flaw(&content).or_else(|| out_of_range(call.number, call.below))
             }
+            FuzzyRequest::Cut(call) => out_of_range(call.number, call.below),
+            FuzzyRequest::Open(call) => out_of_range(call.number, call.below),
+            FuzzyRequest::Scan(call) if call.partition.0 >= self.placement.partitions() => {
+                Some(FuzzyRefusal::Content(ContentFlaw::NoColours))
+            }
+            FuzzyRequest::Restore(call) => {
+                let bytes: usize = call.nodes.iter().map(|node| node.body.len()).sum();
+                (self.bytes + bytes > self.parameters.calls_bytes_max).then_some(FuzzyRefusal::Busy)
+            }
             FuzzyRequest::Play(call) if call.from > call.to => {
                 Some(FuzzyRefusal::BeyondTail { tail: call.to })
             }
@@ -87,6 +116,7 @@ impl FuzzyClient {
             | FuzzyRequest::Trim(_)
             | FuzzyRequest::CountLogs(_)
             | FuzzyRequest::FindLogs(_)
+            | FuzzyRequest::Scan(_)
             | FuzzyRequest::Follow(_) => None,
         }
     }

@@ -14,8 +14,8 @@ mod several;
 
 pub use crate::messages::client::*;
 pub use requests::{
-    AppendCall, CountLogsCall, FindLogsCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, PlayCall, PlayedPage,
-    SnapshotCall, SyncCall, TrimCall,
+    AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, OpenCall,
+    PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
 };
 
 use crate::FuzzyLog;
@@ -58,6 +58,9 @@ impl Task {
     fn bytes(&self) -> usize {
         match self {
             Self::One { command: Command::Append(append), .. } => append.content.bytes(),
+            Self::One { command: Command::Restore(restore), .. } => {
+                restore.nodes.iter().map(|node| node.body.len()).sum()
+            }
             Self::Several(task) => task.bytes(),
             Self::One { .. } | Self::Reading(_) => 0,
         }
@@ -229,6 +232,10 @@ impl FuzzyClient {
 
     fn on_done(&mut self, call: u64, partition: PartitionId, outcome: Outcome, cx: &mut Cx<'_, Self>) {
         let Some(operation) = self.operations.get(&call) else { return };
+        if matches!(outcome, Outcome::Restoring(_)) {
+            // It is sent again, until the restore is over.
+            return cx.mark("client.waited_for_a_restore");
+        }
         match &operation.task {
             Task::One { partition: own, command } if *own == partition => {
                 let is_snapshot = matches!(command, Command::Append(it) if it.content.is_snapshot());
@@ -314,7 +321,9 @@ fn response_of(outcome: Outcome, is_snapshot: bool) -> FuzzyResponse {
         Outcome::TrimmedTo(it) => FuzzyResponse::Trimmed { first: it.first },
         Outcome::BeyondTail(it) => FuzzyResponse::Refused(FuzzyRefusal::BeyondTail { tail: it.tail }),
         Outcome::Forgotten(_) => FuzzyResponse::Refused(FuzzyRefusal::Forgotten),
+        Outcome::RestoredTo(it) => FuzzyResponse::Restored { tail: it.tail },
         Outcome::Conflict(_)
+        | Outcome::Restoring(_)
         | Outcome::Unknown(_)
         | Outcome::Proposed(_)
         | Outcome::Fixed(_)
@@ -370,8 +379,11 @@ impl Role for FuzzyClient {
             FuzzyClientIn::NodesPage(message) => self.on_page(message, cx),
             FuzzyClientIn::LogsCounted(message) => self.on_logs_counted(message, cx),
             FuzzyClientIn::LogsFound(message) => self.on_logs_found(&message, cx),
+            FuzzyClientIn::Scanned(message) => self.on_scanned(message, cx),
             // Another server is asked when it is late.
-            FuzzyClientIn::NotThere(_) => cx.mark("client.asked_a_server_that_lags"),
+            FuzzyClientIn::NotThere(_) | FuzzyClientIn::ScanTooEarly(_) => {
+                cx.mark("client.asked_a_server_that_lags")
+            }
             FuzzyClientIn::StuckAppend(message) => self.on_stuck(message, cx),
             FuzzyClientIn::ProjectionDecided(message) => self.on_decided(message.projection, cx),
             FuzzyClientIn::DirectorsMoved(message) if from.host() == cx.node().host() => {

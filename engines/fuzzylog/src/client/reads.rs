@@ -1,10 +1,11 @@
 //! Syncs and plays.
 
 use super::requests::{
-    CountLogsCall, FindLogsCall, FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, SnapshotCall, SyncCall,
+    CountLogsCall, FindLogsCall, FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, ScanCall, SnapshotCall,
+    SyncCall,
 };
-use super::{EpochInForce, FuzzyClient, LogsCounted, LogsFound, NodesPage, Synced, Task};
-use crate::messages::chain_server::{CountLogs, FindLogs, Play, Sync};
+use super::{EpochInForce, FuzzyClient, LogsCounted, LogsFound, NodesPage, Scanned, Synced, Task};
+use crate::messages::chain_server::{CountLogs, FindLogs, Play, Scan, Sync};
 use crate::partition::command::Placed;
 use crate::terms::{AppendTime, ChainEpoch, Colour, Edge, NodePosition, PartitionId};
 use kernel::{Cx, NodeId, RequestId, planted};
@@ -31,6 +32,8 @@ enum Stage {
     Counting { source: u64 },
     /// The same, to find so much of each.
     Finding { counts: Vec<Edge>, source: u64 },
+    /// The same, to read what the partition had at a cut.
+    Scanning { scan: ScanCall, source: u64 },
 }
 
 impl Reading {
@@ -56,6 +59,12 @@ impl Reading {
         let FindLogsCall { colour, counts } = call;
         let stage = Stage::Finding { counts, source };
         Self { partition, colour, from: NodePosition(0), seen: AppendTime::ZERO, stage, one_by_one: None }
+    }
+
+    pub(super) fn scan(scan: ScanCall, source: u64) -> Self {
+        let (partition, colour, from) = (scan.partition, scan.from.colour, scan.from.position);
+        let stage = Stage::Scanning { scan, source };
+        Self { partition, colour, from, seen: AppendTime::ZERO, stage, one_by_one: None }
     }
 
     pub(super) fn partition(&self) -> PartitionId {
@@ -107,6 +116,10 @@ impl FuzzyClient {
                 let source = nodes[(source % nodes.len() as u64) as usize];
                 cx.send(source, FindLogs { call, colour, counts });
             }
+            Stage::Scanning { scan: ScanCall { below, from, to, digests, .. }, source } => {
+                let source = nodes[(source % nodes.len() as u64) as usize];
+                cx.send(source, Scan { call, below, from, to, digests });
+            }
         }
     }
 
@@ -122,7 +135,10 @@ impl FuzzyClient {
     pub(super) fn next_source(&mut self, call: u64) {
         match self.reading(call).map(|reading| &mut reading.stage) {
             Some(
-                Stage::Playing { source, .. } | Stage::Counting { source } | Stage::Finding { source, .. },
+                Stage::Playing { source, .. }
+                | Stage::Counting { source }
+                | Stage::Finding { source, .. }
+                | Stage::Scanning { source, .. },
             ) => *source += 1,
             Some(Stage::Syncing { .. }) | None => {}
         }
@@ -218,6 +234,13 @@ impl FuzzyClient {
         let LogsFound { call, below, at } = *message;
         if let Some(Reading { stage: Stage::Finding { .. }, .. }) = self.reading(call) {
             self.end(call, FuzzyResponse::LogsFound { below, at }, cx);
+        }
+    }
+
+    pub(super) fn on_scanned(&mut self, message: Scanned, cx: &mut Cx<'_, Self>) {
+        let Scanned { call, page } = message;
+        if let Some(Reading { stage: Stage::Scanning { .. }, .. }) = self.reading(call) {
+            self.end(call, FuzzyResponse::Scanned(page), cx);
         }
     }
 

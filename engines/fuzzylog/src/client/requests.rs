@@ -1,8 +1,10 @@
 //! What local applications ask, and are answered.
 
-use crate::partition::ColourNode;
 use crate::partition::command::Placed;
-use crate::terms::{AppendTime, Colour, Content, ContentFlaw, Edge, NodePosition};
+use crate::partition::{ColourNode, ScanPage};
+use crate::terms::{
+    AppendTime, Colour, Content, ContentFlaw, Edge, NodePosition, PartitionId, RestoreId, ScanPoint,
+};
 use paxos::Members;
 
 /// Append a node to colours.
@@ -75,6 +77,60 @@ pub struct CountLogsCall {
     pub below: NodePosition,
 }
 
+/// Find out a time of all partitions: all that was acknowledged before is earlier.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CutCall {
+    /// The user's client.
+    pub client: u64,
+    /// Its number, from the same row as appends'.
+    pub number: u64,
+    /// The user has the answers to all numbers below.
+    pub below: u64,
+}
+
+/// Read a page of what a partition had at a cut, or the digest of a part of it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ScanCall {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The cut's time.
+    pub below: AppendTime,
+    /// From here.
+    pub from: ScanPoint,
+    /// To here; none: to the end.
+    pub to: Option<ScanPoint>,
+    /// A digest is enough.
+    pub digests: bool,
+}
+
+/// Put nodes of a backup into a colour, out of view.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RestoreCall {
+    /// The restore.
+    pub restore: RestoreId,
+    /// The colour.
+    pub colour: Colour,
+    /// The position of the first node.
+    pub at: NodePosition,
+    /// The colour begins there.
+    pub begins: bool,
+    /// The nodes.
+    pub nodes: Vec<ColourNode>,
+}
+
+/// Bring what a restore has made into view, in all partitions at one time; of restore 0: drop what any has made.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct OpenCall {
+    /// The user's client.
+    pub client: u64,
+    /// Its number, from the same row as appends'.
+    pub number: u64,
+    /// The user has the answers to all numbers below.
+    pub below: u64,
+    /// The restore.
+    pub restore: RestoreId,
+}
+
 /// Find out behind which position so many nodes of each region's log are.
 #[derive(Clone, PartialEq, Debug)]
 pub struct FindLogsCall {
@@ -101,6 +157,14 @@ pub enum FuzzyRequest {
     CountLogs(CountLogsCall),
     /// Where so much of each region's log is.
     FindLogs(FindLogsCall),
+    /// A time of all partitions.
+    Cut(CutCall),
+    /// What a partition had at a cut.
+    Scan(ScanCall),
+    /// Nodes of a backup.
+    Restore(RestoreCall),
+    /// A backup's nodes come into view.
+    Open(OpenCall),
     /// Of a director: the members of the cluster are these.
     Follow(Members),
 }
@@ -160,6 +224,13 @@ pub enum FuzzyResponse {
         below: Option<NodePosition>,
         /// What is done by one who has seen this time is ordered behind them.
         at: AppendTime,
+    },
+    /// What a partition had.
+    Scanned(ScanPage),
+    /// The nodes are there, out of view.
+    Restored {
+        /// The position after the last one.
+        tail: NodePosition,
     },
     /// By a director.
     Followed {

@@ -212,6 +212,8 @@ impl FuzzyClient {
             | Outcome::Conflict(_)
             | Outcome::Unknown(_)
             | Outcome::TrimmedTo(_)
+            | Outcome::Restoring(_)
+            | Outcome::RestoredTo(_)
             | Outcome::BeyondTail(_)) => {
                 cx.mark("client.gave_up_an_append");
                 return self.end(call, response_of(other, false), cx);

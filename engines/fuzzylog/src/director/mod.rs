@@ -443,6 +443,10 @@ impl Role for Director {
             | FuzzyRequest::Play(_)
             | FuzzyRequest::CountLogs(_)
             | FuzzyRequest::FindLogs(_)
+            | FuzzyRequest::Cut(_)
+            | FuzzyRequest::Scan(_)
+            | FuzzyRequest::Restore(_)
+            | FuzzyRequest::Open(_)
             | FuzzyRequest::Trim(_) => cx.reject("request for a client"),
         }
     }

@@ -5,6 +5,7 @@ use crate::partition::command::{Command, RowEntry, ShadowNode};
 use crate::projection::ChainProjection;
 use crate::terms::{
     AppendTime, ChainEpoch, ChainJournal, Colour, Edge, NodePosition, PartitionId, RegionId, RowIndex,
+    ScanPoint,
 };
 use kernel::{Bytes, NodeId};
 
@@ -107,6 +108,19 @@ kernel::messages! {
             colour: Colour,
             /// The regions, and how many nodes of each.
             counts: Vec<Edge>,
+        },
+        /// To any server: what does the partition have from one point to another, as of a time at which a snapshot was?
+        6 => Scan {
+            /// The client's name for its call.
+            call: u64,
+            /// The time.
+            below: AppendTime,
+            /// From here.
+            from: ScanPoint,
+            /// To here; none: to the end.
+            to: Option<ScanPoint>,
+            /// A digest is enough.
+            digests: bool,
         },
     }
 }

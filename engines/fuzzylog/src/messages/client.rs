@@ -1,8 +1,8 @@
 //! What a client can be sent.
 
 use crate::FuzzyMessage;
-use crate::partition::ColourNode;
 use crate::partition::command::Outcome;
+use crate::partition::{ColourNode, ScanPage};
 use crate::projection::ChainProjection;
 use crate::terms::{
     AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, NodePosition, Owner, PartitionId,
@@ -130,6 +130,19 @@ kernel::messages! {
             below: Option<NodePosition>,
             /// When the last node before that was delivered, or a later time.
             at: AppendTime,
+        },
+        /// From any server: what is there.
+        /// Promise: all servers of the chain have them on their disks.
+        14 => Scanned {
+            /// The client's name for its call.
+            call: u64,
+            /// What is there from where it was asked for on.
+            page: ScanPage,
+        },
+        /// From any server: it has not come to the time of the snapshot yet.
+        15 => ScanTooEarly {
+            /// The client's name for its call.
+            call: u64,
         },
     }
 }

@@ -1,6 +1,6 @@
 //! The chains of a partition's colours.
 
-use crate::terms::{AppendId, AppendTime, Colour, Edge, NodePosition, RegionId, begins_with};
+use crate::terms::{AppendId, AppendTime, Colour, Edge, NodePosition, RegionId, RestoreId, begins_with};
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader, planted};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -103,10 +103,12 @@ pub(super) struct Chain {
     pub(super) nodes: VecDeque<ColourNode>,
     /// When the last node was delivered, which may be dropped by now.
     pub(super) last: AppendTime,
+    /// Out of view: this restore makes it.
+    pub(super) restored_by: Option<RestoreId>,
 }
 
 impl Chain {
-    fn tail(&self) -> NodePosition {
+    pub(super) fn tail(&self) -> NodePosition {
         self.first.plus(self.nodes.len() as u64)
     }
 }
@@ -138,6 +140,7 @@ struct WasChain {
     first: NodePosition,
     tail: NodePosition,
     last: AppendTime,
+    restored_by: Option<RestoreId>,
     /// Nodes that were dropped since and are not written, in order: those before what is left.
     dropped: VecDeque<ColourNode>,
 }
@@ -146,32 +149,38 @@ impl WasChain {
     fn of(chain: Option<&Chain>) -> Self {
         let (first, tail) = chain.map_or_else(Default::default, |it| (it.first, it.tail()));
         let last = chain.map_or(AppendTime::ZERO, |it| it.last);
-        Self { exists: chain.is_some(), first, tail, last, dropped: VecDeque::new() }
+        let restored_by = chain.and_then(|it| it.restored_by);
+        Self { exists: chain.is_some(), first, tail, last, restored_by, dropped: VecDeque::new() }
     }
 }
 
 /// What comes next of what is written.
 pub(super) enum SavedPart {
-    /// A colour: its first node, and when its last one was delivered.
-    Colour(Colour, NodePosition, AppendTime),
+    /// A colour: its first node, when its last one was delivered, and by which restore it is made, if it is out of view.
+    Colour(Colour, NodePosition, AppendTime, Option<RestoreId>),
     /// Its next node.
     Node(Colour, ColourNode),
 }
 
 impl Colours {
+    /// A colour that is in view.
+    fn chain(&self, colour: Colour) -> Option<&Chain> {
+        self.chains.get(&colour).filter(|chain| chain.restored_by.is_none())
+    }
+
     /// The position after the colour's last node.
     pub(super) fn tail(&self, colour: Colour) -> NodePosition {
-        self.chains.get(&colour).map_or(NodePosition(0), Chain::tail)
+        self.chain(colour).map_or(NodePosition(0), Chain::tail)
     }
 
     /// The first node that is left.
     pub(super) fn first(&self, colour: Colour) -> NodePosition {
-        self.chains.get(&colour).map_or(NodePosition(0), |chain| chain.first)
+        self.chain(colour).map_or(NodePosition(0), |chain| chain.first)
     }
 
     /// When its last node was delivered.
     pub(super) fn last_time(&self, colour: Colour) -> AppendTime {
-        self.chains.get(&colour).map_or(AppendTime::ZERO, |chain| chain.last)
+        self.chain(colour).map_or(AppendTime::ZERO, |chain| chain.last)
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -197,6 +206,12 @@ impl Colours {
             "colour {colour}: {:?} follows {before:?}",
             node.at
         );
+        kernel::invariant!(
+            ATOMIC,
+            chain.restored_by.is_none(),
+            "{:?} goes to colour {colour}, which is restored",
+            node.id
+        );
         let position = chain.tail();
         self.bytes += node.bytes();
         chain.last = node.at;
@@ -206,7 +221,7 @@ impl Colours {
 
     /// Nodes from a position on.
     pub(super) fn nodes(&self, colour: Colour, from: NodePosition) -> impl Iterator<Item = &ColourNode> {
-        let chain = self.chains.get(&colour);
+        let chain = self.chain(colour);
         let skipped = chain.map_or(0, |chain| from.0.saturating_sub(chain.first.0) as usize);
         chain.into_iter().flat_map(move |chain| chain.nodes.iter().skip(skipped))
     }
@@ -248,7 +263,69 @@ impl Colours {
     }
 
     pub(super) fn chains(&self) -> impl Iterator<Item = (Colour, &Chain)> {
-        self.chains.iter().map(|(&colour, chain)| (colour, chain))
+        self.chains_from(Colour(0))
+    }
+
+    /// Those that are in view.
+    pub(super) fn chains_from(&self, first: Colour) -> impl Iterator<Item = (Colour, &Chain)> {
+        let in_view = self.chains.range(first..).filter(|(_, chain)| chain.restored_by.is_none());
+        in_view.map(|(&colour, chain)| (colour, chain))
+    }
+}
+
+/// For restores.
+impl Colours {
+    /// The restore that makes a colour, and the colour as far as it is made.
+    pub(super) fn restored(&self, colour: Colour) -> Option<(RestoreId, &Chain)> {
+        let chain = self.chains.get(&colour)?;
+        chain.restored_by.map(|restore| (restore, chain))
+    }
+
+    /// A colour that has nothing in view is made by this restore from now on, and begins at a position.
+    pub(super) fn begin_restoring(&mut self, colour: Colour, restore: RestoreId, first: NodePosition) {
+        self.clear(colour);
+        let chain = self.chains.entry(colour).or_default();
+        (chain.first, chain.restored_by) = (first, Some(restore));
+    }
+
+    /// Puts a node behind those that its restore has put there.
+    pub(super) fn push_restored(&mut self, colour: Colour, node: ColourNode) {
+        self.save(colour);
+        if let Some(chain) = self.chains.get_mut(&colour) {
+            self.bytes += node.bytes();
+            chain.last = node.at;
+            chain.nodes.push_back(node);
+        }
+    }
+
+    /// Drops all of a colour, which is as if it had never had a node.
+    fn clear(&mut self, colour: Colour) {
+        // What a snapshot has not written yet is retained for it.
+        self.save(colour);
+        while self.drop_first(colour).is_some() {}
+        if let Some(chain) = self.chains.get_mut(&colour) {
+            *chain = Chain::default();
+        }
+    }
+
+    /// What this restore has made comes into view; what others have is dropped. Returns how many colours came.
+    pub(super) fn open(&mut self, restore: RestoreId, at: AppendTime) -> NodePosition {
+        let made = self.chains.iter().filter_map(|(&colour, chain)| Some((colour, chain.restored_by?)));
+        let made: Vec<(Colour, RestoreId)> = made.collect();
+        let mut opened = NodePosition(0);
+        for (colour, by) in made {
+            if by != restore {
+                self.clear(colour);
+                continue;
+            }
+            self.save(colour);
+            if let Some(chain) = self.chains.get_mut(&colour) {
+                // Who has seen one of them has seen that all of them came.
+                (chain.restored_by, chain.last) = (None, at);
+                opened = opened.next();
+            }
+        }
+        opened
     }
 }
 
@@ -299,15 +376,21 @@ impl Colours {
             let was = saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour)));
             saved.current = Some((colour, was.first));
             if was.exists {
-                return Some(SavedPart::Colour(colour, was.first, was.last));
+                return Some(SavedPart::Colour(colour, was.first, was.last, was.restored_by));
             }
         }
     }
 
     /// Takes a colour back from a snapshot.
-    pub(super) fn install(&mut self, colour: Colour, first: NodePosition, last: AppendTime) {
+    pub(super) fn install(
+        &mut self,
+        colour: Colour,
+        first: NodePosition,
+        last: AppendTime,
+        restored_by: Option<RestoreId>,
+    ) {
         let first = if planted!(snapshot_without_trims) { NodePosition(0) } else { first };
-        self.chains.insert(colour, Chain { first, nodes: VecDeque::new(), last });
+        self.chains.insert(colour, Chain { first, nodes: VecDeque::new(), last, restored_by });
     }
 
     /// Takes a node back.

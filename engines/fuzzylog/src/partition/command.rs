@@ -1,7 +1,9 @@
 //! What stands in a partition's row, and what comes of it.
 
+use super::ColourNode;
 use crate::terms::{
-    AppendId, AppendTime, Colour, Content, Edge, NodePosition, Owner, PartitionId, RegionId, RowIndex,
+    AppendId, AppendTime, Colour, Content, Edge, NodePosition, Owner, PartitionId, RegionId, RestoreId,
+    RowIndex,
 };
 use kernel::{Bytes, NodeId};
 
@@ -110,6 +112,19 @@ kernel::messages! {
             /// How far.
             through: AppendTime,
         },
+        /// Put nodes of a backup behind those that the restore has put into a colour, out of view until it is opened.
+        13 => Restore {
+            /// The restore.
+            restore: RestoreId,
+            /// The colour, which has had no node in view.
+            colour: Colour,
+            /// The position of the first node.
+            at: NodePosition,
+            /// The colour begins there: what a restore has put into it before goes.
+            begins: bool,
+            /// The nodes, as they were.
+            nodes: Vec<ColourNode>,
+        },
     }
 }
 
@@ -189,7 +204,8 @@ impl Command {
             | Self::ForgetClients(_)
             | Self::JoinRegions(_)
             | Self::CopyNodes(_)
-            | Self::CopiedThrough(_) => (None, &[][..]),
+            | Self::CopiedThrough(_)
+            | Self::Restore(_) => (None, &[][..]),
         };
         one.into_iter().chain(many.iter().map(|named| &named.append))
     }
@@ -261,6 +277,13 @@ kernel::messages! {
         /// The colour does not go so far.
         9 => BeyondTail {
             /// The position after its last node.
+            tail: NodePosition,
+        },
+        /// A colour of it is being restored, and takes nothing until that is over.
+        10 => Restoring {},
+        /// The nodes are behind those that the restore has put there.
+        11 => RestoredTo {
+            /// The position after the last one.
             tail: NodePosition,
         },
     }

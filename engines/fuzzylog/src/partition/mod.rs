@@ -16,6 +16,8 @@ mod colours;
 pub mod command;
 mod copying;
 mod regions;
+mod restoring;
+mod scanning;
 mod several;
 pub mod snapshot;
 
@@ -28,12 +30,13 @@ use colours::Colours;
 pub use colours::{Across, ColourNode, NodeSource};
 use command::{
     Answered, Append, AppendMany, BeyondTail, Command, CommandOrigin, Conflict, Delivered, ForgetClients,
-    Forgotten, NamedAppend, Outcome, Placed, Raise, RowEntry, Trim, TrimmedTo,
+    Forgotten, NamedAppend, Outcome, Placed, Raise, Restoring, RowEntry, Trim, TrimmedTo,
 };
 use kernel::planted;
 use parts::FixedHasher;
 use regions::Regions;
 pub use regions::{LogHead, OutgoingPage};
+pub use scanning::{ScanPage, ScannedNode, SpanDigest};
 use several::Several;
 pub use several::SeveralStage;
 use snapshot::Saving;
@@ -275,6 +278,7 @@ impl PartitionState {
             Command::JoinRegions(command) => self.join_regions(command),
             Command::CopyNodes(command) => self.copy_nodes(command),
             Command::CopiedThrough(command) => self.copied_through(command),
+            Command::Restore(command) => self.restore(command, asker),
         }
         self.applied = self.applied.next();
         let last = self.last;
@@ -360,8 +364,11 @@ impl PartitionState {
             }
             return;
         }
+        if self.is_restoring(content) {
+            return self.answer(asker, Restoring {});
+        }
         let single = Single { id, content: content.compact(), asker };
-        if let Some(at) = self.ahead_of_pending(seen) {
+        if let Some(at) = self.ahead_of_pending(seen).filter(|_| content.opens.is_none()) {
             self.marks.push("partition.single_went_ahead");
             return self.deliver_single(at, single);
         }
@@ -438,12 +445,15 @@ impl PartitionState {
             self.retain_for_others(at, &placed);
             return Delivered { at, placed };
         }
+        let opened = content.opens.map(|restore| self.colours.open(restore, at));
         let mut placed = Vec::new();
         for (index, &colour) in content.colours.iter().enumerate() {
             if !self.is_here(colour) {
                 continue;
             }
-            let position = if content.is_snapshot() {
+            let position = if let Some(opened) = opened {
+                opened
+            } else if content.is_snapshot() {
                 self.colours.tail(colour)
             } else {
                 let (colours, body) = (content.colours.clone(), content.body(index));

@@ -5,7 +5,7 @@
 
 use super::command::{
     CleanUp, CommandOrigin, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, ProposeTime, Proposed,
-    TakeOver, Unknown,
+    Restoring, TakeOver, Unknown,
 };
 use super::{PartitionState, Queued, cost_of, names};
 use crate::terms::{AppendId, AppendTime, Content, Owner};
@@ -58,6 +58,12 @@ pub(super) struct Several {
     pub(super) asker: CommandOrigin,
 }
 
+impl Several {
+    pub(super) fn is_delivered(&self) -> bool {
+        matches!(self.stage, Stage::Delivered(_))
+    }
+}
+
 impl PartitionState {
     /// True if a content is for this partition and another one.
     fn concerns(&self, id: AppendId, content: &Content) -> bool {
@@ -91,6 +97,9 @@ impl PartitionState {
         if let Some(outcome) = self.outcome_so_far(id) {
             self.marks.push("partition.refused_a_late_phase_1");
             return self.answer(asker, outcome);
+        }
+        if self.is_restoring(content) {
+            return self.answer(asker, Restoring {});
         }
         self.enter(id, owner, seen, content.clone(), asker);
     }
@@ -185,6 +194,7 @@ impl PartitionState {
                 Some(done) => Delivered { at: done.at, placed: done.placed.clone() }.into(),
                 // Its client has the answer: it is delivered everywhere, and who asks is late.
                 None if self.clients.has_forgotten(id) => Outcome::from(Forgotten {}),
+                None if self.is_restoring(content) => Restoring {}.into(),
                 None => {
                     self.marks.push("partition.taken_over_before_phase_1");
                     return self.enter(id, owner, AppendTime::ZERO, content.clone(), asker);

@@ -11,7 +11,7 @@ use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
 use crate::terms::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RegionId,
-    RowIndex,
+    RestoreId, RowIndex,
 };
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
 use std::collections::{BTreeMap, VecDeque};
@@ -128,6 +128,17 @@ kernel::messages! {
             /// The first node that is to stay.
             before: NodePosition,
         },
+        /// A colour that is out of view, whose nodes follow.
+        12 => RestoredHead {
+            /// The restore that makes it.
+            restore: RestoreId,
+            /// The colour.
+            colour: Colour,
+            /// Its first node.
+            first: NodePosition,
+            /// When its last node was delivered.
+            last: AppendTime,
+        },
     }
 }
 
@@ -139,7 +150,7 @@ pub(super) struct Saving {
 }
 
 /// Without what does not belong to it of the memory that it was read from.
-fn compact(node: ColourNode) -> ColourNode {
+pub(super) fn compact(node: ColourNode) -> ColourNode {
     ColourNode { body: Bytes::copy_from_slice(&node.body), ..node }
 }
 
@@ -224,7 +235,10 @@ impl PartitionState {
             return Some(ClientHead { client, below: row.below, used: row.used }.into());
         }
         Some(match self.colours.next_saved()? {
-            SavedPart::Colour(colour, first, last) => ColourHead { colour, first, last }.into(),
+            SavedPart::Colour(colour, first, last, None) => ColourHead { colour, first, last }.into(),
+            SavedPart::Colour(colour, first, last, Some(restore)) => {
+                RestoredHead { restore, colour, first, last }.into()
+            }
             SavedPart::Node(colour, node) => NextNode { colour, node }.into(),
         })
     }
@@ -265,7 +279,10 @@ impl PartitionState {
                 let asker = CommandOrigin { node: it.origin, call: it.call };
                 self.wait(it.at, Single { id: it.id, content: it.content.compact(), asker });
             }
-            SnapshotItem::ColourHead(it) => self.colours.install(it.colour, it.first, it.last),
+            SnapshotItem::ColourHead(it) => self.colours.install(it.colour, it.first, it.last, None),
+            SnapshotItem::RestoredHead(it) => {
+                self.colours.install(it.colour, it.first, it.last, Some(it.restore));
+            }
             SnapshotItem::NextNode(it) => {
                 let placed = Placed { colour: it.colour, position: self.colours.tail(it.colour) };
                 if let Some(regions) = &mut self.regions {

@@ -27,11 +27,7 @@ fn client(parameters: FuzzyParameters) -> Table<FuzzyClient> {
 }
 
 fn append(table: &mut Table<FuzzyClient>, number: u64, bytes: usize) -> Did<FuzzyLog> {
-    let content = Content {
-        colours: vec![Colour(0)],
-        bodies: vec![Bytes::from(vec![b'x'; bytes])],
-        played: Vec::new(),
-    };
+    let content = Content::new(vec![Colour(0)], vec![Bytes::from(vec![b'x'; bytes])]);
     let call = AppendCall { client: 1, number, below: 0, seen: AppendTime::ZERO, content };
     let request = FuzzyRequest::Append(call);
     table.call(|role, cx| {
@@ -92,11 +88,7 @@ fn commands(did: &Did<FuzzyLog>) -> Vec<Vec<u64>> {
 }
 
 fn appends(table: &mut Table<FuzzyClient>, numbers: std::ops::Range<u64>, bytes: usize) -> Vec<Vec<u64>> {
-    let content = Content {
-        colours: vec![Colour(0)],
-        bodies: vec![Bytes::from(vec![b'x'; bytes])],
-        played: Vec::new(),
-    };
+    let content = Content::new(vec![Colour(0)], vec![Bytes::from(vec![b'x'; bytes])]);
     let did = table.call(|role, cx| {
         for number in numbers {
             let (seen, content) = (AppendTime::ZERO, content.clone());

@@ -5,4 +5,5 @@ mod joining;
 mod partition;
 mod regions;
 mod replication;
+mod restoring;
 mod server;

@@ -44,7 +44,7 @@ impl Region {
     fn append(&mut self, colours: &[Colour], played: &[u64]) -> NodePosition {
         let body = Bytes::from(format!("{}.{}", self.id, self.calls));
         let played = played.iter().copied().map(NodePosition).collect();
-        let content = Content { colours: colours.to_vec(), bodies: vec![body], played };
+        let content = Content { played, ..Content::new(colours.to_vec(), vec![body]) };
         let id = AppendId { client: 1 + u64::from(self.id.0), number: self.calls, content: content.digest() };
         let append = Append { id, below: self.calls, seen: AppendTime::ZERO, content };
         match &self.apply(self.placement().partition_of(colours[0]), append)[..] {

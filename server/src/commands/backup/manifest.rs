@@ -75,6 +75,49 @@ pub struct SavedLog {
     pub chunks: Vec<BackupChunk>,
 }
 
+/// A place among the nodes of a partition: by colour, and in a colour by position.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Debug)]
+pub struct NodePlace {
+    /// The colour: the first 64 bits of the SHA-256 of its name.
+    pub colour: u64,
+    /// The position.
+    pub position: u64,
+}
+
+/// Nodes of a partition, by colour and position.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct ColourChunk {
+    /// The nodes: a colour and a position each, `u64 | u64`, and the node as the engine has it; no node where all of a colour were trimmed.
+    #[serde(flatten)]
+    pub chunk: BackupChunk,
+    /// Colours that begin in it.
+    pub colours: u64,
+    /// Nodes, each counted once in each of its colours.
+    pub nodes: u64,
+    /// All that is from here ...
+    pub from: NodePlace,
+    /// ... to there is in it; none: to the end.
+    pub to: Option<NodePlace>,
+    /// The digest by which the cluster knows whether it has just that, in hexadecimal digits.
+    pub span: String,
+}
+
+/// The nodes of the partially ordered log.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize, Debug)]
+pub struct SavedColours {
+    /// Of all that is earlier than this time.
+    pub at: String,
+    /// Of each partition.
+    pub partitions: Vec<Vec<ColourChunk>>,
+}
+
+impl SavedColours {
+    /// Its chunks.
+    pub fn chunks(&self) -> impl Iterator<Item = &ColourChunk> {
+        self.partitions.iter().flatten()
+    }
+}
+
 /// A backup.
 #[derive(Clone, Default, Serialize, Deserialize, Debug)]
 pub struct Manifest {
@@ -98,6 +141,9 @@ pub struct Manifest {
     pub logs: Option<Vec<SavedLog>>,
     /// How far groups of readers have come in logs.
     pub groups: Records,
+    /// Nodes of the partially ordered log; none if the service was off, and of earlier versions.
+    #[serde(default)]
+    pub fuzzylog: Option<SavedColours>,
     /// Services that were on and are not in it.
     pub left_out: Vec<String>,
 }
@@ -114,7 +160,8 @@ impl Manifest {
     pub fn chunks(&self) -> impl Iterator<Item = &BackupChunk> {
         let records = [&self.kv, &self.coordination, &self.txn].into_iter().flatten().chain([&self.groups]);
         let logs = self.logs.iter().flatten().flat_map(|log| &log.chunks);
-        records.flat_map(|records| &records.chunks).chain(logs)
+        let colours = self.fuzzylog.iter().flat_map(SavedColours::chunks).map(|it| &it.chunk);
+        records.flat_map(|records| &records.chunks).chain(logs).chain(colours)
     }
 
     /// Writes it; returns its identifier, which sorts by time.

@@ -1,11 +1,13 @@
 //! `ordinate backup` and `ordinate restore`.
 
+mod colours;
 mod lease;
 mod manifest;
 mod restore;
 pub mod schedule;
 mod store;
 mod take;
+mod writer;
 
 use super::output::GivenOutput;
 use crate::commands::kv::Endpoint;
@@ -21,7 +23,8 @@ use std::future::Future;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 pub use store::{BackupStore, Location};
-use take::{Source, Writer};
+use take::Source;
+use writer::{Counts, Writer};
 
 /// Takes a backup of all services while they run, or looks after those that there are.
 #[derive(clap::Args)]
@@ -87,17 +90,17 @@ pub struct RestoreBackup {
     /// Which; the newest unless given
     #[arg(long, value_name = "ID")]
     backup: Option<String>,
-    /// Only these services, separated by commas: kv, coordination, log, txn
-    #[arg(long, value_name = "SERVICES", value_delimiter = ',', value_parser = ["kv", "coordination", "log", "txn"])]
+    /// Only these services, separated by commas: kv, coordination, log, txn, fuzzylog
+    #[arg(long, value_name = "SERVICES", value_delimiter = ',', value_parser = ["kv", "coordination", "log", "txn", "fuzzylog"])]
     only: Vec<String>,
-    /// Only keys that begin so, or znodes below this path; with --only
+    /// Only keys and colours that begin so, or znodes below this path; with --only
     #[arg(long, requires = "only")]
     prefix: Option<String>,
     /// Only this log; may be given several times
     #[arg(long = "log", value_name = "NAME", requires = "only")]
     logs: Vec<String>,
     /// Into a cluster that has something already: what has the same name is made over, other things stay. A log that is there is an
-    /// error
+    /// error, and so is a colour that has nodes
     #[arg(long)]
     merge: bool,
     #[command(flatten)]
@@ -154,7 +157,7 @@ impl Backup {
 pub struct Taken {
     id: String,
     manifest: Manifest,
-    counts: take::Counts,
+    counts: Counts,
     seconds: f64,
 }
 
@@ -209,6 +212,10 @@ fn words(manifest: &Manifest) -> String {
     if let Some(logs) = &manifest.logs {
         let entries: u64 = logs.iter().map(|log| log.next - log.first).sum();
         words.push(format!("{entries} entries of {} logs", logs.len()));
+    }
+    if let Some(saved) = &manifest.fuzzylog {
+        let sum = |of: fn(&manifest::ColourChunk) -> u64| saved.chunks().map(of).sum::<u64>();
+        words.push(format!("{} nodes of {} colours", sum(|it| it.nodes), sum(|it| it.colours)));
     }
     words.join(", ")
 }

@@ -1,6 +1,6 @@
 //! `ordinate restore`: writes what a backup holds into a cluster, which has an identity of its own.
 
-use super::manifest::{BackupChunk, Manifest, Records, SavedLog, read_chunk, take_part};
+use super::manifest::{BackupChunk, Manifest, Records, SavedColours, SavedLog, read_chunk, take_part};
 use super::store::BackupStore;
 use crate::commands::kv::Endpoint;
 use crate::commands::log::failure as log_failure;
@@ -11,7 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use indicatif::ProgressBar;
 use kernel::{Bytes, Decode as _};
 use ordinate_client::{
-    Cleanup, Client, GroupState, Level, Log, LogOptions, Progress, Rows, TxnClient, TxnLevel,
+    Cleanup, Client, FuzzyLog, GroupState, Level, Log, LogOptions, Progress, Rows, TxnClient, TxnLevel,
 };
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn records(bytes: &Bytes) -> Vec<Bytes> {
     found
 }
 
-fn not_empty(what: &str) -> Failure {
+pub fn not_empty(what: &str) -> Failure {
     let fact = "what is there and not in the backup would stay: the result would be neither";
     let remedy = "an empty cluster, or --merge, or --only and --prefix with --merge";
     Failure::input("O1043", format!("the cluster has {what} already: nothing was written"), fact, remedy)
@@ -93,7 +93,9 @@ impl Restoring<'_> {
         let records = services.into_iter().filter(|(name, _)| self.wanted.has(name));
         let records = records.flat_map(|(_, records)| records.iter().flat_map(|it| &it.chunks));
         let logs = self.logs().into_iter().flat_map(|log| &log.chunks);
-        records.chain(logs).chain(&manifest.groups.chunks).collect()
+        let colours = manifest.fuzzylog.iter().filter(|_| self.wanted.has("fuzzylog"));
+        let colours = colours.flat_map(SavedColours::chunks).map(|it| &it.chunk);
+        records.chain(logs).chain(&manifest.groups.chunks).chain(colours).collect()
     }
 
     fn logs(&self) -> Vec<&SavedLog> {
@@ -109,13 +111,15 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    fn wrote(&self, count: u64) {
+    /// So many more records are restored.
+    pub fn wrote(&self, count: u64) {
         if let Some(bar) = self.bar {
             bar.inc(count);
         }
     }
 
-    async fn read(&self, chunk: &BackupChunk) -> Result<Bytes, Failure> {
+    /// A chunk's bytes.
+    pub async fn read(&self, chunk: &BackupChunk) -> Result<Bytes, Failure> {
         read_chunk(self.store, self.id, chunk).await
     }
 
@@ -139,6 +143,11 @@ impl Restoring<'_> {
         if manifest.logs.is_some() && self.wanted.has("log") {
             let (logs, entries) = self.endpoint.with_log(|log| async move { self.write_logs(&log).await })?;
             done.push(format!("{entries} entries of {logs} logs"));
+        }
+        if let Some(saved) = manifest.fuzzylog.as_ref().filter(|_| self.wanted.has("fuzzylog")) {
+            let write = |log: FuzzyLog| async move { self.write_colours(&log, saved).await };
+            let (colours, nodes) = self.endpoint.with_fuzzylog(write)?;
+            done.push(format!("{nodes} nodes of {colours} colours"));
         }
         Ok(done)
     }

@@ -1,80 +1,29 @@
 //! `ordinate backup --to`: takes the state of all services, and writes what is not there yet.
 
+use super::colours;
 use super::lease::Lease;
-use super::manifest::{BackupChunk, Manifest, Records, SavedLog, digest_of, name_of, put_record, take_part};
+use super::manifest::{Manifest, Records, SavedLog, name_of, put_record, take_part};
 use super::store::BackupStore;
+use super::writer::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, ENDS_ONE_IN, Writer};
 use crate::commands::admin;
 use crate::commands::frame_file::{FrameFileReader, unsound};
 use crate::commands::kv::Endpoint;
 use crate::commands::{fetch, parse};
 use crate::failure::Failure;
-use indicatif::ProgressBar;
 use kernel::Bytes;
-use ordinate_client::{KeyRange, Log, LogError, Rows, TxnClient, TxnLevel};
+use ordinate_client::{FuzzyLog, KeyRange, Log, LogError, Rows, TxnClient, TxnLevel};
 use server::cut::{self, LogCut};
 use server::http_client::{self, HttpClient};
 use std::collections::BTreeMap;
 use std::io::{BufReader, Read};
 use std::time::{Duration, SystemTime};
 
-/// A chunk ends behind a record whose key's digest is a multiple of this, when it has so many bytes at least; and when it has so many at
-/// most. So a record that comes or goes changes the chunk that it is in, and no other.
-const ENDS_ONE_IN: u64 = 64;
-const CHUNK_BYTES_MIN: usize = 64 << 10;
-const CHUNK_BYTES_MAX: usize = 2 << 20;
 /// A log's chunks end behind positions that are multiples of this, or when they have so many bytes at most.
 const LOG_CHUNK_ENTRIES: u64 = 4_096;
 /// Entries of one read of a log, and keys of one of transactions.
 const PAGE: u32 = 4_096;
 /// How long the host may take for what it copies.
 const CUT_WITHIN: Duration = Duration::from_secs(300);
-
-/// What became of chunks.
-#[derive(Default)]
-pub struct Counts {
-    pub chunks: u64,
-    pub bytes: u64,
-    pub written: u64,
-    pub written_bytes: u64,
-}
-
-/// Writes chunks that are not there yet.
-pub struct Writer<'a> {
-    store: &'a BackupStore,
-    pub counts: Counts,
-    bar: Option<&'a ProgressBar>,
-}
-
-impl<'a> Writer<'a> {
-    pub fn new(store: &'a BackupStore, bar: Option<&'a ProgressBar>) -> Self {
-        Self { store, counts: Counts::default(), bar }
-    }
-
-    async fn write(&mut self, bytes: Vec<u8>, first: u64, count: u64) -> Result<BackupChunk, Failure> {
-        let chunk = BackupChunk { digest: digest_of(&bytes), bytes: bytes.len() as u64, first, count };
-        self.counts.chunks += 1;
-        self.counts.bytes += chunk.bytes;
-        if self.store.length(&chunk.name()).await? != Some(chunk.bytes) {
-            self.counts.written += 1;
-            self.counts.written_bytes += chunk.bytes;
-            self.store.put(&chunk.name(), bytes).await?;
-        }
-        if let Some(bar) = self.bar {
-            bar.set_position(self.counts.bytes);
-        }
-        Ok(chunk)
-    }
-
-    /// A chunk of an earlier backup that is still there.
-    async fn has(&mut self, chunk: &BackupChunk) -> Result<bool, Failure> {
-        let there = self.store.length(&chunk.name()).await? == Some(chunk.bytes);
-        if there {
-            self.counts.chunks += 1;
-            self.counts.bytes += chunk.bytes;
-        }
-        Ok(there)
-    }
-}
 
 /// Sorted records on their way into chunks.
 #[derive(Default)]
@@ -177,30 +126,31 @@ impl Source<'_> {
                 Ok((saved, writer))
             })?;
             manifest.logs = Some(saved.0);
-            return self.finish(store, manifest, is_on, saved.1);
+            return self.finish(store, manifest, before.as_ref(), is_on, saved.1);
         }
-        self.finish(store, manifest, is_on, writer)
+        self.finish(store, manifest, before.as_ref(), is_on, writer)
     }
 
     fn finish(
         &self,
         store: &BackupStore,
         mut manifest: Manifest,
+        before: Option<&Manifest>,
         is_on: impl Fn(&str) -> bool,
         writer: &mut Writer<'_>,
     ) -> Result<(String, Manifest), Failure> {
+        let endpoint = self.endpoint;
         if is_on("txn") {
-            let endpoint = self.endpoint;
-            manifest.txn = Some(
-                endpoint
-                    .with_transactions(|client| async move { save_keys(&client, endpoint, writer).await })?,
-            );
+            let writer = &mut *writer;
+            let save = |client: TxnClient| async move { save_keys(&client, endpoint, writer).await };
+            manifest.txn = Some(endpoint.with_transactions(save)?);
         }
-        let left_out = [
-            ("sequence", is_on("sequence")),
-            ("fuzzylog", is_on("fuzzylog")),
-            ("log", is_on("log") && manifest.logs.is_none()),
-        ];
+        if is_on("fuzzylog") {
+            let before = before.and_then(|before| before.fuzzylog.as_ref());
+            let save = |log: FuzzyLog| async move { colours::save(&log, endpoint, before, writer).await };
+            manifest.fuzzylog = Some(endpoint.with_fuzzylog(save)?);
+        }
+        let left_out = [("sequence", is_on("sequence")), ("log", is_on("log") && manifest.logs.is_none())];
         manifest.left_out = left_out.into_iter().filter(|it| it.1).map(|it| it.0.to_owned()).collect();
         self.lease.check()?;
         let id = super::wait(manifest.write(store))?;

@@ -31,6 +31,13 @@ pub(super) fn may(caller: &mut PortCaller, call: &FuzzyCall) -> bool {
             each(Right::Read, colours.iter().collect())
         }
         FuzzyCall::TrimSeen(call) => each(Right::Manage, vec![&call.colour]),
+        // These concern all colours, whatever their names.
+        FuzzyCall::CutColours(_) | FuzzyCall::ScanNodes(_) => {
+            caller.check(Need::whole(Right::Read, Area::Fuzzylog)).is_ok()
+        }
+        FuzzyCall::RestoreNodes(_) | FuzzyCall::OpenRestored(_) => {
+            caller.check(Need::whole(Right::Manage, Area::Fuzzylog)).is_ok()
+        }
     }
 }
 

@@ -55,10 +55,16 @@ async fn ask(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<FuzzyReply, Re
         FuzzyCall::AppendNodes(_)
         | FuzzyCall::AppendPlayed(_)
         | FuzzyCall::TrimColour(_)
-        | FuzzyCall::TrimSeen(_) => (true, 0),
+        | FuzzyCall::TrimSeen(_)
+        | FuzzyCall::RestoreNodes(_)
+        | FuzzyCall::OpenRestored(_) => (true, 0),
         FuzzyCall::SyncColour(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
         FuzzyCall::AwaitSnapshot(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
-        FuzzyCall::PlayColour(_) | FuzzyCall::SnapshotColours(_) | FuzzyCall::NameSnapshot(_) => (false, 0),
+        FuzzyCall::PlayColour(_)
+        | FuzzyCall::SnapshotColours(_)
+        | FuzzyCall::NameSnapshot(_)
+        | FuzzyCall::CutColours(_)
+        | FuzzyCall::ScanNodes(_) => (false, 0),
     };
     let asked = admin.handle.request(gateway.host_slot(), LocalRequest::Service(call.encoded().into()));
     let within = ANSWER_WITHIN + Duration::from_millis(wait.into());

@@ -101,6 +101,10 @@ fn asked(message: &Bytes) -> Option<Asked> {
         6 => ("append", small, false),
         7 => ("name_snapshot", SNAPSHOT_BYTES_MAX, false),
         8 => ("await_snapshot", SNAPSHOT_BYTES_MAX, true),
+        10 => ("cut", SMALL_ANSWER_BYTES, false),
+        11 => ("scan", PAGE_BYTES, false),
+        12 => ("restore", SMALL_ANSWER_BYTES, false),
+        13 => ("open_restored", SMALL_ANSWER_BYTES, false),
         // Of a later version: the gateway closes the connection.
         _ => return None,
     };
@@ -118,7 +122,7 @@ fn waits(sync: &Bytes) -> Option<bool> {
 const COUNT_MAX: u32 = 1_024;
 
 /// The variants of pages, which have nodes and change nothing: they can be asked for again.
-const PAGE_VARIANTS: [u8; 2] = [2, 6];
+const PAGE_VARIANTS: [u8; 3] = [2, 6, 10];
 const FAILED_VARIANT: u8 = 5;
 
 /// The number of the call that a reply answers, and whether it is a page.

@@ -1,6 +1,7 @@
 //! Backups that are taken under load, and clusters that are made of them.
 
 mod bucket;
+mod colours;
 mod prune;
 mod txn;
 

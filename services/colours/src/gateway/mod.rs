@@ -9,6 +9,7 @@
 //! ```
 //! A call without an answer for [`ANSWER_WITHIN`] is answered `Unknown`, and may be sent again under its number.
 
+mod backups;
 mod crossing;
 
 use crate::family::{Colours, ColoursMessage};
@@ -101,6 +102,11 @@ enum Work {
     Name(Naming),
     /// What a user has seen elsewhere is waited for.
     Await(Seeking),
+    /// A part of a backup, or of a restore.
+    Backup {
+        /// A restore comes into view.
+        opens: bool,
+    },
 }
 
 /// A call without an answer.
@@ -242,6 +248,10 @@ impl ColourGateway {
             FuzzyCall::AwaitSnapshot(AwaitSnapshot { snapshot, wait_ms, .. }) => {
                 self.on_await_snapshot(caller, &snapshot, wait_ms, cx);
             }
+            FuzzyCall::CutColours(call) => self.on_cut(caller, &call, cx),
+            FuzzyCall::ScanNodes(call) => self.on_scan(caller, &call, cx),
+            FuzzyCall::RestoreNodes(call) => self.on_restore(caller, &call, cx),
+            FuzzyCall::OpenRestored(call) => self.on_open(caller, &call, cx),
         }
     }
 
@@ -331,6 +341,10 @@ impl ColourGateway {
         match (&mut pending.work, response) {
             (Work::Name(_), response) => self.on_counted(call, index, response, cx),
             (Work::Await(_), response) => self.on_found(call, index, response, cx),
+            (Work::Backup { opens }, response) => {
+                let opens = *opens;
+                self.on_part_done(call, opens, response, cx);
+            }
             (Work::Append(appending), response) => {
                 match response {
                     FuzzyResponse::Appended { at, placed } => appending.node_done(index, at, &placed),
@@ -474,6 +488,8 @@ fn failing(response: &FuzzyResponse) -> Failing {
         | FuzzyResponse::Followed { .. }
         | FuzzyResponse::LogsCounted { .. }
         | FuzzyResponse::LogsFound { .. }
+        | FuzzyResponse::Scanned(_)
+        | FuzzyResponse::Restored { .. }
         | FuzzyResponse::Trimmed { .. } => FuzzyFailure::Unknown.into(),
     }
 }
