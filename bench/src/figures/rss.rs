@@ -103,9 +103,9 @@ struct Skew {
 const SKEWS: [Skew; 3] = [
     Skew {
         theta: 0.5,
-        per_second: 1_920.0,
-        // So rare are reads that wait that the quantile moves by a third from one minute to the next.
-        measured: Duration::from_secs(180),
+        per_second: 2_100.0,
+        // So rare are reads that wait that the quantile moves by a third from one minute to the next, and a tenth in three.
+        measured: Duration::from_secs(540),
         quantile: 0.999,
         reduction: 0.14,
         kind: ClaimKind::Fit,
