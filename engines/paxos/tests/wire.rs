@@ -126,8 +126,8 @@ fn messages() -> Vec<Message> {
         acceptor::PreRead { id, version: 1 }.into(),
         acceptor::Seal { ballot, version: 1 }.into(),
         acceptor::Heartbeat { pulse: pulse() }.into(),
-        acceptor::Blank { incarnation: 7 }.into(),
-        acceptor::BlankToo { incarnation: 7, asked: 8 }.into(),
+        acceptor::Blank { incarnation: 7, question: Some(8) }.into(),
+        acceptor::BlankToo { incarnation: 7, question: 8 }.into(),
         acceptor::Bootstrapped { members: vec![(node(1, 4), 7)] }.into(),
         acceptor::Known { configurations: configurations() }.into(),
         acceptor::Executed { from: Slot(4), below: slot }.into(),
@@ -197,7 +197,6 @@ fn records() -> (Vec<AcceptorRecord>, Vec<LeaderRecord>, Vec<SnapshotRecord<Slot
         }),
         AcceptorRecord::Executed { from: Slot(4), below: slot },
         AcceptorRecord::Learned { slot, value: batch() },
-        AcceptorRecord::Answered { acceptor: node(1, 4), incarnation: 7 },
     ];
     let replica = vec![
         SnapshotRecord::Begin { below: slot },

@@ -50,7 +50,7 @@ impl AcceptorDisk {
             AcceptorRecord::Learned { slot, .. } => {
                 self.learned.insert(*slot, position);
             }
-            AcceptorRecord::Executed { .. } | AcceptorRecord::Answered { .. } => {}
+            AcceptorRecord::Executed { .. } => {}
             AcceptorRecord::Summary(summary) => {
                 self.incarnations.push((position, summary.incarnation));
                 self.ballots.push((position, summary.promised));

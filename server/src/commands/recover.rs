@@ -59,7 +59,6 @@ impl Extent {
             }
             AcceptorRecord::Blank { .. }
             | AcceptorRecord::Active { .. }
-            | AcceptorRecord::Answered { .. }
             | AcceptorRecord::Promise { .. }
             | AcceptorRecord::Sealed { .. } => {}
         }

@@ -168,9 +168,6 @@ fn vote_in_words(record: AcceptorRecord) -> String {
     match record {
         AcceptorRecord::Blank { incarnation } => format!("blank, incarnation {incarnation:x}"),
         AcceptorRecord::Active { members } => format!("active, began with {} acceptors", members.len()),
-        AcceptorRecord::Answered { acceptor, incarnation } => {
-            format!("answered {acceptor:?} that it is blank, of incarnation {incarnation:x}")
-        }
         AcceptorRecord::Promise { ballot } => format!("promise {ballot:?}"),
         AcceptorRecord::Vote { ballot, slot, value } => {
             format!("vote {ballot:?} slot {slot} {}", value_in_words(&value))

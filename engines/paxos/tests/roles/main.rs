@@ -19,7 +19,7 @@ use paxos::{
     Call, Commands, Configuration, Configurations, GroupKind, Level, Message, Outcome, Parameters, Value,
 };
 use std::time::Duration;
-use table::{Table, restored, sends, sent};
+use table::{Table, sends};
 
 const BATCHER: u32 = 1;
 const LEADER: u32 = 2;
@@ -149,33 +149,48 @@ fn a_sealed_acceptor_answers_no_older_reads() {
     assert!(sends(&acceptor.hear(node(2, BATCHER), read())).contains(&(node(2, BATCHER), superseded.into())));
 }
 
+/// What a blank acceptor asks another one, by the question's name.
+fn question_to(did: &Did, host: u32) -> Option<u64> {
+    let to = node(host, ACCEPTOR);
+    let asked =
+        sends(did).into_iter().filter(|(node, _)| *node == to).find_map(|(_, message)| match message {
+            Message::Acceptor(AcceptorIn::Blank(blank)) => Some(blank.question),
+            _ => None,
+        });
+    asked.flatten()
+}
+
 // A blank acceptor that counts what was said before somebody lost its disk has it vote again in a cluster that knows its votes.
 #[test]
 fn a_bootstrap_counts_the_incarnations_that_are_there() {
-    let fresh = || Acceptor::new(Parameters::default(), configurations(1), None);
-    let mut acceptor = Table::new(fresh(), node(1, ACCEPTOR));
-    let own = acceptor.role.summary().map_or(0, |summary| summary.incarnation);
-    let too = |incarnation, asked| acceptor::BlankToo { incarnation, asked };
+    let role = Acceptor::new(Parameters::default(), configurations(1), None);
+    let mut acceptor = Table::new(role, node(1, ACCEPTOR));
+    let answer = |incarnation, question: Option<u64>| acceptor::BlankToo {
+        incarnation,
+        question: question.expect("it asks"),
+    };
     let is_active = |acceptor: &mut Table<Acceptor>| {
         acceptor.timer(acceptor::AcceptorTimer::Enlist);
         acceptor.role.is_active()
     };
-    acceptor.hear(node(2, ACCEPTOR), too(2, own));
-    acceptor.hear(node(3, ACCEPTOR), too(3, own ^ 1));
-    assert!(!is_active(&mut acceptor), "an answer to another incarnation, of before this disk was lost");
-    acceptor.hear(node(3, ACCEPTOR), too(3, own));
-    for incarnation in [2, 22] {
-        let did = acceptor.hear(node(2, ACCEPTOR), acceptor::Blank { incarnation });
-        assert_eq!(sent(&did), [(node(2, ACCEPTOR), too(own, incarnation).into(), true)]);
-    }
-    assert!(!is_active(&mut acceptor), "the other one has lost its disk since");
-    let mut again = Table::new(restored(fresh(), &acceptor.journal()), node(1, ACCEPTOR));
-    for (host, incarnation) in [(2, 2), (3, 3)] {
-        again.hear(node(host, ACCEPTOR), too(incarnation, own));
-    }
-    assert!(!is_active(&mut again), "nor does its first incarnation count after a restart");
-    again.hear(node(2, ACCEPTOR), too(22, own));
-    assert!(is_active(&mut again));
+    let asked = acceptor.timer(acceptor::AcceptorTimer::Enlist);
+    let first = [2, 3].map(|host| question_to(&asked, host));
+    acceptor.hear(node(2, ACCEPTOR), answer(2, first[0]));
+    acceptor.hear(node(3, ACCEPTOR), answer(3, first[0]));
+    assert!(!is_active(&mut acceptor), "another question, perhaps of before this disk was lost");
+    acceptor.hear(node(3, ACCEPTOR), answer(3, first[1]));
+    // The other one has lost its disk since.
+    let did = acceptor.hear(node(2, ACCEPTOR), acceptor::Blank { incarnation: 22, question: Some(9) });
+    let own = acceptor.role.summary().map_or(0, |summary| summary.incarnation);
+    assert!(sends(&did).contains(&(node(2, ACCEPTOR), answer(own, Some(9)).into())), "{did:?}");
+    let second = question_to(&did, 2);
+    assert!(second.is_some() && second != first[0], "it is asked anew, and at once");
+    acceptor.hear(node(2, ACCEPTOR), answer(2, first[0]));
+    assert!(!is_active(&mut acceptor), "an answer of before");
+    let did = acceptor.hear(node(2, ACCEPTOR), acceptor::Blank { incarnation: 22, question: Some(9) });
+    assert_eq!(question_to(&did, 2), None, "it is the same incarnation");
+    acceptor.hear(node(2, ACCEPTOR), answer(22, second));
+    assert!(is_active(&mut acceptor));
 }
 
 // An acceptor that lost its votes and votes again breaks every quorum it was in.
@@ -184,12 +199,12 @@ fn a_blank_acceptor_is_silent_until_all_were_blank_together() {
     let mut acceptor =
         Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     assert!(acceptor.hear(node(1, PROXY), noop(0, 1)).is_empty());
-    let own = acceptor.role.summary().map_or(0, |summary| summary.incarnation);
-    let too = |incarnation, asked| acceptor::BlankToo { incarnation, asked };
-    acceptor.hear(node(2, ACCEPTOR), too(2, own));
+    let asked = acceptor.timer(acceptor::AcceptorTimer::Enlist);
+    let questions = [2, 3].map(|host| question_to(&asked, host).expect("it asks"));
+    acceptor.hear(node(2, ACCEPTOR), acceptor::BlankToo { incarnation: 2, question: questions[0] });
     acceptor.timer(acceptor::AcceptorTimer::Enlist);
     assert!(!acceptor.role.is_active(), "one is not heard yet");
-    acceptor.hear(node(3, ACCEPTOR), too(3, own));
+    acceptor.hear(node(3, ACCEPTOR), acceptor::BlankToo { incarnation: 3, question: questions[1] });
     let did = acceptor.timer(acceptor::AcceptorTimer::Enlist);
     assert!(acceptor.role.is_active());
     let reveals = |effect: &Effect<Message, Outcome>| {

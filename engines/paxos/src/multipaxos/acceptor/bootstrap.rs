@@ -7,15 +7,21 @@ use kernel::{Cx, NodeId, planted};
 use std::time::Duration;
 
 const ENLIST_EVERY: Duration = Duration::from_millis(50);
-/// Incarnations of one acceptor that another answers before a bootstrap.
-const ANSWERED_MAX: usize = 64;
 
-/// At a cluster's bootstrap every acceptor of the first configuration is blank; each asks all the others and becomes active when they
-/// have answered this incarnation that they are, too. It remembers with which incarnations. One that is blank later was there and has
-/// lost its votes: the others answer it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
+/// What another acceptor is asked: is its journal blank, too?
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question {
+    name: u64,
+    /// The incarnation by which that one has asked last.
+    heard: Option<u64>,
+}
+
+/// At a cluster's bootstrap every acceptor of the first configuration is blank; each asks all the others, and becomes active when all of
+/// them have answered that they are, too. It remembers with which incarnations. One that is blank later was there and has lost its votes:
+/// the others answer it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
 ///
-/// Invariant: of two acceptors that are active by a bootstrap each has counted the other's incarnation. So none has lost votes that
-/// another one has counted: who answers an incarnation counts no earlier one of that acceptor any more, also after a restart.
+/// An answer counts if its question was asked in this run, and after the last incarnation of that acceptor was heard of. So it is the
+/// incarnation that is there which counts, and nobody takes what was said before it lost its disk for an answer.
 impl Acceptor {
     pub(super) fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
@@ -40,9 +46,9 @@ impl Acceptor {
         }
         let peers: Vec<NodeId> = latest.acceptors.nodes().filter(|&peer| peer != me).collect();
         for &peer in &peers {
-            cx.send_durable(peer, Blank { incarnation });
+            self.ask(peer, cx);
         }
-        if !self.refused && peers.iter().all(|peer| self.counts_as_blank(*peer)) {
+        if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
             let members = self
                 .blank
                 .iter()
@@ -53,10 +59,22 @@ impl Acceptor {
         }
     }
 
-    /// It is blank, and this one has answered no later incarnation of it.
-    fn counts_as_blank(&self, peer: NodeId) -> bool {
-        let last_answered = self.answered.get(&peer).and_then(|answered| answered.last());
-        self.blank.get(&peer).is_some_and(|known| last_answered.is_none_or(|last| last == known))
+    /// True if it may become active with the others of the first configuration.
+    fn takes_part(&self, me: NodeId) -> bool {
+        !self.joins && !self.waits && self.is_founder(me)
+    }
+
+    fn is_founder(&self, node: NodeId) -> bool {
+        let latest = self.configurations.latest();
+        latest.version == 0 && latest.acceptors.nodes().any(|acceptor| acceptor == node)
+    }
+
+    fn ask(&mut self, peer: NodeId, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &self.summary else { return };
+        let question = self.questions.entry(peer);
+        let name = question.or_insert_with(|| Question { name: cx.rng().bits(), heard: None }).name;
+        // Durably: an incarnation that is forgotten again would be counted and never come back.
+        cx.send_durable(peer, Blank { incarnation: summary.incarnation, question: Some(name) });
     }
 
     fn activate(&mut self, members: Vec<(NodeId, u64)>, cx: &mut Cx<'_, Self>) {
@@ -74,28 +92,27 @@ impl Acceptor {
             // Only durable memories are shared: a bootstrap that is forgotten again was none.
             return cx.send_durable(from, Bootstrapped { members: summary.members.clone() });
         }
-        let (incarnation, asked) = (summary.incarnation, message.incarnation);
-        if self.configurations.latest().acceptors.nodes().all(|acceptor| acceptor != from) {
+        let own = summary.incarnation;
+        if !self.takes_part(cx.node()) || !self.is_founder(from) {
             return;
         }
-        let answered = self.answered.entry(from).or_default();
-        if !answered.contains(&asked) {
-            if answered.len() >= ANSWERED_MAX {
-                return cx.reject("acceptor that has lost its disk too often before the bootstrap");
-            }
-            answered.push(asked);
-            cx.append(&AcceptorRecord::Answered { acceptor: from, incarnation: asked });
+        if self.questions.get(&from).and_then(|question| question.heard) != Some(message.incarnation) {
+            let question = Question { name: cx.rng().bits(), heard: Some(message.incarnation) };
+            self.questions.insert(from, question);
+            self.blank.remove(&from);
+            self.ask(from, cx);
         }
-        // Durably: an incarnation that is forgotten again would be counted and never come back.
-        cx.send_durable(from, BlankToo { incarnation, asked });
+        if let Some(question) = message.question {
+            cx.send_durable(from, BlankToo { incarnation: own, question });
+        }
     }
 
     pub(super) fn on_blank_too(&mut self, from: NodeId, message: &BlankToo) {
-        let Some(summary) = &self.summary else { return };
-        let is_founder = || self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from);
+        let is_active = self.summary.as_ref().is_none_or(|summary| summary.active);
+        let question = self.questions.get(&from).map(|question| question.name);
         let is_answer =
-            message.asked == summary.incarnation || planted!(blank_word_to_earlier_incarnation_counts);
-        if !summary.active && is_answer && is_founder() {
+            question == Some(message.question) || planted!(blank_word_to_earlier_incarnation_counts);
+        if !is_active && is_answer && self.is_founder(from) {
             self.blank.insert(from, message.incarnation);
         }
     }

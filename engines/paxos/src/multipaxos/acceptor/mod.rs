@@ -58,10 +58,10 @@ pub struct Acceptor {
     waits: bool,
     summary: Option<Summary>,
     refused: bool,
-    /// Who else is blank, as they have answered this incarnation, with theirs.
+    /// Who else is blank, with their incarnations.
     blank: BTreeMap<NodeId, u64>,
-    /// The incarnations of others that it has answered that it is blank, in the order in which they were heard first.
-    answered: BTreeMap<NodeId, Vec<u64>>,
+    /// What others are asked at a bootstrap.
+    questions: BTreeMap<NodeId, bootstrap::Question>,
     votes: SlotRing<Vote>,
     /// Slots that are chosen, with the values learned here, or else voted for here last.
     executed: Range<Slot>,
@@ -88,7 +88,7 @@ impl Acceptor {
             summary: None,
             refused: false,
             blank: BTreeMap::new(),
-            answered: BTreeMap::new(),
+            questions: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
             executed: Slot(0)..Slot(0),
             learned: resume::LearnedValues::default(),
@@ -192,9 +192,6 @@ impl Role for Acceptor {
                 let summary = self.restored();
                 summary.active = true;
                 summary.members = members;
-            }
-            AcceptorRecord::Answered { acceptor, incarnation } => {
-                self.answered.entry(acceptor).or_default().push(incarnation);
             }
             AcceptorRecord::Promise { ballot } => self.restored().promised = ballot,
             AcceptorRecord::Sealed { version } => self.restored().sealed = version,

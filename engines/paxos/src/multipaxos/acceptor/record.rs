@@ -46,13 +46,6 @@ pub enum AcceptorRecord {
     },
     /// All of the above but the votes and what is chosen, so that older records can go.
     Summary(Summary),
-    /// It has answered another acceptor, of this incarnation, that its journal is blank.
-    Answered {
-        /// The other acceptor.
-        acceptor: NodeId,
-        /// Drawn when that one's journal began.
-        incarnation: u64,
-    },
     /// This slot is chosen, with this value. It is no vote.
     Learned {
         /// Which slot.
@@ -135,11 +128,6 @@ impl Encode for AcceptorRecord {
                 slot.encode(out);
                 value.encode(out);
             }
-            Self::Answered { acceptor, incarnation } => {
-                out.push(9);
-                acceptor.encode(out);
-                incarnation.encode(out);
-            }
         }
     }
 }
@@ -155,7 +143,6 @@ impl Decode for AcceptorRecord {
             6 => Self::Summary(input.field()?),
             7 => Self::Executed { from: input.field()?, below: input.field()? },
             8 => Self::Learned { slot: input.field()?, value: input.field()? },
-            9 => Self::Answered { acceptor: input.field()?, incarnation: input.field()? },
             tag => return Err(DecodeError::UnknownTag("acceptor record", tag)),
         })
     }

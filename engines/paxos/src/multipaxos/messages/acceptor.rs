@@ -59,13 +59,15 @@ kernel::messages! {
         7 => Blank {
             /// Drawn at random when its journal began.
             incarnation: u64,
+            /// The question's name: drawn anew when another incarnation of who is asked is heard. Absent from earlier versions.
+            question: Option<u64>,
         },
         /// From a blank acceptor to another one: so is mine.
         18 => BlankToo {
             /// Drawn at random when its journal began.
             incarnation: u64,
-            /// The incarnation that asked. An answer to an earlier one may come late, when the cluster has bootstrapped long ago.
-            asked: u64,
+            /// The question that it answers. An answer to an earlier one may come late, when the cluster has bootstrapped long ago.
+            question: u64,
         },
         /// From an active acceptor to a blank one: the cluster has bootstrapped, with these acceptors.
         /// Promise: these acceptors were there at the bootstrap.
