@@ -198,6 +198,9 @@ impl FuzzyStatus {
     }
 }
 
+const OUTRUN_HELP: &str =
+    "Times that a host that joins lacked more than the snapshot that it took from this one, and began again";
+
 impl ServiceStatus for FuzzyStatus {
     fn fields(&self) -> Map<String, Value> {
         [("fuzzylog".to_owned(), json(self))].into_iter().collect()
@@ -248,18 +251,12 @@ impl ServiceStatus for FuzzyStatus {
             ] {
                 page.gauge_of(name, help, &of, value as f64);
             }
-            page.counter_of(
-                "fuzzylog_partition_applied",
-                "Commands that the host has applied",
-                &of,
-                status.applied,
-            );
-            page.counter_of(
-                "fuzzylog_partition_outrun",
-                "Times that a host that joins lacked more than the snapshot that it took from this one, and began again",
-                &of,
-                status.outrun,
-            );
+            for (name, help, count) in [
+                ("fuzzylog_partition_applied", "Commands that the host has applied", status.applied),
+                ("fuzzylog_partition_outrun", OUTRUN_HELP, status.outrun),
+            ] {
+                page.counter_of(name, help, &of, count);
+            }
         }
         for chain in &self.chains {
             let partition = chain.partition.to_string();
