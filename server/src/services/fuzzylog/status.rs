@@ -198,9 +198,6 @@ impl FuzzyStatus {
     }
 }
 
-const OUTRUN_HELP: &str =
-    "Times that a host that joins lacked more than the snapshot that it took from this one, and began again";
-
 impl ServiceStatus for FuzzyStatus {
     fn fields(&self) -> Map<String, Value> {
         [("fuzzylog".to_owned(), json(self))].into_iter().collect()
@@ -253,7 +250,7 @@ impl ServiceStatus for FuzzyStatus {
             }
             for (name, help, count) in [
                 ("fuzzylog_partition_applied", "Commands that the host has applied", status.applied),
-                ("fuzzylog_partition_outrun", OUTRUN_HELP, status.outrun),
+                ("fuzzylog_partition_outrun", "Times that a joining host began again", status.outrun),
             ] {
                 page.counter_of(name, help, &of, count);
             }
