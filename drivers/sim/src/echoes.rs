@@ -2,8 +2,8 @@
 //!
 //! Chance repeats each message as often as any other, so nearly all of them are heartbeats. Here one of the last messages of each kind
 //! between two nodes is remembered, and each kind is as likely as another. A host that begins without its disk is sent what it was sent
-//! longest ago, before it lost that: a role that takes such words for new ones begins twice. A copy is a duplication in the plan of faults, like all
-//! others.
+//! longest ago, before it lost that: a role that takes such words for new ones begins twice. A copy is a duplication in the plan of faults,
+//! like all others.
 
 use crate::class::Class;
 use crate::draw::{Purpose, log_uniform, mix, root};

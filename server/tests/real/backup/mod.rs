@@ -130,9 +130,9 @@ fn digests(chunks: &Value) -> Vec<String> {
     chunks.as_array().expect("chunks").iter().map(|it| it["digest"].to_string()).collect()
 }
 
-/// Flips a byte of the largest chunk; its digest.
-fn damage(folder: &Path, manifest: &Value) -> String {
-    let digest = manifest["kv"]["chunks"][0]["digest"].as_str().expect("a digest").to_owned();
+/// Flips a byte of a chunk; its digest.
+fn damage(folder: &Path, chunk: &Value) -> String {
+    let digest = chunk["digest"].as_str().expect("a digest").to_owned();
     let path = folder.join("chunks").join(&digest[..2]).join(&digest);
     let mut bytes = std::fs::read(&path).expect("it is there");
     let middle = bytes.len() / 2;
@@ -199,7 +199,7 @@ async fn goes_into_what_has_something_if_that_is_meant(small: &Cluster, restore:
 
 async fn is_refused_where_it_is_damaged(folder: &Path, backed_up: &Value, first: &str, settings: &str) {
     let to = folder.display().to_string();
-    let digest = damage(folder, backed_up);
+    let digest = damage(folder, &backed_up["kv"]["chunks"][0]);
     let (empty, _) = start(1, settings).await;
     for arguments in [
         &["restore", "--from", &to, "--backup", first][..],

@@ -4,16 +4,20 @@ use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, BlankToo, Bootstrapp
 use crate::configuration::Configurations;
 use crate::multipaxos::messages::leader;
 use kernel::{Cx, NodeId, planted};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 const ENLIST_EVERY: Duration = Duration::from_millis(50);
 
-/// What another acceptor is asked: is its journal blank, too?
+/// Another acceptor of the first configuration, which is asked whether its journal is blank, too.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Question {
-    name: u64,
-    /// The incarnation by which that one has asked last.
+pub(super) struct Founder {
+    /// The question's name.
+    question: u64,
+    /// The incarnation by which it has asked last.
     heard: Option<u64>,
+    /// It is blank, of this incarnation: it has answered.
+    blank: Option<u64>,
 }
 
 /// At a cluster's bootstrap every acceptor of the first configuration is blank; each asks all the others, and becomes active when all of
@@ -48,14 +52,10 @@ impl Acceptor {
         for &peer in &peers {
             self.ask(peer, cx);
         }
-        if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
-            let members = self
-                .blank
-                .iter()
-                .map(|(&peer, &incarnation)| (peer, incarnation))
-                .chain([(me, incarnation)])
-                .collect();
-            self.activate(members, cx);
+        let blank = |peer: &NodeId| Some((*peer, self.founders.get(peer)?.blank?));
+        let all_blank: Option<BTreeMap<NodeId, u64>> = peers.iter().map(blank).collect();
+        if let Some(others) = all_blank.filter(|_| !self.refused) {
+            self.activate(others.into_iter().chain([(me, incarnation)]).collect(), cx);
         }
     }
 
@@ -71,10 +71,12 @@ impl Acceptor {
 
     fn ask(&mut self, peer: NodeId, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
-        let question = self.questions.entry(peer);
-        let name = question.or_insert_with(|| Question { name: cx.rng().bits(), heard: None }).name;
+        let founder = self.founders.entry(peer);
+        let founder =
+            founder.or_insert_with(|| Founder { question: cx.rng().bits(), heard: None, blank: None });
+        let question = Some(founder.question);
         // Durably: an incarnation that is forgotten again would be counted and never come back.
-        cx.send_durable(peer, Blank { incarnation: summary.incarnation, question: Some(name) });
+        cx.send_durable(peer, Blank { incarnation: summary.incarnation, question });
     }
 
     fn activate(&mut self, members: Vec<(NodeId, u64)>, cx: &mut Cx<'_, Self>) {
@@ -92,28 +94,25 @@ impl Acceptor {
             // Only durable memories are shared: a bootstrap that is forgotten again was none.
             return cx.send_durable(from, Bootstrapped { members: summary.members.clone() });
         }
-        let own = summary.incarnation;
+        let incarnation = summary.incarnation;
         if !self.takes_part(cx.node()) || !self.is_founder(from) {
             return;
         }
-        if self.questions.get(&from).and_then(|question| question.heard) != Some(message.incarnation) {
-            let question = Question { name: cx.rng().bits(), heard: Some(message.incarnation) };
-            self.questions.insert(from, question);
-            self.blank.remove(&from);
+        let heard = Some(message.incarnation);
+        if self.founders.get(&from).and_then(|founder| founder.heard) != heard {
+            self.founders.insert(from, Founder { question: cx.rng().bits(), heard, blank: None });
             self.ask(from, cx);
         }
         if let Some(question) = message.question {
-            cx.send_durable(from, BlankToo { incarnation: own, question });
+            cx.send_durable(from, BlankToo { incarnation, question });
         }
     }
 
     pub(super) fn on_blank_too(&mut self, from: NodeId, message: &BlankToo) {
         let is_active = self.summary.as_ref().is_none_or(|summary| summary.active);
-        let question = self.questions.get(&from).map(|question| question.name);
-        let is_answer =
-            question == Some(message.question) || planted!(blank_word_to_earlier_incarnation_counts);
-        if !is_active && is_answer && self.is_founder(from) {
-            self.blank.insert(from, message.incarnation);
+        let Some(founder) = self.founders.get_mut(&from).filter(|_| !is_active) else { return };
+        if founder.question == message.question || planted!(blank_word_to_earlier_incarnation_counts) {
+            founder.blank = Some(message.incarnation);
         }
     }
 

@@ -58,10 +58,8 @@ pub struct Acceptor {
     waits: bool,
     summary: Option<Summary>,
     refused: bool,
-    /// Who else is blank, with their incarnations.
-    blank: BTreeMap<NodeId, u64>,
-    /// What others are asked at a bootstrap.
-    questions: BTreeMap<NodeId, bootstrap::Question>,
+    /// The others at a bootstrap.
+    founders: BTreeMap<NodeId, bootstrap::Founder>,
     votes: SlotRing<Vote>,
     /// Slots that are chosen, with the values learned here, or else voted for here last.
     executed: Range<Slot>,
@@ -87,8 +85,7 @@ impl Acceptor {
             waits: false,
             summary: None,
             refused: false,
-            blank: BTreeMap::new(),
-            questions: BTreeMap::new(),
+            founders: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
             executed: Slot(0)..Slot(0),
             learned: resume::LearnedValues::default(),
