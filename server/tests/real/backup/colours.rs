@@ -6,7 +6,6 @@ use crate::support::side_by_side;
 use ordinate_client::{Bytes, FuzzyError, FuzzyLog, FuzzyNode, NewNode};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
