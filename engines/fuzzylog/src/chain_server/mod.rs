@@ -271,6 +271,8 @@ impl Role for ChainServer {
 
     fn restore(&mut self, position: Position, record: ChainRecord) {
         match record {
+            // Those of before that were copied once more are the same.
+            ChainRecord::Ordered(record) if record.index < self.state.applied() => {}
             ChainRecord::Ordered(record) => {
                 self.saved.has_grown(row::entry_bytes(&record.entry));
                 self.row.restore(position, record.index, record.entry);
@@ -282,7 +284,7 @@ impl Role for ChainServer {
                 self.copied.take_if(|copied| *copied < record.epoch);
             }
             ChainRecord::JournalName(record) => self.journal = Some(record.journal),
-            ChainRecord::CutBack(record) => self.row.truncate(record.length),
+            ChainRecord::CutBack(record) => self.restore_cut(record.length),
             ChainRecord::SnapshotPart(record) => self.restore_part(record.part),
             ChainRecord::Applied(record) => self.restore_applied(record.through),
             ChainRecord::Copies(record) => self.copied = Some(record.epoch),

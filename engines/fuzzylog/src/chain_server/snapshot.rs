@@ -67,6 +67,8 @@ pub(super) struct Saved {
     unnoted: usize,
     /// The last one that has begun, or was taken, is of all commands below.
     below: RowIndex,
+    /// The journal notes, as far as it was read back, that all commands below were applied.
+    noted: RowIndex,
     /// One that was taken is written, and is to be the state: the question that had its source know that all of it has come.
     installing: Option<WantedPage>,
 }
@@ -227,17 +229,28 @@ impl ChainServer {
             if self.length() < below {
                 self.row.begin_at(below);
             }
+            self.apply_noted();
         }
     }
 
     /// What was applied in an earlier run is applied again.
     pub(super) fn restore_applied(&mut self, through: RowIndex) {
+        self.saved.noted = through.max(self.saved.noted);
         // The state before is still to come, if it is not there.
         if self.row.base() <= self.state.applied() {
-            self.apply_silently(through);
-            self.window = 0;
-            self.drop_commands_below(self.state.applied());
+            self.apply_noted();
         }
+    }
+
+    fn apply_noted(&mut self) {
+        self.apply_silently(self.saved.noted);
+        self.window = 0;
+        self.drop_commands_below(self.state.applied());
+    }
+
+    /// The row ended there. What was applied stays: each chain has that.
+    pub(super) fn restore_cut(&mut self, length: RowIndex) {
+        self.row.truncate(length.max(self.state.applied()));
     }
 
     fn apply_silently(&mut self, through: RowIndex) {

@@ -401,3 +401,29 @@ fn a_snapshot_replaces_the_beginning_of_the_row() {
     again.burst(node(2), StableThrough { epoch: ChainEpoch(3), through: RowIndex(400) });
     assert!(write_snapshot(&mut again).is_some());
 }
+
+// A restart that forgets what was applied while a snapshot was written cuts back what another one, which finds older records, has applied.
+#[test]
+fn what_was_applied_while_a_snapshot_was_written_stays_applied() {
+    let mut table = serving_as(snapping(), true);
+    order(&mut table, 0..20);
+    table.timer(ChainTimer::Tick);
+    assert_eq!(table.role.saved_below(), RowIndex(20), "one is being written");
+    order(&mut table, 20..24);
+    let needed = write_snapshot(&mut table).expect("it is complete");
+    assert_eq!(table.role.saved_below(), RowIndex(20));
+    let whole = table.journal();
+    let mut trimmed = Table::new(restored(snapping(), &whole[needed..]), node(1));
+    assert_eq!(trimmed.role.state().applied(), restored(snapping(), &whole).state().applied());
+    // Its chain goes on without it.
+    trimmed.burst(node(3), SealChain { epoch: ChainEpoch(3), journal: None });
+    let other = ChainMember { node: node(2), journal: Some(OTHER_JOURNAL) };
+    let (epoch, whole_from) = (ChainEpoch(3), RowIndex(24));
+    let projection = ChainProjection { partition: PARTITION, epoch, members: vec![other], whole_from };
+    trimmed.burst(node(3), Project { projection, copies: true });
+    let (length, later) = (trimmed.role.length(), trimmed.journal());
+    for records in [&whole[..], &whole[needed..]] {
+        let again = restored(snapping(), &[records, &later].concat());
+        assert_eq!(again.length(), length, "whether or not a trim outlived the power");
+    }
+}
