@@ -166,7 +166,9 @@ async fn goes_where_nothing_is(to: &str, expected: &Views) {
     let only = ["--merge", "--only", "fuzzylog", "--prefix", "app/"];
     println!("{}", done(&some, &[&restore[..], &only].concat()).await);
     for (colour, (first, nodes)) in expected.iter().filter(|(colour, _)| colour.starts_with("app/")) {
-        assert_eq!(&nodes_of(&log, colour).await, &(*first, nodes.clone()), "{colour}");
+        // A colour that was trimmed whole before it was read has no name, so no prefix names it.
+        let expected = if nodes.is_empty() { (0, Vec::new()) } else { (*first, nodes.clone()) };
+        assert_eq!(nodes_of(&log, colour).await, expected, "{colour}");
     }
     assert_eq!(nodes_of(&log, "other").await.1[0].body, "mine");
     assert_eq!(nodes_of(&log, "still").await.1.len(), 0);
