@@ -128,9 +128,13 @@ impl ChainServer {
 
     /// Begins a snapshot if it is due, and goes on with the one that is written.
     pub(super) fn write_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
-        let Some(settled) = self.settled() else { return };
-        let applied = self.state.applied();
-        let may_begin = self.saved.snapshots.is_idle() && !self.saved.is_taking() && settled == applied;
+        let (settled, applied) = (self.settled(), self.state.applied());
+        // Sealed, it takes nothing, but completes what it has begun: its row begins there already, as far as others know, and who joins
+        // waits for it.
+        if settled.is_none() && self.saved.installing.is_some() {
+            return;
+        }
+        let may_begin = self.saved.snapshots.is_idle() && !self.saved.is_taking() && settled == Some(applied);
         if may_begin && self.is_due() && applied > self.saved.below {
             let from = self.write_names(cx);
             let from = self.row.record_from(applied).map_or(from, |record| record.min(from));

@@ -2,7 +2,7 @@
 
 use super::server::{PARTITION, node, order, serving_as, snapping};
 use fuzzylog::chain_server::{
-    ChainServerIn, ChainTimer, FromServer, Project, PullState, Pulled, SnapshotPage,
+    ChainServerIn, ChainTimer, FromServer, Project, PullState, Pulled, SealChain, SnapshotPage,
 };
 use fuzzylog::{ChainEpoch, ChainMember, ChainProjection, ChainServer, FuzzyLog, FuzzyMessage, RowIndex};
 use kernel::{Bytes, Effect};
@@ -124,6 +124,22 @@ fn what_comes_while_a_snapshot_is_written_is_retained() {
     both.source.end();
     let (begins_at, length) = (both.source.role.begins_at(), both.source.role.length());
     assert_eq!((begins_at, both.source.role.retained_bytes_max()), (length, 0), "it was silent for long");
+}
+
+// A chain that too few servers are left for waits for ever, if those that are left are in the middle of their own snapshots.
+#[test]
+fn a_server_that_is_sealed_completes_its_snapshot_and_hands_one_over() {
+    let mut source = serving_as(snapping(), true);
+    order(&mut source, 0..40);
+    source.end();
+    source.timer(ChainTimer::Tick);
+    assert_eq!(source.role.saved_below(), RowIndex(40), "one is being written");
+    source.burst(node(3), SealChain { epoch: ChainEpoch(3), journal: None });
+    let base = source.role.base();
+    let (joins, questions) = copying(&source);
+    let mut both = Joins { source, joins, questions, pages: 0, snapshots: BTreeSet::new() };
+    both.until_it_has_all(Duration::from_millis(100), |_| {});
+    assert_eq!(both.source.role.base(), base, "its row stays as it is");
 }
 
 // A server that hangs while it takes a snapshot must not fill the memory of those that serve.
