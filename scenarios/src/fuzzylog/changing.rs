@@ -163,9 +163,22 @@ impl FuzzyScenario {
         self.replicas.min(self.changes.members().len())
     }
 
-    /// A host whose director may be needed.
+    /// A host whose director may be needed, or may be counted among the next ones: any member, while the last known ones are to change.
     pub(super) fn may_direct(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
-        cluster.nodes().any(|(_, node)| matches!(node, Node::Director(it) if it.directors().contains(&host)))
+        let directors = || {
+            cluster.nodes().filter_map(|(_, node)| match node {
+                Node::Director(director) => Some(director),
+                Node::ChainServer(_) | Node::Client(_) | Node::Log(_) => None,
+            })
+        };
+        let members = self.changes.members();
+        let latest =
+            directors().filter_map(|director| director.directors_in()).max_by_key(|(version, _)| *version);
+        let change = latest.is_some_and(|(_, hosts)| {
+            hosts.len() < self.deployment.director_hosts().count().min(members.len())
+                || hosts.iter().any(|it| !members.contains(it))
+        });
+        change && members.contains(&host) || directors().any(|it| it.directors().contains(&host))
     }
 
     /// Directors change one host at a time: who comes takes everything over from those who stay.
