@@ -62,6 +62,8 @@ fn slow_calls_are_named_in_the_log() {
         let put = move || http::ask(admin, "PUT", "/v1/kv/key", b"value").map(|answer| answer.code);
         assert_eq!(put(), Some(200));
         [1, 2].into_iter().for_each(|host| cluster.signal(host, "-STOP"));
+        // A thread that runs stops a little later.
+        tokio::time::sleep(Duration::from_millis(100)).await;
         let slow = tokio::task::spawn_blocking(put);
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         [1, 2].into_iter().for_each(|host| cluster.signal(host, "-CONT"));
