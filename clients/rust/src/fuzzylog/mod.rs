@@ -93,6 +93,11 @@ impl FuzzyLog {
         self.session.absorb(seen);
     }
 
+    /// True if the session has played in one of several regions.
+    pub(crate) fn knows_regions(&self) -> bool {
+        self.session.is_among_regions()
+    }
+
     /// An instance that plays one colour, from its beginning or behind a snapshot.
     pub fn new_instance(
         &self,

@@ -3,7 +3,8 @@
 use super::key_hash;
 use super::log::MapLog;
 use super::log_map::{LatestValues, MapChange};
-use super::shard::MapShard;
+use super::shard::{MapShard, play_to_one_point, store_each};
+use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
 use kernel::{Bytes, Encode as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,23 +72,22 @@ impl<L: MapLog> AtomicMap<L> {
     pub async fn get_all<K: AsRef<str>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, FuzzyError> {
         let shards: BTreeSet<usize> = keys.iter().map(|key| self.shard_of(key.as_ref())).collect();
         // Nobody plays on while this is between the snapshot and the views: they would go beyond it. Everybody locks in one order.
-        let mut played = BTreeMap::new();
+        let mut views = Vec::with_capacity(shards.len());
         for &at in &shards {
-            played.insert(at, self.shards[at].view().await);
+            views.push(self.shards[at].locked().await);
         }
-        if shards.len() > 1 {
-            let colours: Vec<String> = shards.iter().map(|&at| self.shards[at].colour().to_owned()).collect();
-            let snapshot = self.log.snapshot(&colours).await?;
-            for (&at, played) in &mut played {
-                let shard = &self.shards[at];
-                shard.catch_up(played, Some(snapshot.tail(shard.colour()))).await?;
-            }
-        } else {
-            for (&at, played) in &mut played {
-                self.shards[at].catch_up(played, None).await?;
-            }
+        match &mut views[..] {
+            [] => {}
+            [view] => view.catch_up().await?,
+            views => play_to_one_point(&self.log, views).await?,
         }
-        let get = |key: &K| played.get(&self.shard_of(key.as_ref()))?.view.get(key.as_ref());
+        let played: BTreeMap<usize, _> = shards.into_iter().zip(&views).collect();
+        let get = |key: &K| played.get(&self.shard_of(key.as_ref()))?.played.view.get(key.as_ref());
         Ok(keys.iter().map(get).collect())
+    }
+
+    /// Stores views where it is time, and trims the log behind them. Returns how many.
+    pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
+        store_each(&self.shards, limits).await
     }
 }

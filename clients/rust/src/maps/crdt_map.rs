@@ -1,9 +1,11 @@
 //! CRDTMap (the paper's section 4.2): an observed-remove map, whose copies converge however concurrent changes are ordered.
 
+use super::detached;
 use super::log::MapLog;
 use super::shard::{MapShard, MapView};
+use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
-use kernel::{Bytes, Decode as _, Encode as _};
+use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,6 +35,16 @@ kernel::record! {
     }
 }
 
+kernel::record! {
+    /// The view, as it is stored. A change comes behind those that it subsumes, so nothing is remembered of what was taken away.
+    pub struct StoredPuts {
+        /// The largest count seen.
+        count: u64,
+        /// The puts of each key.
+        puts: Vec<(Bytes, Vec<(PutTag, Bytes)>)>,
+    }
+}
+
 /// The view: the puts of each key that nothing subsumes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ObservedPuts {
@@ -45,12 +57,12 @@ impl ObservedPuts {
     /// Takes a change in. Changes that have not seen each other may come in any order.
     pub fn apply(&mut self, change: &KeyChange) {
         self.count = self.count.max(change.tag.count);
-        let puts = self.puts.entry(change.key.clone()).or_default();
+        let puts = self.puts.entry(detached(&change.key)).or_default();
         for tag in &change.subsumes {
             puts.remove(tag);
         }
         if let Some(value) = &change.put {
-            puts.insert(change.tag, value.clone());
+            puts.insert(change.tag, detached(value));
         }
         if puts.is_empty() {
             self.puts.remove(&change.key);
@@ -85,6 +97,23 @@ impl MapView for ObservedPuts {
         if let Ok(change) = KeyChange::decoded(&node.body) {
             self.apply(&change);
         }
+    }
+
+    fn stored(&self) -> Vec<u8> {
+        let pairs =
+            |puts: &BTreeMap<PutTag, Bytes>| puts.iter().map(|(tag, value)| (*tag, value.clone())).collect();
+        let puts = self.puts.iter().map(|(key, puts)| (key.clone(), pairs(puts))).collect();
+        StoredPuts { count: self.count, puts }.encoded()
+    }
+
+    fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
+        let StoredPuts { count, puts } = StoredPuts::decoded(stored)?;
+        let puts = puts.into_iter().map(|(key, puts)| {
+            let puts = puts.into_iter().map(|(tag, value)| (tag, detached(&value))).collect();
+            (detached(&key), puts)
+        });
+        *self = Self { puts: puts.collect(), count };
+        Ok(())
     }
 }
 
@@ -150,6 +179,11 @@ impl<L: MapLog> CrdtMap<L> {
     /// Plays everything that was appended before.
     pub async fn sync(&self) -> Result<(), FuzzyError> {
         self.shard.synced().await.map(|_| ())
+    }
+
+    /// Stores the view if it is time, and trims the log behind it. Returns how many.
+    pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
+        Ok(usize::from(self.shard.store(limits).await?.is_some()))
     }
 }
 

@@ -26,6 +26,12 @@ pub trait MapLog: Clone + Send + Sync + 'static {
         from: u64,
         to: Option<u64>,
     ) -> impl Future<Output = Result<MapPage, FuzzyError>> + Send;
+
+    /// Drops the nodes of a colour below a position.
+    fn trim(&self, colour: &str, before: u64) -> impl Future<Output = Result<(), FuzzyError>> + Send;
+
+    /// True if the session has found that its positions are of one region among several.
+    fn is_among_regions(&self) -> bool;
 }
 
 /// A page of a colour.
@@ -53,5 +59,13 @@ impl MapLog for FuzzyLog {
         let mut instance = self.new_instance(colour, Some(&snapshot))?;
         let (nodes, tail) = instance.page_to(to).await?;
         Ok(MapPage { nodes, next: instance.position(), tail })
+    }
+
+    async fn trim(&self, colour: &str, before: u64) -> Result<(), FuzzyError> {
+        self.trim(&SnapshotId::of(colour, before, self.seen())).await
+    }
+
+    fn is_among_regions(&self) -> bool {
+        self.knows_regions()
     }
 }

@@ -1,10 +1,11 @@
 //! LogMap and ShardedMap (the paper's sections 4 and 4.1): a key's shard is a colour. Linearizable.
 
-use super::key_hash;
 use super::log::MapLog;
-use super::shard::{MapShard, MapView};
+use super::shard::{MapShard, MapView, store_each};
+use super::stored::{StoreError, ViewLimits};
+use super::{detached, key_hash};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
-use kernel::{Bytes, Decode as _, Encode as _};
+use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::BTreeMap;
 
 kernel::record! {
@@ -24,6 +25,16 @@ impl MapChange {
     }
 }
 
+kernel::record! {
+    /// The view, as it is stored.
+    pub struct StoredValues {
+        /// The keys.
+        keys: Vec<Bytes>,
+        /// Their values.
+        values: Vec<Bytes>,
+    }
+}
+
 /// The view of a shard: the last value of each key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct LatestValues(BTreeMap<Bytes, Bytes>);
@@ -40,10 +51,21 @@ impl MapView for LatestValues {
         let Ok(change) = MapChange::decoded(&node.body) else { return };
         for (key, value) in change.keys.into_iter().zip(change.values) {
             match value {
-                Some(value) => self.0.insert(key, value),
+                Some(value) => self.0.insert(detached(&key), detached(&value)),
                 None => self.0.remove(&key),
             };
         }
+    }
+
+    fn stored(&self) -> Vec<u8> {
+        let (keys, values) = self.0.iter().map(|(key, value)| (key.clone(), value.clone())).unzip();
+        StoredValues { keys, values }.encoded()
+    }
+
+    fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
+        let StoredValues { keys, values } = StoredValues::decoded(stored)?;
+        self.0 = keys.iter().map(detached).zip(values.iter().map(detached)).collect();
+        Ok(())
     }
 }
 
@@ -95,5 +117,10 @@ impl<L: MapLog> ShardedMap<L> {
     /// What a key holds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.shard(key).synced().await?.view.get(key))
+    }
+
+    /// Stores views where it is time, and trims the log behind them. Returns how many.
+    pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
+        store_each(&self.shards, limits).await
     }
 }

@@ -9,12 +9,16 @@
 //! | [`TxMap`] | one a shard; transactions in several | strictly serializable |
 //! | [`CrdtMap`] | one | causal, convergent |
 //! | [`TxCrdtMap`] | one a shard; a change in several | the same, and a change is seen as a whole |
+//!
+//! A view of all of a log needs all of it. So `store_views`, which each map has, stores views in the log and trims behind them; who finds
+//! nodes trimmed goes on from the last view. The view of the colour `m` is in the colour `m.view`, which must be nobody else's.
 
 mod atomic_map;
 mod crdt_map;
 mod log;
 mod log_map;
 mod shard;
+mod stored;
 mod tx_crdt_map;
 mod tx_map;
 mod tx_view;
@@ -24,11 +28,19 @@ pub use crdt_map::{CrdtMap, KeyChange, ObservedPuts, PutTag};
 pub use log::{MapLog, MapPage};
 pub use log_map::{LatestValues, MapChange, ShardedMap};
 pub use shard::{MapShard, MapView};
+pub use stored::{StoreError, StoredView, ViewBegun, ViewChunk, ViewLimits, ViewNode, ViewStored};
 pub use tx_crdt_map::{ObservedChanges, ShardChange, TxCrdtMap};
 pub use tx_map::{MapTransaction, TxMap};
 pub use tx_view::{Decision, Intention, MapTxn, TxNode, TxView};
 
+use kernel::Bytes;
+
 /// Where a key is: the same in every process, and for good (FNV-1a).
 fn key_hash(key: &str) -> u32 {
     key.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// A copy that does not hold the page in memory that it came with.
+fn detached(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
 }

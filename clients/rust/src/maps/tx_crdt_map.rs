@@ -3,13 +3,13 @@
 use super::crdt_map::{KeyChange, ObservedPuts};
 use super::key_hash;
 use super::log::MapLog;
-use super::shard::{MapShard, MapView, Played};
+use super::shard::{LockedView, MapShard, MapView, play_to_one_point, store_each};
+use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
-use kernel::{Bytes, Decode as _, Encode as _};
+use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tokio::sync::MutexGuard;
 
 kernel::record! {
     /// Changes of one shard's keys.
@@ -28,6 +28,14 @@ impl MapView for ObservedChanges {
         if let Ok(change) = ShardChange::decoded(&node.body) {
             change.changes.iter().for_each(|change| self.0.apply(change));
         }
+    }
+
+    fn stored(&self) -> Vec<u8> {
+        self.0.stored()
+    }
+
+    fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
+        self.0.load(stored)
     }
 }
 
@@ -62,10 +70,10 @@ impl<L: MapLog> TxCrdtMap<L> {
     }
 
     /// All views: nobody plays on meanwhile. Everybody locks in one order.
-    async fn views(&self) -> Vec<MutexGuard<'_, Played<ObservedChanges>>> {
+    async fn views(&self) -> Vec<LockedView<'_, L, ObservedChanges>> {
         let mut views = Vec::with_capacity(self.shards.len());
         for shard in &self.shards {
-            views.push(shard.view().await);
+            views.push(shard.locked().await);
         }
         views
     }
@@ -79,12 +87,12 @@ impl<L: MapLog> TxCrdtMap<L> {
         {
             let views = self.views().await;
             // Later than all that was seen in any shard, and one name for all of it: all copies choose alike, and whole changes.
-            let seen = views.iter().map(|played| played.view.0.count()).max().unwrap_or(0);
+            let seen = views.iter().map(|it| it.played.view.0.count()).max().unwrap_or(0);
             let count = self.count.load(Ordering::Relaxed).max(seen) + 1;
             self.count.store(count, Ordering::Relaxed);
             for (key, put) in changes {
                 let at = self.shard_of(key.as_ref());
-                let mut change = views[at].view.0.change(key.as_ref(), put, self.process);
+                let mut change = views[at].played.view.0.change(key.as_ref(), put, self.process);
                 change.tag.count = count;
                 let empty = || ShardChange { changes: Vec::new() };
                 bodies.entry(at).or_insert_with(empty).changes.push(change);
@@ -100,7 +108,7 @@ impl<L: MapLog> TxCrdtMap<L> {
     /// What keys hold, as far as this process has played: all at one point of the order.
     pub async fn get_all<K: AsRef<str>>(&self, keys: &[K]) -> Vec<Option<Bytes>> {
         let views = self.views().await;
-        keys.iter().map(|key| views[self.shard_of(key.as_ref())].view.0.get(key.as_ref())).collect()
+        keys.iter().map(|key| views[self.shard_of(key.as_ref())].played.view.0.get(key.as_ref())).collect()
     }
 
     /// Plays everything that was appended before, up to one point of the order of all colours.
@@ -109,11 +117,11 @@ impl<L: MapLog> TxCrdtMap<L> {
     /// What was played remains; until a sync succeeds, changes may be half seen.
     pub async fn sync(&self) -> Result<(), FuzzyError> {
         let mut views = self.views().await;
-        let colours: Vec<String> = self.shards.iter().map(|shard| shard.colour().to_owned()).collect();
-        let snapshot = self.log.snapshot(&colours).await?;
-        for (shard, played) in self.shards.iter().zip(&mut views) {
-            shard.catch_up(played, Some(snapshot.tail(shard.colour()))).await?;
-        }
-        Ok(())
+        play_to_one_point(&self.log, &mut views).await
+    }
+
+    /// Stores views where it is time, and trims the log behind them. Returns how many.
+    pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
+        store_each(&self.shards, limits).await
     }
 }

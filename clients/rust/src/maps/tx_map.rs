@@ -2,7 +2,8 @@
 
 use super::key_hash;
 use super::log::MapLog;
-use super::shard::MapShard;
+use super::shard::{MapShard, store_each};
+use super::stored::{StoreError, ViewLimits};
 use super::tx_view::{Decision, Intention, MapTxn, TxView, Written, body_of};
 use crate::fuzzylog::FuzzyError;
 use kernel::Bytes;
@@ -59,6 +60,11 @@ impl<L: MapLog> TxMap<L> {
     /// What a key holds, with everything that was committed before.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.read(key).await?.value)
+    }
+
+    /// Stores views where it is time, and trims the log behind them. Returns how many.
+    pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
+        store_each(&self.shards, limits).await
     }
 
     fn shard(&self, key: &str) -> usize {
@@ -138,9 +144,15 @@ impl<L: MapLog> TxMap<L> {
     ) -> Result<bool, FuzzyError> {
         self.log.append(bodies).await?;
         for _ in 0..ROUNDS_MAX {
-            if let Some(outcome) = self.shards[shards[0]].synced().await?.view.outcome(txn) {
+            let mut played = self.shards[shards[0]].synced().await?;
+            if let Some(outcome) = played.view.outcome(txn) {
                 return Ok(outcome);
             }
+            if !played.view.is_open(txn) {
+                // It is over, and so many others since that no view says how it ended.
+                break;
+            }
+            drop(played);
             self.decide(shards).await?;
         }
         Err(FuzzyError::Failed(FuzzyFailure::Unknown))

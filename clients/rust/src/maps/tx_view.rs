@@ -8,9 +8,10 @@
 //! the intention. That is a function of the colour's nodes, so decisions of one colour are equal, however many there are. What follows
 //! an intention waits for its outcome.
 
+use super::detached;
 use super::shard::MapView;
 use crate::fuzzylog::FuzzyNode;
-use kernel::{Bytes, Decode as _, Encode as _};
+use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 kernel::record! {
@@ -54,6 +55,25 @@ kernel::messages! {
     }
 }
 
+kernel::record! {
+    /// The view, as it is stored: what is in doubt with the rest.
+    pub struct StoredTxs {
+        /// Keys, their versions and values.
+        keys: Vec<(Bytes, (u64, Option<Bytes>))>,
+        /// Intentions that are not applied, with their positions.
+        waiting: Vec<(u64, Intention)>,
+        /// What colours have found about them.
+        decisions: Vec<(MapTxn, Vec<(String, bool)>)>,
+        /// Decisions of this colour that its nodes do not have: whether each is valid, and for which colours.
+        owed: Vec<(MapTxn, (bool, Vec<String>))>,
+        /// How the last transactions ended.
+        outcomes: Vec<(MapTxn, bool)>,
+    }
+}
+
+/// How many transactions that are over a view remembers, for those who load it and wait for one.
+const OUTCOMES_MAX: usize = 1_024;
+
 /// A key's value, and where it was written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Written {
@@ -83,6 +103,8 @@ pub struct TxView {
     /// Decisions of this colour that its nodes do not have yet: whether each is valid, for which colours, and whether somebody here appends
     /// it.
     owed: BTreeMap<MapTxn, Owed>,
+    /// How the last transactions ended, in order.
+    outcomes: VecDeque<(MapTxn, bool)>,
     /// Transactions that somebody here waits for, and their outcomes.
     wanted: BTreeMap<MapTxn, Option<bool>>,
 }
@@ -110,6 +132,11 @@ impl TxView {
             self.wanted.remove(&txn);
         }
         outcome
+    }
+
+    /// True if a transaction's intention was played, and it is not over.
+    pub(super) fn is_open(&self, txn: MapTxn) -> bool {
+        self.waiting.iter().any(|(_, it)| it.txn == txn)
     }
 
     /// Nobody waits for a transaction's outcome any more.
@@ -183,6 +210,10 @@ impl TxView {
             if let Some(wanted) = self.wanted.get_mut(&txn) {
                 *wanted = Some(commits);
             }
+            if self.outcomes.len() == OUTCOMES_MAX {
+                self.outcomes.pop_front();
+            }
+            self.outcomes.push_back((txn, commits));
         }
     }
 }
@@ -191,7 +222,7 @@ impl MapView for TxView {
     fn play(&mut self, node: &FuzzyNode) {
         match TxNode::decoded(&node.body) {
             Ok(TxNode::Intention(intention)) if intention.colours.contains(&self.colour) => {
-                self.waiting.push_back((node.position, intention));
+                self.waiting.push_back((node.position, intention.detached()));
             }
             Ok(TxNode::Decision(decision)) => {
                 if decision.colour == self.colour {
@@ -199,8 +230,7 @@ impl MapView for TxView {
                     self.owed.remove(&decision.txn);
                 }
                 // One of a transaction that is over is a repetition.
-                let is_open = self.waiting.iter().any(|(_, it)| it.txn == decision.txn);
-                if is_open {
+                if self.is_open(decision.txn) {
                     let of = self.decisions.entry(decision.txn).or_default();
                     of.entry(decision.colour).or_insert(decision.is_valid);
                 }
@@ -208,6 +238,50 @@ impl MapView for TxView {
             Ok(TxNode::Intention(_)) | Err(_) => return,
         }
         self.go_on();
+    }
+
+    fn stored(&self) -> Vec<u8> {
+        let key = |(key, it): (&Bytes, &Written)| (key.clone(), (it.version, it.value.clone()));
+        let decided =
+            |(txn, of): (&MapTxn, &BTreeMap<String, bool>)| (*txn, of.clone().into_iter().collect());
+        let owed = |(txn, it): (&MapTxn, &Owed)| (*txn, (it.is_valid, it.colours.clone()));
+        let stored = StoredTxs {
+            keys: self.keys.iter().map(key).collect(),
+            waiting: self.waiting.iter().cloned().collect(),
+            decisions: self.decisions.iter().map(decided).collect(),
+            owed: self.owed.iter().map(owed).collect(),
+            outcomes: self.outcomes.iter().copied().collect(),
+        };
+        stored.encoded()
+    }
+
+    fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
+        let StoredTxs { keys, waiting, decisions, owed, outcomes } = StoredTxs::decoded(stored)?;
+        let written = |(key, (version, value)): (Bytes, (u64, Option<Bytes>))| {
+            (detached(&key), Written { version, value: value.as_ref().map(detached) })
+        };
+        self.keys = keys.into_iter().map(written).collect();
+        self.waiting = waiting.into_iter().map(|(position, it)| (position, it.detached())).collect();
+        self.decisions = decisions.into_iter().map(|(txn, of)| (txn, of.into_iter().collect())).collect();
+        // Nobody here may have taken what is owed.
+        let due = |(is_valid, colours)| Owed { is_valid, colours, is_taken: false };
+        self.owed = owed.into_iter().map(|(txn, it)| (txn, due(it))).collect();
+        self.outcomes = outcomes.into();
+        for (txn, outcome) in &self.outcomes {
+            if let Some(wanted) = self.wanted.get_mut(txn) {
+                *wanted = Some(*outcome);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Intention {
+    /// A copy that does not hold what it came with in memory.
+    fn detached(mut self) -> Self {
+        self.reads.iter_mut().chain(&mut self.keys).for_each(|key| *key = detached(key));
+        self.values.iter_mut().flatten().for_each(|value| *value = detached(value));
+        self
     }
 }
 

@@ -1,6 +1,7 @@
 //! The maps over a simulated log, one thread, one seed: what workers see at once is as each map says.
 
 mod simulated;
+mod storing;
 mod workload;
 
 use consistency::Model;

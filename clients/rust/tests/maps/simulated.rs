@@ -18,6 +18,8 @@ struct Colour {
     nodes: Vec<FuzzyNode>,
     /// Nodes that are ordered and not to be seen by everybody yet.
     hidden: usize,
+    /// The position of the first node that was not trimmed.
+    first: u64,
 }
 
 impl Colour {
@@ -49,6 +51,12 @@ impl SimulatedLog {
     /// Another session, which has seen nothing.
     pub(crate) fn session(&self) -> Self {
         Self { world: Arc::clone(&self.world), seen: Arc::default() }
+    }
+
+    /// How many nodes colours have lost to trims, whose names begin like this.
+    pub(crate) fn trimmed(&self, name: &str) -> u64 {
+        let world = self.world();
+        world.colours.iter().filter(|it| it.0.starts_with(name)).map(|it| it.1.first).sum()
     }
 
     fn world(&self) -> MutexGuard<'_, World> {
@@ -144,6 +152,9 @@ impl MapLog for SimulatedLog {
             let mut world = self.world();
             let colour = world.colours.entry(name.to_owned()).or_default();
             Self::show(colour, seen);
+            if from < colour.first {
+                return Err(FuzzyError::AlreadyTrimmed { resume_from: colour.first });
+            }
             let tail = to.unwrap_or(colour.shown() as u64);
             let wanted = (tail.saturating_sub(from) as usize).min(PAGE);
             let nodes: Vec<FuzzyNode> =
@@ -155,5 +166,21 @@ impl MapLog for SimulatedLog {
         }
         self.delay().await;
         Ok(page)
+    }
+
+    async fn trim(&self, name: &str, before: u64) -> Result<(), FuzzyError> {
+        self.delay().await;
+        {
+            let mut world = self.world();
+            let colour = world.colours.entry(name.to_owned()).or_default();
+            assert!(before <= colour.nodes.len() as u64, "{name} is trimmed beyond its end");
+            colour.first = colour.first.max(before);
+        }
+        self.delay().await;
+        Ok(())
+    }
+
+    fn is_among_regions(&self) -> bool {
+        false
     }
 }

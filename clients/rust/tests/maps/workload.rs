@@ -3,7 +3,9 @@
 use consistency::history::{Draft, History};
 use consistency::{Model, Process, Time, Verdict, check, operation_line};
 use kernel::{Bytes, Rng};
-use ordinate_client::maps::{AtomicMap, CrdtMap, MapLog, ShardedMap, TxCrdtMap, TxMap};
+use ordinate_client::maps::{
+    AtomicMap, CrdtMap, MapLog, ShardedMap, StoreError, TxCrdtMap, TxMap, ViewLimits,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,7 +22,14 @@ pub(crate) struct Recorder {
     values: AtomicU64,
     /// Transactions that were refused.
     pub(crate) refused: AtomicU64,
+    /// Views that were stored.
+    pub(crate) stored: AtomicU64,
 }
+
+/// Views are stored whenever somebody tries, in many chunks.
+const LIMITS: ViewLimits = ViewLimits { log_bytes: 1, view_bytes: 1 << 20, chunk_bytes: 64 };
+/// How often a worker tries.
+const STORES: f64 = 0.15;
 
 /// What a call has read of keys, and written to them.
 struct Seen<'a> {
@@ -50,6 +59,11 @@ impl Recorder {
             draft = draft.write(name(*key), value.clone());
         }
         self.drafts.lock().unwrap_or_else(PoisonError::into_inner).push(draft);
+    }
+
+    /// Views were stored.
+    fn stored(&self, count: Result<usize, StoreError>) {
+        self.stored.fetch_add(count.expect("views are stored") as u64, Ordering::SeqCst);
     }
 
     /// How many calls were made, all of which together are as the model says.
@@ -85,6 +99,9 @@ fn two_keys(rng: &mut Rng) -> [usize; 2] {
 pub(crate) async fn sharded(map: ShardedMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
+        if rng.chance(STORES) {
+            recorder.stored(map.store_views(&LIMITS).await);
+        }
         let (key, begun) = (rng.index(KEYS), recorder.now());
         if rng.chance(0.5) {
             let value = recorder.value();
@@ -101,6 +118,9 @@ pub(crate) async fn sharded(map: ShardedMap<impl MapLog>, worker: u64, calls: us
 pub(crate) async fn atomic(map: AtomicMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
+        if rng.chance(STORES) {
+            recorder.stored(map.store_views(&LIMITS).await);
+        }
         let (keys, begun) = (two_keys(&mut rng), recorder.now());
         if rng.chance(0.5) {
             let writes = keys.map(|key| (key, recorder.value()));
@@ -119,6 +139,9 @@ pub(crate) async fn atomic(map: AtomicMap<impl MapLog>, worker: u64, calls: usiz
 pub(crate) async fn transactional(map: TxMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
+        if rng.chance(STORES) {
+            recorder.stored(map.store_views(&LIMITS).await);
+        }
         let (keys, begun) = (two_keys(&mut rng), recorder.now());
         if rng.chance(0.3) {
             let found = map.get(&name(keys[0])).await.expect("it is read");
@@ -145,6 +168,9 @@ pub(crate) async fn transactional(map: TxMap<impl MapLog>, worker: u64, calls: u
 pub(crate) async fn causal(map: CrdtMap<impl MapLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
+        if rng.chance(STORES) {
+            recorder.stored(map.store_views(&LIMITS).await);
+        }
         let (key, begun) = (rng.index(KEYS), recorder.now());
         if rng.chance(0.4) {
             let value = recorder.value();
@@ -169,6 +195,9 @@ pub(crate) async fn causal_whole(
 ) {
     let mut rng = Rng::seeded(worker);
     for _ in 0..calls {
+        if rng.chance(STORES) {
+            recorder.stored(map.store_views(&LIMITS).await);
+        }
         let (keys, begun) = (two_keys(&mut rng), recorder.now());
         if rng.chance(0.4) {
             let writes = keys.map(|key| (key, recorder.value()));

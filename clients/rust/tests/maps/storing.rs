@@ -1,0 +1,124 @@
+//! Views that are stored: by processes that die between any two calls, by several at once, and by one whose log fails.
+
+use crate::simulated::SimulatedLog;
+use kernel::Bytes;
+use ordinate_client::maps::{MapLog, MapPage, ShardedMap, ViewLimits};
+use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyFailure, SnapshotId};
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+const LIMITS: ViewLimits = ViewLimits { log_bytes: 1, view_bytes: 1 << 20, chunk_bytes: 16 };
+/// More calls than one store makes.
+const CALLS_MAX: i64 = 60;
+
+/// A log that fails from a call on; the first that fails is carried out or not.
+#[derive(Clone)]
+struct FailingLog {
+    log: SimulatedLog,
+    left: Arc<AtomicI64>,
+    is_carried_out: bool,
+}
+
+impl FailingLog {
+    fn new(log: SimulatedLog, left: i64, is_carried_out: bool) -> Self {
+        Self { log, left: Arc::new(AtomicI64::new(left)), is_carried_out }
+    }
+
+    async fn call<T>(&self, call: impl Future<Output = Result<T, FuzzyError>>) -> Result<T, FuzzyError> {
+        let left = self.left.fetch_sub(1, Ordering::SeqCst);
+        if left > 0 {
+            return call.await;
+        }
+        if left == 0 && self.is_carried_out {
+            call.await?;
+        }
+        Err(FuzzyError::Failed(FuzzyFailure::Unknown))
+    }
+}
+
+impl MapLog for FailingLog {
+    async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
+        self.call(self.log.append(bodies)).await
+    }
+
+    async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {
+        self.call(self.log.snapshot(colours)).await
+    }
+
+    async fn play(&self, colour: &str, from: u64, to: Option<u64>) -> Result<MapPage, FuzzyError> {
+        self.call(self.log.play(colour, from, to)).await
+    }
+
+    async fn trim(&self, colour: &str, before: u64) -> Result<(), FuzzyError> {
+        self.call(self.log.trim(colour, before)).await
+    }
+
+    fn is_among_regions(&self) -> bool {
+        self.log.is_among_regions()
+    }
+}
+
+/// All of it on one thread.
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(work)
+}
+
+fn opened<L: MapLog>(log: &L) -> ShardedMap<L> {
+    ShardedMap::log_map(log, "m")
+}
+
+/// Puts, and what the map must have then.
+async fn put(map: &ShardedMap<impl MapLog>, keys: std::ops::Range<u64>) {
+    for key in keys {
+        map.put(&format!("k{key}"), format!("value {key}")).await.expect("it is put");
+    }
+}
+
+async fn holds(log: &SimulatedLog, keys: std::ops::Range<u64>, about: &str) {
+    let map = opened(&log.session());
+    for key in keys {
+        let found = map.get(&format!("k{key}")).await.unwrap_or_else(|error| panic!("{about}: {error}"));
+        assert_eq!(found, Some(format!("value {key}").into()), "{about}: k{key}");
+    }
+}
+
+// A process that dies while it stores leaves a log that is trimmed behind a view that is not there, or one that nobody can store after it.
+#[test]
+fn a_store_that_ends_between_any_two_calls_loses_nothing() {
+    block_on(async {
+        let mut is_done = false;
+        for left in 0..CALLS_MAX {
+            for is_carried_out in [false, true] {
+                let about = format!("{left} calls, the next is carried out: {is_carried_out}");
+                let log = SimulatedLog::seeded(7);
+                let first = opened(&log.session());
+                for round in 0..3 {
+                    put(&first, round * 4..round * 4 + 4).await;
+                    holds(&log, 0..1, &about).await;
+                    first.get("k0").await.expect("it is played");
+                    first.store_views(&LIMITS).await.expect("it is stored");
+                }
+                assert!(log.trimmed("m.0") > 0, "the next one loads a view");
+                put(&first, 12..16).await;
+                let dying = FailingLog::new(log.session(), CALLS_MAX, is_carried_out);
+                let second = opened(&dying);
+                second.get("k0").await.expect("it is played");
+                put(&first, 16..17).await;
+                second.get("k0").await.expect("it is played");
+                dying.left.store(left, Ordering::SeqCst);
+                is_done = second.store_views(&LIMITS).await == Ok(1);
+                holds(&log, 0..17, &about).await;
+                // Others go on.
+                for round in 5..8 {
+                    put(&first, 17..round * 4).await;
+                    first.get("k0").await.expect("it is played");
+                    assert_eq!(first.store_views(&LIMITS).await, Ok(1), "{about}");
+                    holds(&log, 0..round * 4, &about).await;
+                }
+            }
+        }
+        assert!(is_done, "a store makes fewer calls than {CALLS_MAX}");
+    });
+}
