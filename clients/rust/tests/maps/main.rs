@@ -16,11 +16,11 @@ const SEEDS: u64 = 40;
 const WORKERS: u64 = 4;
 const CALLS: usize = 25;
 
-/// Workers of one map kind, each in a process of its own; all of it is a function of the seed.
+/// Workers of one map kind, each in a process of its own, and the log that they share; all of it is a function of the seed.
 fn run<F: Future<Output = ()> + 'static>(
     seed: u64,
     worker: impl Fn(SimulatedLog, u64, Arc<Recorder>) -> F,
-) -> Arc<Recorder> {
+) -> (SimulatedLog, Arc<Recorder>) {
     let recorder = Arc::new(Recorder::default());
     let log = SimulatedLog::seeded(seed);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -32,7 +32,8 @@ fn run<F: Future<Output = ()> + 'static>(
             worker.await.expect("the worker ends");
         }
     });
-    recorder
+    assert!(recorder.stored.load(Ordering::SeqCst) > 0, "seed {seed}: no view was stored");
+    (log, recorder)
 }
 
 // A get that does not play what was acknowledged before it shows an older value.
@@ -40,7 +41,7 @@ fn run<F: Future<Output = ()> + 'static>(
 fn log_map_and_sharded_map_are_linearizable() {
     for seed in 0..SEEDS {
         for shards in [1, SHARDS] {
-            let recorder = run(seed, |log, worker, recorder| async move {
+            let (_, recorder) = run(seed, |log, worker, recorder| async move {
                 sharded(ShardedMap::open(&log, "m", shards), worker, CALLS, &recorder).await;
             });
             assert_eq!(recorder.decide(Model::Linearizable), WORKERS as usize * CALLS, "seed {seed}");
@@ -54,12 +55,12 @@ fn workers_of_one_process_share_their_map() {
     for seed in 0..SEEDS {
         let log = SimulatedLog::seeded(seed);
         let (map, txs) = (AtomicMap::open(&log, "m", SHARDS), TxMap::open(&log, "t", SHARDS, 9));
-        let recorder = run(seed, |_, worker, recorder| {
+        let (_, recorder) = run(seed, |_, worker, recorder| {
             let map = map.clone();
             async move { atomic(map, worker, CALLS, &recorder).await }
         });
         recorder.decide(Model::ProcessOrderedSerializable);
-        let recorder = run(seed, |_, worker, recorder| {
+        let (_, recorder) = run(seed, |_, worker, recorder| {
             let txs = txs.clone();
             async move { transactional(txs, worker, CALLS, &recorder).await }
         });
@@ -71,7 +72,7 @@ fn workers_of_one_process_share_their_map() {
 #[test]
 fn atomic_map_is_serializable() {
     for seed in 0..SEEDS {
-        let recorder = run(seed, |log, worker, recorder| async move {
+        let (_, recorder) = run(seed, |log, worker, recorder| async move {
             atomic(AtomicMap::open(&log, "m", SHARDS), worker, CALLS, &recorder).await;
         });
         assert_eq!(
@@ -87,7 +88,7 @@ fn atomic_map_is_serializable() {
 fn tx_map_is_strictly_serializable() {
     let mut refused = 0;
     for seed in 0..SEEDS {
-        let recorder = run(seed, |log, worker, recorder| async move {
+        let (_, recorder) = run(seed, |log, worker, recorder| async move {
             transactional(TxMap::open(&log, "m", SHARDS, worker), worker, CALLS, &recorder).await;
         });
         assert!(recorder.decide(Model::StrictSerializable) > CALLS, "seed {seed}");
@@ -100,7 +101,7 @@ fn tx_map_is_strictly_serializable() {
 #[test]
 fn crdt_map_is_causal() {
     for seed in 0..SEEDS {
-        let recorder = run(seed, |log, worker, recorder| async move {
+        let (_, recorder) = run(seed, |log, worker, recorder| async move {
             causal(CrdtMap::open(&log, "m", worker), worker, CALLS, &recorder).await;
         });
         assert_eq!(recorder.decide(Model::CausalPlus), WORKERS as usize * CALLS, "seed {seed}");
@@ -111,7 +112,7 @@ fn crdt_map_is_causal() {
 #[test]
 fn tx_crdt_map_is_causal_and_shows_whole_changes() {
     for seed in 0..SEEDS {
-        let recorder = run(seed, |log, worker, recorder| async move {
+        let (_, recorder) = run(seed, |log, worker, recorder| async move {
             causal_whole(TxCrdtMap::open(&log, "m", SHARDS, worker), worker, CALLS, &recorder).await;
         });
         assert_eq!(recorder.decide(Model::CausalPlus), WORKERS as usize * CALLS, "seed {seed}");

@@ -59,6 +59,11 @@ impl SimulatedLog {
         world.colours.iter().filter(|it| it.0.starts_with(name)).map(|it| it.1.first).sum()
     }
 
+    /// All nodes that a colour has ever had.
+    pub(crate) fn all(&self, name: &str) -> Vec<FuzzyNode> {
+        self.world().colours.get(name).map(|colour| colour.nodes.clone()).unwrap_or_default()
+    }
+
     fn world(&self) -> MutexGuard<'_, World> {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,9 +1,14 @@
-//! Views that are stored: by processes that die between any two calls, by several at once, and by one whose log fails.
+//! Views that are stored: between any two nodes, and by processes that die between any two calls.
 
 use crate::simulated::SimulatedLog;
+use crate::workload::{SHARDS, atomic, causal, causal_whole, sharded, transactional};
+use crate::{CALLS, run};
 use kernel::Bytes;
-use ordinate_client::maps::{MapLog, MapPage, ShardedMap, ViewLimits};
-use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyFailure, SnapshotId};
+use ordinate_client::maps::{
+    AtomicMap, CrdtMap, LatestValues, MapLog, MapPage, MapView, ObservedChanges, ObservedPuts, ShardedMap,
+    TxCrdtMap, TxMap, TxView, ViewLimits,
+};
+use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyFailure, FuzzyNode, SnapshotId};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -121,4 +126,64 @@ fn a_store_that_ends_between_any_two_calls_loses_nothing() {
         }
         assert!(is_done, "a store makes fewer calls than {CALLS_MAX}");
     });
+}
+
+/// A view that was stored behind any of these nodes, and loaded into one that has played `older` of them, goes on like the one that was.
+fn goes_on<V: MapView>(nodes: &[FuzzyNode], empty: impl Fn() -> V) {
+    let stored_behind = |count: usize| {
+        let mut view = empty();
+        nodes[..count].iter().for_each(|node| view.play(node));
+        view.stored()
+    };
+    let whole: Vec<Vec<u8>> = (0..=nodes.len()).map(stored_behind).collect();
+    for cut in 0..=nodes.len() {
+        for older in [0, cut / 2] {
+            let mut view = empty();
+            nodes[..older].iter().for_each(|node| view.play(node));
+            view.load(&Bytes::copy_from_slice(&whole[cut])).expect("it is a view of this kind");
+            assert_eq!(view.stored(), whole[cut], "at once, behind {cut}");
+            for (at, node) in nodes.iter().enumerate().skip(cut) {
+                view.play(node);
+                assert_eq!(view.stored(), whole[at + 1], "stored behind {cut}, played through {at}");
+            }
+        }
+    }
+    let last = &whole[nodes.len()];
+    for length in 0..last.len() {
+        let (mut view, before) = (empty(), empty().stored());
+        let is_refused = view.load(&Bytes::copy_from_slice(&last[..length])).is_err();
+        assert!(is_refused && view.stored() == before, "a torn view of {length} bytes was taken");
+    }
+}
+
+// A view that lacks what is in doubt, or orders what it has in another way, differs from others' for good.
+#[test]
+fn a_loaded_view_goes_on_like_the_one_that_was_stored() {
+    const SEEDS: u64 = 3;
+    let colours = || (0..SHARDS).map(|at| format!("m.{at}"));
+    let of_each = |log: SimulatedLog| colours().map(move |colour| (log.all(&colour), colour));
+    for seed in 0..SEEDS {
+        let (log, _) = run(seed, |log, worker, recorder| async move {
+            sharded(ShardedMap::open(&log, "m", SHARDS), worker, CALLS, &recorder).await;
+        });
+        of_each(log).for_each(|(nodes, _)| goes_on(&nodes, LatestValues::default));
+        let (log, _) = run(seed, |log, worker, recorder| async move {
+            atomic(AtomicMap::open(&log, "m", SHARDS), worker, CALLS, &recorder).await;
+        });
+        of_each(log).for_each(|(nodes, _)| goes_on(&nodes, LatestValues::default));
+        let (log, _) = run(seed, |log, worker, recorder| async move {
+            transactional(TxMap::open(&log, "m", SHARDS, worker), worker, CALLS, &recorder).await;
+        });
+        of_each(log).for_each(|(nodes, colour)| goes_on(&nodes, || TxView::of(&colour)));
+        let (log, _) = run(seed, |log, worker, recorder| async move {
+            causal_whole(TxCrdtMap::open(&log, "m", SHARDS, worker), worker, CALLS, &recorder).await;
+        });
+        of_each(log).for_each(|(nodes, _)| goes_on(&nodes, ObservedChanges::default));
+        let (log, _) = run(seed, |log, worker, recorder| async move {
+            causal(CrdtMap::open(&log, "m", worker), worker, CALLS, &recorder).await;
+        });
+        let nodes = log.all("m");
+        assert!(nodes.len() > CALLS, "it is the map's colour");
+        goes_on(&nodes, ObservedPuts::default);
+    }
 }
