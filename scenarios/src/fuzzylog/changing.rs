@@ -174,11 +174,11 @@ impl FuzzyScenario {
         let members = self.changes.members();
         let latest =
             directors().filter_map(|director| director.directors_in()).max_by_key(|(version, _)| *version);
-        let change = latest.is_some_and(|(_, hosts)| {
+        let is_changing = latest.is_some_and(|(_, hosts)| {
             hosts.len() < self.deployment.director_hosts().count().min(members.len())
                 || hosts.iter().any(|it| !members.contains(it))
         });
-        change && members.contains(&host) || directors().any(|it| it.directors().contains(&host))
+        is_changing && members.contains(&host) || directors().any(|it| it.directors().contains(&host))
     }
 
     /// Directors change one host at a time: who comes takes everything over from those who stay.

@@ -271,7 +271,7 @@ impl Role for ChainServer {
 
     fn restore(&mut self, position: Position, record: ChainRecord) {
         match record {
-            // Those of before that were copied once more are the same.
+            // It has been applied: an earlier version copied it once more behind a row that it had cut back too far.
             ChainRecord::Ordered(record) if record.index < self.state.applied() => {}
             ChainRecord::Ordered(record) => {
                 self.saved.has_grown(row::entry_bytes(&record.entry));

@@ -1,8 +1,8 @@
 //! A chain server, message by message.
 
 use fuzzylog::chain_server::{
-    ChainServerIn, ChainTimer, DurableThrough, Forward, FromServer, Project, Pulled, SealChain,
-    StableThrough, Submit, Sync,
+    ChainRecord, ChainServerIn, ChainTimer, CutBack, DurableThrough, Forward, FromServer, Ordered, Project,
+    Pulled, SealChain, StableThrough, Submit, Sync,
 };
 use fuzzylog::messages::client::FuzzyClientIn;
 use fuzzylog::messages::director::DirectorIn;
@@ -11,7 +11,7 @@ use fuzzylog::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer, Colour,
     ColourPlacement, Content, FuzzyLog, FuzzyMessage, FuzzyParameters, PartitionId, RowIndex,
 };
-use kernel::{Bytes, Effect, HostId, HostSlot, NodeId};
+use kernel::{Bytes, Effect, Encode as _, HostId, HostSlot, NodeId};
 use std::time::Duration;
 use table::{Did, Table, restored, sent};
 
@@ -426,4 +426,10 @@ fn what_was_applied_while_a_snapshot_was_written_stays_applied() {
         let again = restored(snapping(), &[records, &later].concat());
         assert_eq!(again.length(), length, "whether or not a trim outlived the power");
     }
+    // Journals of an earlier version are cut back below that, and have the same commands once more behind it.
+    let cut = ChainRecord::from(CutBack { length: RowIndex(20) });
+    let once_more = ChainRecord::from(Ordered { index: RowIndex(20), entry: entry(20) });
+    let earlier = [cut, once_more].map(|record| Bytes::from(record.encoded()));
+    let again = restored(snapping(), &[&whole[..], &earlier].concat());
+    assert_eq!((again.length(), again.state().applied()), (RowIndex(24), RowIndex(24)));
 }
