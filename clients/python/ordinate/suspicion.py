@@ -66,8 +66,9 @@ class Suspicion:
 
     async def _look(self) -> None:
         try:
-            await asyncio.wait_for(self._greet(), GREET_WITHIN)
-        except (OSError, EOFError, asyncio.TimeoutError):
+            async with asyncio.timeout(GREET_WITHIN):
+                await self._greet()
+        except (OSError, EOFError):
             self._greeting = None
             self._give_up()
             return

@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import ordinate
 from ordinate import wire
+from ordinate.link import Link
+from ordinate.suspicion import Suspicion
 
 TIMEOUT = 8.0
 
@@ -74,6 +76,49 @@ class Hang(unittest.IsolatedAsyncioTestCase):
         first, other, _ = await self.greeted(hangs=False)
         self.assertGreater(first, 1)
         self.assertEqual(other, 0)
+
+
+class Closing(unittest.IsolatedAsyncioTestCase):
+    # A close that comes in the turn of the loop in which the dial is done would wait for ever.
+    async def test_a_link_closes_at_any_turn_of_a_dial(self) -> None:
+        for turns in range(8):
+            host = Host()
+            link = Link([await host.start()], None, "", lambda _: None, lambda: None, lambda: None)
+            dialled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            streams = await link._dial(link._endpoints[0])
+
+            async def dial(_: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+                await dialled
+                return streams
+
+            link._dial = dial  # type: ignore[method-assign]
+            link.want()
+            await asyncio.sleep(0.01)
+            dialled.set_result(None)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            closing = asyncio.ensure_future(link.close())
+            done, _ = await asyncio.wait([closing], timeout=5)
+            streams[1].transport.abort()
+            self.assertTrue(done, f"closed {turns} turns behind the dial")
+
+    # The same of a greeting: it would go on, and give up the next host.
+    async def test_a_suspicion_stops_at_any_turn_of_a_greeting(self) -> None:
+        for turns in range(8):
+            greeted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            async def greet() -> None:
+                await greeted
+
+            suspicion = Suspicion(greet, lambda: None)
+            suspicion._begin()
+            await asyncio.sleep(0.01)
+            greeted.set_result(None)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            suspicion.stop()
+            await asyncio.sleep(0.01)
+            self.assertIsNone(suspicion._timer, f"stopped {turns} turns behind the greeting")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 struct Said {
     /// When each request was answered, and how long it took.
     waits: Vec<(Instant, Duration)>,
+    /// When the two were asked that are not answered.
+    asked: Option<Instant>,
     /// Connections lost, or answers that did not come.
     breaks: u64,
     /// The number written last, as far as that was acknowledged.
@@ -49,14 +51,16 @@ impl Polite {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The 99th of a hundred, and the longest, of the requests answered since; and how many there were.
+    /// The 99th of a hundred, and the longest, of the requests answered since; and how many there were. If there was none, what is not
+    /// answered has waited so far.
     pub fn waits_since(&self, since: Instant) -> (Duration, Duration, usize) {
         let said = self.said();
         let mut waits: Vec<Duration> =
             said.waits.iter().filter(|(at, _)| *at >= since).map(|(_, wait)| *wait).collect();
         waits.sort();
+        let so_far = said.asked.map_or(Duration::ZERO, |asked| asked.elapsed());
         let rank = (waits.len() * 99).div_ceil(100).max(1) - 1;
-        let of = |at: usize| waits.get(at).copied().unwrap_or(Duration::MAX);
+        let of = |at: usize| waits.get(at).copied().unwrap_or(so_far);
         (of(rank), of(waits.len().wrapping_sub(1)), waits.len())
     }
 
@@ -101,10 +105,12 @@ fn converse(mut raw: Raw, address: SocketAddr, path: &str, said: &Mutex<Said>, s
     raw.set_patience(PATIENCE);
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
+        said.lock().unwrap_or_else(PoisonError::into_inner).asked = Some(begun);
         let outcome = raw
             .call(op::SET_DATA, &set_body(path, (written + 1).to_string().as_bytes()))
             .and_then(|set| raw.call(op::GET_DATA, &read_body(path, false)).map(|got| (set, got)));
         let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.asked = None;
         match outcome {
             Ok((set, got)) if set.error == 0 && got.error == 0 => {
                 written += 1;

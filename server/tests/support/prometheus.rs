@@ -95,11 +95,12 @@ pub fn run(arguments: &[&str]) -> Option<Result<(), String>> {
     Some(if said.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&text).into_owned()) })
 }
 
-/// That these alerts fire, each so often, and no others.
+/// That these alerts fire, each so often, and no others. How slow this machine's disk is while others use it is no matter of a test.
 pub fn firing(alerts: &[(&str, u32)]) -> Expected {
     let samples = alerts.iter().map(|(name, count)| (format!("{{alertname=\"{name}\"}}"), f64::from(*count)));
     Expected {
-        query: "count by (alertname) (ALERTS{alertstate=\"firing\"})".to_owned(),
+        query: "count by (alertname) (ALERTS{alertstate=\"firing\", alertname!=\"OrdinateDiskSlow\"})"
+            .to_owned(),
         samples: samples.collect(),
     }
 }
