@@ -168,11 +168,12 @@ impl FuzzyDeployment {
         }
     }
 
-    /// The same as one region among others, each of which is a deployment of its own at the same slots.
+    /// The same as one region among others, each of which is a deployment of its own at the same slots. Those that were removed the host
+    /// was started with before.
     #[must_use]
-    pub fn among(self, own: RegionId, others: Vec<OtherRegion>) -> Self {
+    pub fn among(self, own: RegionId, others: Vec<OtherRegion>, removed: Vec<RegionId>) -> Self {
         let first_server = HostSlot(self.first + CHAIN_SERVERS);
-        let regions = Some(Arc::new(RegionPlan { own, others, first_server }));
+        let regions = Some(Arc::new(RegionPlan { own, others, removed, first_server }));
         Self { regions, ..self }
     }
 

@@ -52,7 +52,7 @@
 //! - Other regions' nodes are placed into a colour's own chain when what they depend on is there. The paper has a log for each region, which
 //!   clients merge.
 //!
-//! **Not built here**: regions that are added or removed later, appends through another region, colours that move, real-time order over colours.
+//! **Not built here**: nodes of a region got from a third one, appends through another region, colours that move, real-time order over colours.
 #![forbid(unsafe_code)]
 
 pub mod chain_server;

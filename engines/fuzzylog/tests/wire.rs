@@ -2,8 +2,8 @@
 
 use fuzzylog::chain_server::{
     Applied, ChainRecord, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forward, JournalName,
-    NodesPulled, Ordered, Ping, Play, Project, PullNodes, PullRow, PullState, Pulled, Received, Scan,
-    SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
+    LeavingRegion, NodesPulled, Ordered, Ping, Play, Project, PullNodes, PullRow, PullState, Pulled,
+    Received, Scan, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
 };
 use fuzzylog::client::{
     CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, LogsCounted, LogsFound, NamedOutcome,
@@ -14,14 +14,14 @@ use fuzzylog::director::{
     WantProjection,
 };
 use fuzzylog::partition::command::{
-    Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes, Delivered, Fix,
-    Fixed, ForgetClients, Forgotten, Held, JoinRegions, NamedAppend, Outcome, Placed, ProposeTime, Proposed,
-    Raise, RegionPartitions, Restore, RestoredTo, Restoring, RowEntry, ShadowNode, ShadowPart, StreamPoint,
-    TakeOver, Trim, TrimmedTo, Unknown,
+    AddRegion, Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes,
+    Delivered, Fix, Fixed, ForgetClients, Forgotten, Held, JoinRegions, LogBegin, NamedAppend, Outcome,
+    Placed, ProposeTime, Proposed, Raise, RegionPartitions, RemoveRegion, Restore, RestoredTo, Restoring,
+    RowEntry, ShadowNode, ShadowPart, StreamPoint, TakeOver, Trim, TrimmedTo, Unknown,
 };
 use fuzzylog::partition::snapshot::{
-    ClientDone, ClientHead, ColourHead, LogHeads, NextNode, RegionsHead, RestoredHead, SeveralState,
-    SnapshotItem, StateHead, WaitingShadow, WaitingSingle, WaitingTrim,
+    ClientDone, ClientHead, ColourHead, LogBegins, LogHeads, NextNode, RegionsHead, RestoredHead,
+    SeveralState, SnapshotItem, StateHead, WaitingShadow, WaitingSingle, WaitingTrim,
 };
 use fuzzylog::partition::{DoneAppend, LogHead};
 use fuzzylog::{
@@ -49,6 +49,8 @@ const OWNER: Owner = Owner { generation: 1, identity: 33 };
 const COLOUR: Colour = Colour(4);
 const FIRST: NodePosition = NodePosition(6);
 const REGION: RegionId = RegionId(3);
+const LEAVING: LeavingRegion = LeavingRegion { region: REGION, was_there: true };
+const BEGIN: LogBegin = LogBegin { colour: COLOUR, number: 7 };
 const INDEX: RowIndex = RowIndex(8);
 const RESTORE: RestoreId = RestoreId(55);
 const POINT: ScanPoint = ScanPoint { colour: COLOUR, position: FIRST };
@@ -119,13 +121,22 @@ fn commands() -> Vec<Command> {
         }
         .into(),
         JoinRegions { own: REGION, others: others() }.into(),
-        CopyNodes { region: REGION, partition: PARTITION, after: AT, through: AT, nodes: vec![shadow()] }
-            .into(),
+        CopyNodes {
+            region: REGION,
+            partition: PARTITION,
+            after: AT,
+            through: AT,
+            nodes: vec![shadow()],
+            begins: Some(vec![BEGIN]),
+        }
+        .into(),
         CopiedThrough { region: REGION, partition: PARTITION, through: AT }.into(),
         Append { content: Content { played: vec![FIRST, FIRST], ..one.content.clone() }, ..one.clone() }
             .into(),
         Append { content: Content::opening(content_colours(), RESTORE), ..one }.into(),
         Restore { restore: RESTORE, colour: COLOUR, at: FIRST, begins: true, nodes: vec![stored()] }.into(),
+        AddRegion { region: REGION, partitions: 3 }.into(),
+        RemoveRegion { region: REGION }.into(),
     ]
 }
 
@@ -177,7 +188,7 @@ fn messages() -> Vec<FuzzyMessage> {
         Scan { call, below: AT, from: POINT, to: Some(POINT), digests: true }.into(),
         Forward { epoch, first: INDEX, entries: entries(), takes_many: Some(true) }.into(),
         DurableThrough { epoch, through: INDEX }.into(),
-        Received { epoch, length }.into(),
+        Received { epoch, length, without: Some(vec![LEAVING]) }.into(),
         StableThrough { epoch, through: INDEX }.into(),
         PullRow { session, epoch, journal, from: INDEX }.into(),
         Pulled {
@@ -192,8 +203,15 @@ fn messages() -> Vec<FuzzyMessage> {
         PullState { transfer: 44, index: 3, epoch, journal }.into(),
         SnapshotPage { transfer: 44, below: INDEX, index: 3, last: true, bytes: bytes("page") }.into(),
         PullNodes { session, region: REGION, partition, partitions: 3, after: AT }.into(),
-        NodesPulled { session, after: AT, through: AT, nodes: vec![shadow()], head: Some(node(1, 18)) }
-            .into(),
+        NodesPulled {
+            session,
+            after: AT,
+            through: AT,
+            nodes: vec![shadow()],
+            head: Some(node(1, 18)),
+            begins: Some(vec![BEGIN]),
+        }
+        .into(),
         Ping {}.into(),
         SealChain { epoch, journal: Some(journal) }.into(),
         Project { projection: projection(), copies: true }.into(),
@@ -276,12 +294,21 @@ fn items() -> Vec<SnapshotItem> {
             copied: vec![StreamPoint { region: REGION, partition: PARTITION, at: AT }],
             confirmed: Vec::new(),
             everywhere: AT,
+            removed: Some(vec![REGION]),
+            gone: Some(edges()),
         }
         .into(),
-        LogHeads { colour, logs: vec![LogHead { region: REGION, before: 2, edge: 3 }] }.into(),
+        LogHeads {
+            colour,
+            logs: vec![LogHead { region: REGION, before: 2, edge: 3 }],
+            of_trimmed: Some(edges()),
+            absent: Some(edges()),
+        }
+        .into(),
         WaitingShadow { colour, region: REGION, node: shadow() }.into(),
         WaitingTrim { colour, before: FIRST }.into(),
         RestoredHead { restore: RESTORE, colour, first: FIRST, last: AT }.into(),
+        LogBegins { at: AT, begins: vec![BEGIN] }.into(),
     ]
 }
 

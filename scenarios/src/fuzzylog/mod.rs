@@ -527,7 +527,7 @@ impl Scenario for FuzzyScenario {
                 self.truth.check_whole(id, server, &self.disks);
             }
         }
-        self.truth.check_atomic();
+        self.truth.check_atomic(|_, _| false);
         self.history.check(&self.truth);
     }
 

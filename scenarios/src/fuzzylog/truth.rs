@@ -38,6 +38,8 @@ pub(super) struct Truth {
     owners: BTreeMap<(AppendId, u32), Owner>,
     /// Nodes of colours that several regions have, since they were asked for last.
     fresh: Vec<(Colour, ColourNode)>,
+    /// Where the own logs begin for regions that were taken up since that was asked for last.
+    begins: Vec<(RegionId, Colour, u64)>,
 }
 
 impl Twin {
@@ -81,6 +83,7 @@ impl Truth {
             times: BTreeMap::new(),
             owners: BTreeMap::new(),
             fresh: Vec::new(),
+            begins: Vec::new(),
         }
     }
 
@@ -128,9 +131,7 @@ impl Truth {
                     delivered.placed.into_iter().for_each(|placed| self.note(partition, placed));
                 }
             }
-            if let Command::CopyNodes(command) = &entry.command {
-                self.note_copied(partition, &command.nodes);
-            }
+            self.note_regions(partition, &entry.command);
         }
         let twin = &self.twins[partition];
         disks.forget(id, twin.state.applied());
@@ -209,10 +210,39 @@ impl Truth {
         nodes.push(node);
     }
 
-    /// Nodes of another region came into the row, and some were placed.
-    fn note_copied(&mut self, partition: usize, copied: &[ShadowNode]) {
-        let colours: BTreeSet<Colour> =
-            copied.iter().flat_map(|node| node.parts.iter().map(|part| part.colour)).collect();
+    /// What comes of other regions: nodes that are placed, and who is taken up.
+    fn note_regions(&mut self, partition: usize, command: &Command) {
+        if let Command::CopyNodes(command) = command {
+            let begins = command.begins.iter().flatten().map(|it| it.colour);
+            self.note_copied(partition, begins.chain(colours_of(&command.nodes)));
+        }
+        if let Command::RemoveRegion(_) = command {
+            let colours: Vec<Colour> = self.twins[partition].state.colours().collect();
+            self.note_copied(partition, colours);
+        }
+        if let Command::AddRegion(command) = command {
+            self.note_begins(partition, command.region);
+        }
+    }
+
+    /// A region was taken up: of each log it gets what is left.
+    fn note_begins(&mut self, partition: usize, added: RegionId) {
+        let state = &self.twins[partition].state;
+        for colour in state.colours() {
+            let trimmed = state.counts_below(colour, state.first(colour));
+            let own = trimmed.into_iter().find(|it| Some(it.region) == state.region());
+            self.begins.extend(own.map(|it| (added, colour, it.count)));
+        }
+    }
+
+    /// Takes where logs begin for regions that were taken up.
+    pub(super) fn take_begins(&mut self) -> Vec<(RegionId, Colour, u64)> {
+        std::mem::take(&mut self.begins)
+    }
+
+    /// Nodes of other regions were placed, perhaps.
+    fn note_copied(&mut self, partition: usize, colours: impl IntoIterator<Item = Colour>) {
+        let colours: BTreeSet<Colour> = colours.into_iter().collect();
         for colour in colours {
             let known = self.nodes(colour).len() as u64;
             let tail = self.twins[partition].state.tail(colour).0;
@@ -234,11 +264,16 @@ impl Truth {
             .flat_map(move |(colour, nodes)| nodes.iter().filter(is_copied).map(move |node| (colour, node)))
     }
 
-    /// All nodes of an append are there, or none is.
-    pub(super) fn check_atomic(&self) {
+    /// All nodes of an append are there, or none is; of which region and colour nodes may be missing is said.
+    pub(super) fn check_atomic(&self, may_lack: impl Fn(RegionId, Colour) -> bool) {
         for (colour, nodes) in self.colours() {
             for node in nodes {
-                let missing = node.colours.iter().find(|it| !self.positions.contains_key(&(**it, node.id)));
+                let source = node.source().map(|it| it.region);
+                let lacks = |it: &&Colour| {
+                    !self.positions.contains_key(&(**it, node.id))
+                        && !source.is_some_and(|source| may_lack(source, **it))
+                };
+                let missing = node.colours.iter().find(lacks);
                 invariant!(
                     ATOMIC,
                     missing.is_none(),
@@ -266,6 +301,10 @@ impl Truth {
     pub(super) fn replayed(&self, partition: PartitionId) -> RowIndex {
         self.twins[usize::from(partition.0)].state.applied()
     }
+}
+
+fn colours_of(copied: &[ShadowNode]) -> impl Iterator<Item = Colour> {
+    copied.iter().flat_map(|node| node.parts.iter().map(|part| part.colour))
 }
 
 /// Everything that a state is, as its snapshot has it.

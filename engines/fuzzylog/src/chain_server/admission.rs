@@ -92,7 +92,9 @@ impl ChainServer {
             Command::ForgetClients(_)
             | Command::JoinRegions(_)
             | Command::CopyNodes(_)
-            | Command::CopiedThrough(_) => false,
+            | Command::CopiedThrough(_)
+            | Command::AddRegion(_)
+            | Command::RemoveRegion(_) => false,
         }
     }
 
@@ -133,7 +135,9 @@ impl ChainServer {
             | Command::ForgetClients(_)
             | Command::JoinRegions(_)
             | Command::CopyNodes(_)
-            | Command::CopiedThrough(_) => self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy),
+            | Command::CopiedThrough(_)
+            | Command::AddRegion(_)
+            | Command::RemoveRegion(_) => self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy),
         }
     }
 

@@ -83,6 +83,8 @@ struct Links {
     owes_durable: bool,
     /// The others are to learn what is stable.
     owes_stable: bool,
+    /// Regions that all servers behind were started without.
+    without: Vec<LeavingRegion>,
 }
 
 /// A server of one partition.

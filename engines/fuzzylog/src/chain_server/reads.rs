@@ -62,6 +62,8 @@ impl ChainServer {
             | Command::JoinRegions(_)
             | Command::CopyNodes(_)
             | Command::CopiedThrough(_)
+            | Command::AddRegion(_)
+            | Command::RemoveRegion(_)
             | Command::Restore(_) => false,
         };
         self.state.applied() < self.length() && self.row.last().is_some_and(|last| is_raise(&last.command))

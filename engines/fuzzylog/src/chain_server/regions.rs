@@ -13,9 +13,10 @@
 //! One page of each partition there is on its way at a time. What was copied is in the row, and so is how far: the next head goes on from
 //! there, and a page that two heads have asked for counts once.
 
-use super::{ChainServer, NodesPulled, PullNodes};
+use super::{ChainServer, LeavingRegion, NodesPulled, PullNodes};
 use crate::partition::command::{
-    Command, CopiedThrough, CopyNodes, JoinRegions, RegionPartitions, RowEntry, StreamPoint,
+    AddRegion, Command, CopiedThrough, CopyNodes, JoinRegions, RegionPartitions, RemoveRegion, RowEntry,
+    StreamPoint,
 };
 use crate::terms::{AppendTime, ColourPlacement, PartitionId, RegionId, RowIndex};
 use kernel::{Cx, HostId, HostSlot, Instant, NodeId, planted};
@@ -44,6 +45,8 @@ pub struct RegionPlan {
     pub own: RegionId,
     /// The others, in the order of their numbers.
     pub others: Vec<OtherRegion>,
+    /// Regions that this host was started with before, and is not any more.
+    pub removed: Vec<RegionId>,
     /// Where the server of the first partition is, on every host.
     pub first_server: HostSlot,
 }
@@ -100,6 +103,8 @@ pub(super) struct Replicator {
     held: BTreeMap<(RegionId, PartitionId), Held>,
     /// How far others have copied, as commands of the row say that may not be applied.
     confirmed: BTreeMap<(RegionId, PartitionId), AppendTime>,
+    /// The last command that adds or removes a region, which may not be applied.
+    changed: Option<RowIndex>,
 }
 
 impl Replicator {
@@ -125,12 +130,12 @@ impl Replicator {
             }
         }
         let (held, confirmed) = (BTreeMap::new(), BTreeMap::new());
-        Self { plan, sources, held, confirmed }
+        Self { plan, sources, held, confirmed, changed: None }
     }
 }
 
 impl ChainServer {
-    /// The regions of its cluster file are not those of its row: nothing is copied.
+    /// The regions of its cluster file are not those of its row: those are copied that are in both.
     pub fn regions_differ(&self) -> bool {
         let Some(replicator) = &self.replicator else { return self.state.region().is_some() };
         let plan = &replicator.plan;
@@ -155,6 +160,7 @@ impl ChainServer {
         if let Some(replicator) = &mut self.replicator {
             replicator.held.clear();
             replicator.confirmed.clear();
+            replicator.changed = None;
             for source in &mut replicator.sources {
                 (source.asked_at, source.ordered) = (None, None);
             }
@@ -176,11 +182,52 @@ impl ChainServer {
         }
     }
 
+    /// Regions of the row that all servers of the chain were started without, from this one on.
+    pub(super) fn started_without(&self, me: NodeId) -> Vec<LeavingRegion> {
+        let Some(replicator) = &self.replicator else { return Vec::new() };
+        let (plan, is_tail) = (&replicator.plan, self.is_tail(me));
+        let leaves = |region: RegionId| {
+            let behind = self.links.without.iter().find(|it| it.region == region);
+            let is_everywhere = is_tail || behind.is_some();
+            let was_there = plan.removed.contains(&region) || behind.is_some_and(|it| it.was_there);
+            is_everywhere.then_some(LeavingRegion { region, was_there })
+        };
+        let of_row = self.state.other_regions().iter().map(|it| it.region);
+        let is_missing = |region: &RegionId| plan.others.iter().all(|it| it.region != *region);
+        of_row.filter(is_missing).filter_map(leaves).collect()
+    }
+
+    /// A region comes in when the head was started with it. One goes when all servers of the chain were started without it, and one of
+    /// them with it before: a host that has an older file, or a wrong one, removes nothing.
+    fn change_regions(&mut self, cx: &mut Cx<'_, Self>) {
+        let leaves = self.started_without(cx.node()).into_iter().find(|it| it.was_there);
+        let is_busy = self.is_busy(usize::MAX, cx);
+        let (applied, next) = (self.state.applied(), self.row.length());
+        let is_known = |region| {
+            self.state.other_regions().iter().any(|it| it.region == region)
+                || self.state.removed_regions().any(|it| it == region)
+        };
+        let Some(replicator) = &mut self.replicator else { return };
+        let is_changing = replicator.changed.is_some_and(|it| it >= applied);
+        if self.state.region() != Some(replicator.plan.own) || is_changing || is_busy {
+            return;
+        }
+        let comes = replicator.plan.partitions().into_iter().find(|it| !is_known(it.region));
+        let command: Command = match (comes, leaves) {
+            (Some(RegionPartitions { region, partitions }), _) => AddRegion { region, partitions }.into(),
+            (None, Some(LeavingRegion { region, .. })) => RemoveRegion { region }.into(),
+            (None, None) => return,
+        };
+        replicator.changed = Some(next);
+        self.order_own(command, cx);
+    }
+
     /// Asks again what was lost, and answers those who have waited for long.
     pub(super) fn look_after_regions(&mut self, cx: &mut Cx<'_, Self>) {
         if self.replicator.is_none() || !self.is_head(cx.node()) {
             return;
         }
+        self.change_regions(cx);
         let now = cx.now();
         let Some(replicator) = &mut self.replicator else { return };
         let late: Vec<_> =
@@ -195,7 +242,8 @@ impl ChainServer {
 
     /// Asks every partition of which nothing is on its way.
     fn pull_nodes(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.state.region().is_none() || self.regions_differ() || !self.is_head(cx.node()) {
+        let own = self.replicator.as_ref().map(|it| it.plan.own);
+        if self.state.region().is_none() || self.state.region() != own || !self.is_head(cx.node()) {
             return;
         }
         let most = self.parameters.live_bytes_max;
@@ -281,11 +329,12 @@ impl ChainServer {
         let head = self.serving_projection().and_then(|it| it.head());
         // What a tail has applied may not be on its own disk.
         let (through, nodes) = (page.through, page.nodes);
-        cx.send_durable(to, NodesPulled { session, after, through, nodes, head });
+        let begins = Some(page.begins).filter(|it| !it.is_empty());
+        cx.send_durable(to, NodesPulled { session, after, through, nodes, head, begins });
     }
 
     pub(super) fn on_nodes_pulled(&mut self, from: NodeId, message: NodesPulled, cx: &mut Cx<'_, Self>) {
-        let NodesPulled { session, after, through, nodes, head } = message;
+        let NodesPulled { session, after, through, nodes, head, begins } = message;
         if !self.is_head(cx.node()) {
             return;
         }
@@ -310,7 +359,11 @@ impl ChainServer {
             source.rests_until = now + rest;
         }
         if through > after {
-            let command = CopyNodes { region, partition, after, through, nodes };
+            let command = CopyNodes { region, partition, after, through, nodes, begins };
+            if !self.state.knows_regions_of(&command) {
+                source.rests_until = now + patience;
+                return cx.mark("region.page_names_an_unknown_region");
+            }
             if self.state.may_copy(&command) {
                 source.ordered = Some(next);
                 cx.mark("region.copied_nodes");

@@ -17,7 +17,9 @@
 use super::{ChainRecord, ChainServer, DurableThrough, Forward, Ordered, Received, StableThrough};
 use crate::messages::client::{CommandDone, CommandsDone, NamedOutcome};
 use crate::partition::ColourNode;
-use crate::partition::command::{Answered, Append, Command, Raise, RowEntry, ShadowNode};
+use crate::partition::command::{
+    Answered, Append, Command, CopyNodes, LogBegin, Raise, RowEntry, ShadowNode,
+};
 use crate::terms::{AppendTime, Colour, Content, RowIndex};
 use kernel::{Cx, NodeId, PageBudget, planted};
 use std::collections::BTreeMap;
@@ -36,6 +38,11 @@ pub(crate) fn append_bytes(append: &Append) -> usize {
     ENTRY_HEAD_BYTES + content_bytes(&append.content)
 }
 
+fn copied_bytes(command: &CopyNodes) -> usize {
+    let begins = command.begins.as_ref().map_or(0, Vec::len);
+    command.nodes.iter().map(ShadowNode::bytes).sum::<usize>() + size_of::<LogBegin>() * begins
+}
+
 pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
     let content = match &entry.command {
         Command::Append(command) => Some(&command.content),
@@ -46,7 +53,7 @@ pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
                 + command.appends.iter().map(|it| append_bytes(&it.append)).sum::<usize>();
         }
         Command::CopyNodes(command) => {
-            return ENTRY_HEAD_BYTES + command.nodes.iter().map(ShadowNode::bytes).sum::<usize>();
+            return ENTRY_HEAD_BYTES + copied_bytes(command);
         }
         Command::Fix(_)
         | Command::CleanUp(_)
@@ -54,7 +61,9 @@ pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
         | Command::Raise(_)
         | Command::ForgetClients(_)
         | Command::JoinRegions(_)
-        | Command::CopiedThrough(_) => None,
+        | Command::CopiedThrough(_)
+        | Command::AddRegion(_)
+        | Command::RemoveRegion(_) => None,
         Command::Restore(command) => {
             return ENTRY_HEAD_BYTES + command.nodes.iter().map(ColourNode::bytes).sum::<usize>();
         }
@@ -136,7 +145,7 @@ impl ChainServer {
     }
 
     pub(super) fn on_received(&mut self, from: NodeId, message: &Received, cx: &mut Cx<'_, Self>) {
-        let Received { epoch, length } = *message;
+        let Received { epoch, length, ref without } = *message;
         let me = cx.node();
         let behind = self.serving_projection().filter(|it| it.epoch == epoch).and_then(|it| it.behind(me));
         if behind != Some(from) {
@@ -145,6 +154,7 @@ impl ChainServer {
         if length > self.length() {
             return cx.reject("a row that is longer than the one before it");
         }
+        self.links.without = without.clone().unwrap_or_default();
         match self.links.received {
             Some(received) if received >= length => {}
             None => {
@@ -191,7 +201,8 @@ impl ChainServer {
         let (epoch, before, behind) = (projection.epoch, projection.before(me), projection.behind(me));
         let others: Vec<NodeId> = projection.nodes().filter(|node| *node != me).collect();
         if let Some(before) = before.filter(|_| std::mem::take(&mut self.links.owes_length)) {
-            cx.send(before, Received { epoch, length: self.length() });
+            let without = Some(self.started_without(me)).filter(|it| !it.is_empty());
+            cx.send(before, Received { epoch, length: self.length(), without });
         }
         let durable = if before.is_none() { self.length() } else { self.links.above.min(self.length()) };
         match behind {
@@ -309,7 +320,8 @@ impl ChainServer {
         }
         let now = cx.now();
         let lags = self.state.applied() < self.length();
-        if lags || !self.links.heard && !self.is_head(cx.node()) {
+        let is_to_say = !self.started_without(cx.node()).is_empty();
+        if lags || is_to_say || !self.links.heard && !self.is_head(cx.node()) {
             self.links.owes_length = true;
             (self.links.owes_durable, self.links.owes_stable) = (true, true);
         }

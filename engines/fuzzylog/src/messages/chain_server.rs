@@ -1,7 +1,7 @@
 //! What a chain server can be sent.
 
 use crate::FuzzyMessage;
-use crate::partition::command::{Command, RowEntry, ShadowNode};
+use crate::partition::command::{Command, LogBegin, RowEntry, ShadowNode};
 use crate::projection::ChainProjection;
 use crate::terms::{
     AppendTime, ChainEpoch, ChainJournal, Colour, Edge, NodePosition, PartitionId, RegionId, RowIndex,
@@ -53,6 +53,8 @@ kernel::messages! {
             nodes: Vec<ShadowNode>,
             /// Who is the head of the partition, if the server knows.
             head: Option<NodeId>,
+            /// Logs whose first nodes were trimmed before the region that asks was known here; none, if there are none.
+            begins: Option<Vec<LogBegin>>,
         },
     }
 }
@@ -153,6 +155,8 @@ kernel::messages! {
             epoch: ChainEpoch,
             /// The length of its row.
             length: RowIndex,
+            /// Regions of the row that neither it nor anybody behind it was started with; none, if there are none.
+            without: Option<Vec<LeavingRegion>>,
         },
         /// From the tail.
         /// Promise: all servers have the row up to here on their disks.
@@ -212,6 +216,17 @@ kernel::messages! {
             /// The page.
             bytes: Bytes,
         },
+    }
+}
+
+kernel::record! {
+    /// A region of the row that servers were started without.
+    #[derive(Copy)]
+    pub struct LeavingRegion {
+        /// The region.
+        region: RegionId,
+        /// One of them was started with it before. Else they have older files than the region, perhaps.
+        was_there: bool,
     }
 }
 

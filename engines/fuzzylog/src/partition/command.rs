@@ -102,6 +102,8 @@ kernel::messages! {
             through: AppendTime,
             /// Nodes, in the order of their times.
             nodes: Vec<ShadowNode>,
+            /// Logs whose first nodes were trimmed before this region was known there; none, if there are none.
+            begins: Option<Vec<LogBegin>>,
         },
         /// From the head: a partition of another region has copied this one so far.
         12 => CopiedThrough {
@@ -124,6 +126,18 @@ kernel::messages! {
             begins: bool,
             /// The nodes, as they were.
             nodes: Vec<ColourNode>,
+        },
+        /// From the head: there is one more region, and trims wait for it from now on.
+        14 => AddRegion {
+            /// The region.
+            region: RegionId,
+            /// How many partitions it has.
+            partitions: u16,
+        },
+        /// From the head: a region is gone for good. Nothing waits for it any more, and it does not come back.
+        15 => RemoveRegion {
+            /// The region.
+            region: RegionId,
         },
     }
 }
@@ -148,6 +162,17 @@ kernel::record! {
         partition: PartitionId,
         /// How far.
         at: AppendTime,
+    }
+}
+
+kernel::record! {
+    /// Where a region's log of a colour begins for who did not have what is before.
+    #[derive(Copy)]
+    pub struct LogBegin {
+        /// The colour.
+        colour: Colour,
+        /// The number of its first node that is to be had.
+        number: u64,
     }
 }
 
@@ -205,7 +230,9 @@ impl Command {
             | Self::JoinRegions(_)
             | Self::CopyNodes(_)
             | Self::CopiedThrough(_)
-            | Self::Restore(_) => (None, &[][..]),
+            | Self::Restore(_)
+            | Self::AddRegion(_)
+            | Self::RemoveRegion(_) => (None, &[][..]),
         };
         one.into_iter().chain(many.iter().map(|named| &named.append))
     }

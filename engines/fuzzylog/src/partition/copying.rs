@@ -1,29 +1,13 @@
 //! How what other regions have appended comes into a partition's chains, and when what is appended here may go.
 
-use super::command::{CopiedThrough, CopyNodes, JoinRegions, Placed, ShadowNode, ShadowPart};
-use super::regions::Regions;
+use super::command::{CopiedThrough, CopyNodes, Placed, ShadowNode, ShadowPart};
+use super::regions::Outgoing;
 use super::{Across, ColourNode, NodeSource, PartitionState};
 use crate::terms::{AppendTime, Colour, Content, NodePosition, RegionId};
 use kernel::{Bytes, planted};
 use std::collections::BTreeSet;
 
 impl PartitionState {
-    pub(super) fn join_regions(&mut self, command: &JoinRegions) {
-        if self.regions.is_some() {
-            return;
-        }
-        let JoinRegions { own, others } = command.clone();
-        let mut regions = Regions::new(own, others);
-        for colour in self.colours.chains().map(|(colour, _)| colour).collect::<Vec<_>>() {
-            let first = self.colours.first(colour);
-            for (nth, node) in self.colours.nodes(colour, first).enumerate() {
-                let placed = Placed { colour, position: first.plus(nth as u64) };
-                regions.install_node(placed, node);
-            }
-        }
-        self.regions = Some(regions);
-    }
-
     /// The edges of a node that is placed now.
     pub(super) fn across(&mut self, colour: Colour, content: &Content, index: usize) -> Option<Box<Across>> {
         let edges = self.regions.as_mut()?.edges_of(colour, content.played(index));
@@ -32,15 +16,19 @@ impl PartitionState {
 
     /// A node of this region is placed.
     pub(super) fn retain_for_others(&mut self, at: AppendTime, placed: &[Placed]) {
-        if let Some(regions) = &mut self.regions {
-            regions.outgoing.insert(at, placed.to_vec());
+        if let Some(regions) = self.regions.as_mut().filter(|it| !it.others.is_empty()) {
+            regions.outgoing.entry(at).or_default().placed.extend_from_slice(placed);
         }
     }
 
     pub(super) fn copy_nodes(&mut self, command: &CopyNodes) {
-        let CopyNodes { region, partition, after, through, ref nodes } = *command;
+        let CopyNodes { region, partition, after, through, ref nodes, ref begins } = *command;
         let stream = (region, partition);
         let Some(regions) = &mut self.regions else { return };
+        if !regions.others.iter().any(|it| it.region == region) {
+            // It was asked for before the region was removed.
+            return self.marks.push("partition.page_of_a_removed_region");
+        }
         let known = regions.copied.get(&stream).copied().unwrap_or(AppendTime::ZERO);
         if known != after {
             // Two heads have asked for it, one after the other.
@@ -48,6 +36,13 @@ impl PartitionState {
         }
         regions.copied.insert(stream, through);
         let mut colours = BTreeSet::new();
+        for begin in begins.iter().flatten() {
+            if regions.begin_log(region, *begin) {
+                self.marks.push("partition.log_begins_later");
+                // What other logs' nodes name of it and is gone counts as there.
+                colours.insert(begin.colour);
+            }
+        }
         for node in nodes {
             // Without the memory of which they are parts.
             let bodies: Vec<Bytes> = node.bodies.iter().map(|it| Bytes::copy_from_slice(it)).collect();
@@ -65,9 +60,10 @@ impl PartitionState {
     }
 
     /// Places what has everything before it.
-    fn place_waiting(&mut self, colour: Colour) {
+    pub(super) fn place_waiting(&mut self, colour: Colour) {
         let Some(regions) = &self.regions else { return };
-        let others: Vec<RegionId> = regions.others.iter().map(|it| it.region).collect();
+        let all = (colour, RegionId(0))..=(colour, RegionId(u32::MAX));
+        let others: Vec<RegionId> = regions.waiting.range(all).map(|((_, region), _)| *region).collect();
         let mut is_done = false;
         while !is_done {
             is_done = true;
@@ -136,12 +132,20 @@ impl PartitionState {
         }
         let known = regions.confirmed.entry((region, partition)).or_default();
         *known = through.max(*known);
+        self.release_copied();
+    }
+
+    /// What all other regions have is not retained for them any more, and trims that waited for it go on.
+    pub(super) fn release_copied(&mut self) {
+        let (placement, own, last) = (self.placement, self.partition, self.last);
+        let Some(regions) = &mut self.regions else { return };
+        let streams = regions.streams(placement, own);
         let least = streams.iter().map(|it| regions.confirmed.get(it).copied().unwrap_or_default()).min();
-        let everywhere = least.unwrap_or_default().max(regions.everywhere);
+        let everywhere = least.unwrap_or(last).max(regions.everywhere);
         regions.everywhere = everywhere;
         let mut waited = BTreeSet::new();
         while let Some(first) = regions.outgoing.first_entry().filter(|it| *it.key() <= everywhere) {
-            let placed = first.remove();
+            let Outgoing { placed, .. } = first.remove();
             waited.extend(placed.iter().map(|it| it.colour).filter(|it| regions.trims.contains_key(it)));
         }
         for colour in waited {
@@ -162,12 +166,20 @@ impl PartitionState {
         let Some(regions) = &mut self.regions else { return };
         let Some(&wanted) = regions.trims.get(&colour) else { return };
         let first = self.colours.first(colour);
-        let is_copied = |node: &ColourNode| {
-            node.source().is_some() || node.at <= regions.everywhere || planted!(trim_waits_for_nobody)
-        };
         let most = wanted.0.saturating_sub(first.0) as usize;
-        let count = self.colours.nodes(colour, first).take(most).take_while(|it| is_copied(it)).count();
-        let before = first.plus(count as u64);
+        let mut before = first;
+        for node in self.colours.nodes(colour, first).take(most) {
+            let is_own = node.source().is_none();
+            let has_everybody =
+                node.at <= regions.everywhere || regions.others.is_empty() || planted!(trim_waits_for_nobody);
+            if is_own && !has_everybody {
+                break;
+            }
+            if is_own {
+                regions.note_trimmed(colour, node.edges());
+            }
+            before = before.next();
+        }
         self.colours.trim(colour, before);
         let first = self.colours.first(colour);
         regions.forget_below(colour, first);

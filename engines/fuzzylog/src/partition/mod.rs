@@ -15,6 +15,7 @@ mod clients;
 mod colours;
 pub mod command;
 mod copying;
+mod joining;
 mod regions;
 mod restoring;
 mod scanning;
@@ -279,6 +280,8 @@ impl PartitionState {
             Command::CopyNodes(command) => self.copy_nodes(command),
             Command::CopiedThrough(command) => self.copied_through(command),
             Command::Restore(command) => self.restore(command, asker),
+            Command::AddRegion(command) => self.add_region(command),
+            Command::RemoveRegion(command) => self.remove_region(command),
         }
         self.applied = self.applied.next();
         let last = self.last;

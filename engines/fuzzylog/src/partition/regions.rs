@@ -6,11 +6,11 @@
 //!
 //! Invariant: a chain has a beginning of each region's log; before a node come all nodes that its edges name.
 
-use super::command::{CopyNodes, Placed, RegionPartitions, ShadowNode, ShadowPart, StreamPoint};
+use super::command::{CopyNodes, LogBegin, Placed, RegionPartitions, ShadowNode, ShadowPart, StreamPoint};
 use super::{Across, ColourNode, NodeSource, PartitionState};
 use crate::terms::{AppendTime, Colour, ColourPlacement, Edge, NodePosition, PartitionId, RegionId};
 use kernel::{Bytes, PageBudget, planted};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 /// What a region's log costs, about, beside its nodes; and what is retained of a node until all regions have it.
@@ -26,12 +26,25 @@ pub(super) type Stream = (RegionId, PartitionId);
 /// A region's log of a colour, as far as it is in the chain here.
 #[derive(Clone, Debug, Default)]
 struct PlacedLog {
-    /// Nodes of it that were trimmed here.
+    /// Nodes of it that were trimmed, here or before it came here.
     before: u64,
+    /// Those of them that never were here.
+    absent: u64,
     /// Where the others are.
     positions: VecDeque<NodePosition>,
     /// How many come before the nodes of the own region's log.
     edge: u64,
+    /// The same of those that were trimmed: the first one that is left follows them.
+    edge_of_trimmed: u64,
+}
+
+/// What was delivered at one time and is retained for other regions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outgoing {
+    /// Where the nodes are.
+    pub(super) placed: Vec<Placed>,
+    /// Logs that begin here for who does not have what is before.
+    pub(super) begins: Vec<LogBegin>,
 }
 
 impl PlacedLog {
@@ -57,6 +70,15 @@ kernel::record! {
     }
 }
 
+/// All regions' logs of a colour, but for where their nodes are.
+pub(super) struct SavedLogs {
+    pub(super) logs: Vec<LogHead>,
+    /// What comes before those nodes of the own region's log that were trimmed; none, if nothing does.
+    pub(super) of_trimmed: Option<Vec<Edge>>,
+    /// How many nodes of each never were here; none, if all were.
+    pub(super) absent: Option<Vec<Edge>>,
+}
+
 /// What is known of other regions.
 #[derive(Clone, Debug)]
 pub(super) struct Regions {
@@ -68,8 +90,12 @@ pub(super) struct Regions {
     pub(super) confirmed: BTreeMap<Stream, AppendTime>,
     /// All of them have copied so much.
     pub(super) everywhere: AppendTime,
+    /// Regions that there were, which do not come back.
+    pub(super) removed: BTreeSet<RegionId>,
+    /// Nodes of a region's logs that were trimmed before they could be copied here.
+    pub(super) gone: BTreeMap<RegionId, u64>,
     /// The own nodes that not all of them have, by their times.
-    pub(super) outgoing: BTreeMap<AppendTime, Vec<Placed>>,
+    pub(super) outgoing: BTreeMap<AppendTime, Outgoing>,
     logs: BTreeMap<Colour, BTreeMap<RegionId, PlacedLog>>,
     /// Nodes whose time has not come, in the order of their logs.
     pub(super) waiting: BTreeMap<(Colour, RegionId), VecDeque<ShadowNode>>,
@@ -85,6 +111,8 @@ pub struct OutgoingPage {
     pub through: AppendTime,
     /// The nodes, in the order of their times.
     pub nodes: Vec<ShadowNode>,
+    /// Logs whose first nodes are gone, before their other nodes.
+    pub begins: Vec<LogBegin>,
 }
 
 impl ShadowNode {
@@ -104,6 +132,8 @@ impl Regions {
             copied: BTreeMap::new(),
             confirmed: BTreeMap::new(),
             everywhere: AppendTime::ZERO,
+            removed: BTreeSet::new(),
+            gone: BTreeMap::new(),
             outgoing: BTreeMap::new(),
             logs: BTreeMap::new(),
             waiting: BTreeMap::new(),
@@ -134,9 +164,9 @@ impl Regions {
     }
 
     /// Which node of the own region's log is at a position of a colour's chain, or would be.
-    fn own_number(&self, colour: Colour, position: NodePosition) -> u64 {
+    pub(super) fn own_number(&self, colour: Colour, position: NodePosition) -> u64 {
         let logs = self.logs.get(&colour).into_iter().flatten();
-        position.0 - logs.map(|(_, log)| log.count_below(position)).sum::<u64>()
+        position.0 - logs.map(|(_, log)| log.count_below(position) - log.absent).sum::<u64>()
     }
 
     /// The edges of a node that is appended by one who has played the colour so far.
@@ -145,7 +175,9 @@ impl Regions {
         if planted!(edges_left_out) {
             return edges;
         }
-        for (&region, log) in self.logs.get_mut(&colour).into_iter().flatten() {
+        let removed = &self.removed;
+        let logs = self.logs.get_mut(&colour).into_iter().flatten();
+        for (&region, log) in logs.filter(|(region, _)| !removed.contains(region)) {
             let count = log.count_below(played);
             // What the log's earlier nodes have before them, this one has too.
             if count > log.edge {
@@ -163,7 +195,54 @@ impl Regions {
                 true => self.own_number(colour, tail),
                 false => self.count(colour, edge.region),
             };
-            count >= edge.count
+            // Of a region that is gone nothing comes any more.
+            count >= edge.count || self.removed.contains(&edge.region)
+        })
+    }
+
+    /// The edges of an own node, for other regions. The first one that is left says what those before it have said.
+    fn edges_out(&self, colour: Colour, number: u64, first: NodePosition, node: &ColourNode) -> Vec<Edge> {
+        let mut edges: BTreeMap<RegionId, u64> =
+            node.edges().iter().map(|it| (it.region, it.count)).collect();
+        if number == self.own_number(colour, first) {
+            for (&region, log) in self.logs.get(&colour).into_iter().flatten() {
+                if log.edge_of_trimmed > 0 {
+                    let count = edges.entry(region).or_default();
+                    *count = log.edge_of_trimmed.max(*count);
+                }
+            }
+        }
+        let comes = |(region, _): &(RegionId, u64)| !self.removed.contains(region);
+        edges.into_iter().filter(comes).map(|(region, count)| Edge { region, count }).collect()
+    }
+
+    /// An own node with these edges is trimmed.
+    pub(super) fn note_trimmed(&mut self, colour: Colour, edges: &[Edge]) {
+        let Some(logs) = self.logs.get_mut(&colour).filter(|_| !edges.is_empty()) else { return };
+        for edge in edges {
+            if let Some(log) = logs.get_mut(&edge.region) {
+                log.edge_of_trimmed = edge.count.max(log.edge_of_trimmed);
+            }
+        }
+    }
+
+    /// Nothing is here of a region's log, and its first nodes are not to be had; true if that was so.
+    pub(super) fn begin_log(&mut self, region: RegionId, LogBegin { colour, number }: LogBegin) -> bool {
+        if self.count(colour, region) > 0 || self.waiting.contains_key(&(colour, region)) {
+            return false;
+        }
+        let log = self.logs.entry(colour).or_default().entry(region).or_default();
+        (log.before, log.absent) = (number, number);
+        *self.gone.entry(region).or_default() += number;
+        true
+    }
+
+    /// True if there is no region that it does not know among these edges.
+    fn knows(&self, edges: &[Edge]) -> bool {
+        edges.iter().all(|edge| {
+            edge.region == self.own
+                || self.removed.contains(&edge.region)
+                || self.others.iter().any(|it| it.region == edge.region)
         })
     }
 
@@ -226,30 +305,43 @@ impl Regions {
     }
 
     /// Everything of logs but where their nodes are.
-    pub(super) fn log_heads(&self) -> impl Iterator<Item = (Colour, Vec<LogHead>)> {
+    pub(super) fn log_heads(&self) -> impl Iterator<Item = (Colour, SavedLogs)> {
         self.logs.iter().map(|(&colour, logs)| {
             let head = |(&region, log): (&RegionId, &PlacedLog)| LogHead {
                 region,
                 before: log.before,
                 edge: log.edge,
             };
-            (colour, logs.iter().map(head).collect())
+            let counts = |of: fn(&PlacedLog) -> u64| {
+                let edge = |(&region, log): (&RegionId, &PlacedLog)| Edge { region, count: of(log) };
+                let counts: Vec<Edge> = logs.iter().map(edge).filter(|it| it.count > 0).collect();
+                Some(counts).filter(|it| !it.is_empty())
+            };
+            let (of_trimmed, absent) = (counts(|log| log.edge_of_trimmed), counts(|log| log.absent));
+            (colour, SavedLogs { logs: logs.iter().map(head).collect(), of_trimmed, absent })
         })
     }
 
-    pub(super) fn install_logs(&mut self, colour: Colour, heads: Vec<LogHead>) {
+    pub(super) fn install_logs(&mut self, colour: Colour, saved: SavedLogs) {
+        let SavedLogs { logs, of_trimmed, absent } = saved;
+        let count = |of: &Option<Vec<Edge>>, region| {
+            of.iter().flatten().find(|it| it.region == region).map_or(0, |it| it.count)
+        };
         let log = |head: LogHead| {
             let LogHead { region, before, edge } = head;
-            (region, PlacedLog { before, positions: VecDeque::new(), edge })
+            let (edge_of_trimmed, absent) = (count(&of_trimmed, region), count(&absent, region));
+            (region, PlacedLog { before, absent, positions: VecDeque::new(), edge, edge_of_trimmed })
         };
-        self.logs.insert(colour, heads.into_iter().map(log).collect());
+        self.logs.insert(colour, logs.into_iter().map(log).collect());
     }
 
     /// A node is taken back from a snapshot.
     pub(super) fn install_node(&mut self, placed: Placed, node: &ColourNode) {
         match node.source() {
             Some(source) => self.place(placed.colour, source.region, placed.position),
-            None if node.at > self.everywhere => self.outgoing.entry(node.at).or_default().push(placed),
+            None if node.at > self.everywhere && !self.others.is_empty() => {
+                self.outgoing.entry(node.at).or_default().placed.push(placed);
+            }
             None => {}
         }
     }
@@ -265,6 +357,17 @@ impl PartitionState {
     /// The other regions.
     pub fn other_regions(&self) -> &[RegionPartitions] {
         self.regions.as_ref().map_or(&[], |regions| &regions.others)
+    }
+
+    /// Regions that were removed.
+    pub fn removed_regions(&self) -> impl Iterator<Item = RegionId> + '_ {
+        self.regions.iter().flat_map(|regions| regions.removed.iter().copied())
+    }
+
+    /// Nodes of other regions that were trimmed there before they could be copied here.
+    pub fn gone_nodes(&self) -> impl Iterator<Item = Edge> + '_ {
+        let of = |(&region, &count): (&RegionId, &u64)| Edge { region, count };
+        self.regions.iter().flat_map(move |regions| regions.gone.iter().map(of))
     }
 
     /// The partitions of other regions that have colours of this one, and how far they are copied here.
@@ -299,7 +402,7 @@ impl PartitionState {
             let behind = regions.outgoing.range((Bound::Excluded(at), Bound::Unbounded));
             let goes_there = |placed: &Placed| there.partition_of(placed.colour) == partition;
             let counted = behind.take(LACKS_COUNTED_MAX);
-            let count = counted.filter(|(_, placed)| placed.iter().any(goes_there)).count();
+            let count = counted.filter(|(_, of)| of.placed.iter().any(goes_there)).count();
             *lacks.entry(region).or_default() += count;
         }
         lacks
@@ -337,6 +440,8 @@ impl PartitionState {
         let own = Edge { region: regions.own, count: regions.own_number(colour, position) };
         let logs = regions.logs.get(&colour).into_iter().flatten();
         let others = logs.map(|(&region, log)| Edge { region, count: log.count_below(position) });
+        // Nobody waits for what a region had that is gone.
+        let others = others.filter(|it| !regions.removed.contains(&it.region));
         let others = others.filter(|_| !planted!(carries_one_region_alone));
         let mut counts: Vec<Edge> = others.chain([own]).filter(|it| it.count > 0).collect();
         counts.sort_unstable();
@@ -376,36 +481,51 @@ impl PartitionState {
         after: AppendTime,
         bytes: usize,
     ) -> OutgoingPage {
-        let mut page = OutgoingPage { through: after, nodes: Vec::new() };
+        let mut page = OutgoingPage { through: after, ..OutgoingPage::default() };
         let Some(regions) = &self.regions else { return page };
         let mut budget = PageBudget::new(bytes);
-        for (&at, placed) in regions.outgoing.range((Bound::Excluded(after), Bound::Unbounded)) {
-            let lost = placed.iter().find(|it| it.position < self.first(it.colour));
+        for (&at, of) in regions.outgoing.range((Bound::Excluded(after), Bound::Unbounded)) {
+            let lost = of.placed.iter().find(|it| it.position < self.first(it.colour));
             kernel::invariant!(TRIM, lost.is_none(), "{lost:?} is gone, and {:?} lacks it", there.1);
-            let parts = placed.iter().filter(|it| there.0.partition_of(it.colour) == there.1);
-            let nodes: Vec<(&Placed, &ColourNode)> =
-                parts.filter_map(|it| Some((it, self.nodes(it.colour, it.position).next()?))).collect();
-            if let Some((_, first)) = nodes.first() {
-                let part = |(placed, node): &(&Placed, &ColourNode)| ShadowPart {
-                    colour: placed.colour,
-                    number: regions.own_number(placed.colour, placed.position),
-                    edges: node.edges().to_vec(),
-                };
-                let mut bodies: Vec<Bytes> = nodes.iter().map(|(_, node)| node.body.clone()).collect();
-                if bodies.iter().all(|body| *body == first.body) {
-                    bodies.truncate(1);
-                }
-                let (id, colours, parts) =
-                    (first.id, first.colours.clone(), nodes.iter().map(part).collect());
-                let node = ShadowNode { id, at, colours, parts, bodies };
-                if !budget.admits(node.bytes()) {
-                    return page;
-                }
-                page.nodes.push(node);
+            let goes_there = |colour: Colour| there.0.partition_of(colour) == there.1;
+            let parts: Vec<&Placed> = of.placed.iter().filter(|it| goes_there(it.colour)).collect();
+            let node = self.shadow_of(at, &parts);
+            let begins: Vec<LogBegin> =
+                of.begins.iter().filter(|it| goes_there(it.colour)).copied().collect();
+            let bytes = node.as_ref().map_or(0, ShadowNode::bytes) + LOG_BYTES * begins.len();
+            if bytes > 0 && !budget.admits(bytes) {
+                return page;
             }
+            page.nodes.extend(node);
+            page.begins.extend(begins);
             page.through = at;
         }
         page
+    }
+
+    /// What was delivered at a time, as another region copies it, as far as it is in these places.
+    fn shadow_of(&self, at: AppendTime, parts: &[&Placed]) -> Option<ShadowNode> {
+        let regions = self.regions.as_ref()?;
+        let found = parts.iter().filter_map(|it| Some((*it, self.nodes(it.colour, it.position).next()?)));
+        let nodes: Vec<(&Placed, &ColourNode)> = found.collect();
+        let (_, first) = nodes.first()?;
+        let part = |(placed, node): &(&Placed, &ColourNode)| {
+            let colour = placed.colour;
+            let number = regions.own_number(colour, placed.position);
+            ShadowPart { colour, number, edges: regions.edges_out(colour, number, self.first(colour), node) }
+        };
+        let mut bodies: Vec<Bytes> = nodes.iter().map(|(_, node)| node.body.clone()).collect();
+        if bodies.iter().all(|body| *body == first.body) {
+            bodies.truncate(1);
+        }
+        let (id, colours, parts) = (first.id, first.colours.clone(), nodes.iter().map(part).collect());
+        Some(ShadowNode { id, at, colours, parts, bodies })
+    }
+
+    /// True if all regions are known here that a page's nodes depend on. Another region may know of one before it is known here.
+    pub fn knows_regions_of(&self, command: &CopyNodes) -> bool {
+        let parts = || command.nodes.iter().flat_map(|node| &node.parts);
+        self.regions.as_ref().is_some_and(|regions| parts().all(|part| regions.knows(&part.edges)))
     }
 
     /// True if a page may be put into the row: its nodes are those that come next of their logs, and are of colours here.
@@ -416,7 +536,10 @@ impl PartitionState {
         let mut last = command.after;
         let mut next: BTreeMap<Colour, u64> = BTreeMap::new();
         let is_known = regions.streams(self.placement, self.partition).contains(&stream);
+        let begins: BTreeMap<Colour, u64> =
+            command.begins.iter().flatten().map(|it| (it.colour, it.number)).collect();
         is_known
+            && begins.keys().all(|colour| self.is_here(*colour))
             && command.after == after
             && command.through > after
             && command.nodes.iter().all(|node| {
@@ -429,6 +552,8 @@ impl PartitionState {
                         let region = command.region;
                         let waiting = regions.waiting.get(&(part.colour, region)).map_or(0, VecDeque::len);
                         let known = regions.count(part.colour, region) + waiting as u64;
+                        let begin = begins.get(&part.colour).copied().unwrap_or(0);
+                        let known = if known == 0 { begin } else { known };
                         let next = next.entry(part.colour).or_insert(known);
                         let is_next = std::mem::replace(next, *next + 1) == part.number;
                         is_next && self.is_here(part.colour) && node.colours.contains(&part.colour)

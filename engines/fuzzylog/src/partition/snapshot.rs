@@ -5,12 +5,12 @@
 
 use super::clients::DoneAppend;
 use super::colours::SavedPart;
-use super::command::{CommandOrigin, Delivered, Placed, RegionPartitions, ShadowNode, StreamPoint};
-use super::regions::{LogHead, Regions, Stream};
+use super::command::{CommandOrigin, Delivered, LogBegin, Placed, RegionPartitions, ShadowNode, StreamPoint};
+use super::regions::{LogHead, Regions, SavedLogs, Stream};
 use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
 use crate::terms::{
-    AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RegionId,
+    AppendId, AppendTime, Colour, ColourPlacement, Content, Edge, NodePosition, Owner, PartitionId, RegionId,
     RestoreId, RowIndex,
 };
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
@@ -104,6 +104,10 @@ kernel::messages! {
             confirmed: Vec<StreamPoint>,
             /// All of them have copied so much.
             everywhere: AppendTime,
+            /// Regions that were removed; none, if there are none.
+            removed: Option<Vec<RegionId>>,
+            /// Nodes of regions' logs that were trimmed before they could be copied; none, if there are none.
+            gone: Option<Vec<Edge>>,
         },
         /// Other regions' logs of a colour, of which nodes follow with the colour.
         9 => LogHeads {
@@ -111,6 +115,10 @@ kernel::messages! {
             colour: Colour,
             /// The logs.
             logs: Vec<LogHead>,
+            /// What comes before those nodes of the own region's log that were trimmed; none, if nothing does.
+            of_trimmed: Option<Vec<Edge>>,
+            /// How many nodes of each never were here; none, if all were.
+            absent: Option<Vec<Edge>>,
         },
         /// A node of another region that waits for what comes before it.
         10 => WaitingShadow {
@@ -139,6 +147,13 @@ kernel::messages! {
             /// When its last node was delivered.
             last: AppendTime,
         },
+        /// Logs that begin at a time for regions that do not have what is before.
+        13 => LogBegins {
+            /// When.
+            at: AppendTime,
+            /// Where.
+            begins: Vec<LogBegin>,
+        },
     }
 }
 
@@ -165,13 +180,23 @@ fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
         copied: points(&regions.copied),
         confirmed: points(&regions.confirmed),
         everywhere: regions.everywhere,
+        removed: (!regions.removed.is_empty()).then(|| regions.removed.iter().copied().collect()),
+        gone: (!regions.gone.is_empty()).then(|| {
+            let gone = regions.gone.iter();
+            gone.map(|(&region, &count)| Edge { region, count }).collect()
+        }),
     };
-    let logs = regions.log_heads().map(|(colour, logs)| LogHeads { colour, logs }.into());
+    let logs = regions.log_heads().map(|(colour, saved)| {
+        let SavedLogs { logs, of_trimmed, absent } = saved;
+        LogHeads { colour, logs, of_trimmed, absent }.into()
+    });
+    let begins = regions.outgoing.iter().filter(|(_, of)| !of.begins.is_empty());
+    let begins = begins.map(|(&at, of)| LogBegins { at, begins: of.begins.clone() }.into());
     let waiting = regions.waiting.iter().flat_map(|(&(colour, region), nodes)| {
         nodes.iter().map(move |node| WaitingShadow { colour, region, node: node.clone() }.into())
     });
     let trims = regions.trims.iter().map(|(&colour, &before)| WaitingTrim { colour, before }.into());
-    std::iter::once(head.into()).chain(logs).chain(waiting).chain(trims)
+    std::iter::once(head.into()).chain(logs).chain(begins).chain(waiting).chain(trims)
 }
 
 impl PartitionState {
@@ -297,17 +322,25 @@ impl PartitionState {
                 };
                 (regions.copied, regions.confirmed) = (points(it.copied), points(it.confirmed));
                 regions.everywhere = it.everywhere;
+                regions.removed = it.removed.into_iter().flatten().collect();
+                regions.gone = it.gone.into_iter().flatten().map(|it| (it.region, it.count)).collect();
                 self.regions = Some(regions);
             }
             SnapshotItem::LogHeads(it) => {
                 if let Some(regions) = &mut self.regions {
-                    regions.install_logs(it.colour, it.logs);
+                    let LogHeads { colour, logs, of_trimmed, absent } = it;
+                    regions.install_logs(colour, SavedLogs { logs, of_trimmed, absent });
                 }
             }
             SnapshotItem::WaitingShadow(_) if planted!(snapshot_without_waiting_shadows) => {}
             SnapshotItem::WaitingShadow(it) => {
                 if let Some(regions) = &mut self.regions {
                     regions.wait(it.colour, it.region, it.node);
+                }
+            }
+            SnapshotItem::LogBegins(it) => {
+                if let Some(regions) = &mut self.regions {
+                    regions.outgoing.entry(it.at).or_default().begins.extend(it.begins);
                 }
             }
             SnapshotItem::WaitingTrim(it) => {

@@ -1,5 +1,6 @@
 //! Single roles, driven by hand.
 
+mod changing_regions;
 mod client;
 mod joining;
 mod partition;

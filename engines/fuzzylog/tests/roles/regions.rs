@@ -11,28 +11,28 @@ use fuzzylog::{
 use kernel::{Bytes, NodeId, Rng, SnapshotStep};
 use std::collections::BTreeMap;
 
-const OHIO: RegionId = RegionId(1);
-const TOKYO: RegionId = RegionId(2);
-const PARIS: RegionId = RegionId(3);
-const RED: Colour = Colour(0);
+pub(super) const OHIO: RegionId = RegionId(1);
+pub(super) const TOKYO: RegionId = RegionId(2);
+pub(super) const PARIS: RegionId = RegionId(3);
+pub(super) const RED: Colour = Colour(0);
 
 /// A region: its partitions.
-struct Region {
-    id: RegionId,
-    partitions: Vec<PartitionState>,
-    calls: u64,
+pub(super) struct Region {
+    pub(super) id: RegionId,
+    pub(super) partitions: Vec<PartitionState>,
+    pub(super) calls: u64,
 }
 
 impl Region {
-    fn placement(&self) -> ColourPlacement {
+    pub(super) fn placement(&self) -> ColourPlacement {
         ColourPlacement::over(self.partitions.len() as u16)
     }
 
-    fn of(&self, colour: Colour) -> &PartitionState {
+    pub(super) fn of(&self, colour: Colour) -> &PartitionState {
         &self.partitions[usize::from(self.placement().partition_of(colour).0)]
     }
 
-    fn apply(&mut self, partition: PartitionId, command: impl Into<Command>) -> Vec<Outcome> {
+    pub(super) fn apply(&mut self, partition: PartitionId, command: impl Into<Command>) -> Vec<Outcome> {
         self.calls += 1;
         let entry = RowEntry { origin: NodeId::ZERO, call: self.calls, command: command.into() };
         let state = &mut self.partitions[usize::from(partition.0)];
@@ -41,7 +41,7 @@ impl Region {
     }
 
     /// Appends to colours of one partition, by one who has played them so far. Returns the first position.
-    fn append(&mut self, colours: &[Colour], played: &[u64]) -> NodePosition {
+    pub(super) fn append(&mut self, colours: &[Colour], played: &[u64]) -> NodePosition {
         let body = Bytes::from(format!("{}.{}", self.id, self.calls));
         let played = played.iter().copied().map(NodePosition).collect();
         let content = Content { played, ..Content::new(colours.to_vec(), vec![body]) };
@@ -53,7 +53,7 @@ impl Region {
         }
     }
 
-    fn trim(&mut self, colour: Colour, before: u64) -> NodePosition {
+    pub(super) fn trim(&mut self, colour: Colour, before: u64) -> NodePosition {
         let before = NodePosition(before);
         match &self.apply(self.placement().partition_of(colour), Trim { colour, before })[..] {
             [Outcome::TrimmedTo(TrimmedTo { first })] => *first,
@@ -62,7 +62,7 @@ impl Region {
     }
 
     /// What its partition is to copy next of another region's one.
-    fn next_page(
+    pub(super) fn next_page(
         &self,
         partition: PartitionId,
         from: &Region,
@@ -74,11 +74,12 @@ impl Region {
         let after = here.copied().into_iter().find(of).map_or(AppendTime::ZERO, |it| it.at);
         let state = &from.partitions[usize::from(source.0)];
         let page = state.outgoing_page((self.placement(), partition), after, bytes);
-        CopyNodes { region: from.id, partition: source, after, through: page.through, nodes: page.nodes }
+        let (through, nodes, begins) = (page.through, page.nodes, Some(page.begins));
+        CopyNodes { region: from.id, partition: source, after, through, nodes, begins }
     }
 
     /// Copies a page of all partitions of another region; true if there was something.
-    fn copy(&mut self, from: &mut Region, bytes: usize) -> bool {
+    pub(super) fn copy(&mut self, from: &mut Region, bytes: usize) -> bool {
         let mut is_new = false;
         for partition in (0..self.partitions.len() as u16).map(PartitionId) {
             for source in (0..from.partitions.len() as u16).map(PartitionId) {
@@ -99,7 +100,7 @@ impl Region {
         is_new
     }
 
-    fn nodes(&self, colour: Colour) -> Vec<ColourNode> {
+    pub(super) fn nodes(&self, colour: Colour) -> Vec<ColourNode> {
         let state = self.of(colour);
         let first = state.first(colour);
         let nodes = state.nodes(colour, first).zip(first.0..);
@@ -107,7 +108,7 @@ impl Region {
     }
 
     /// Every region's log of a colour, by what was appended.
-    fn logs(&self, colour: Colour) -> BTreeMap<RegionId, Vec<AppendId>> {
+    pub(super) fn logs(&self, colour: Colour) -> BTreeMap<RegionId, Vec<AppendId>> {
         let mut logs: BTreeMap<RegionId, Vec<AppendId>> = BTreeMap::new();
         for node in self.nodes(colour) {
             let source = node.source().expect("one of several regions");
@@ -119,7 +120,7 @@ impl Region {
     }
 
     /// Each node comes behind what its edges name, and behind the nodes before it in its log.
-    fn check_causal(&self, colour: Colour) {
+    pub(super) fn check_causal(&self, colour: Colour) {
         let mut counts: BTreeMap<RegionId, u64> = BTreeMap::new();
         for node in self.nodes(colour) {
             for edge in node.edges() {
@@ -131,7 +132,7 @@ impl Region {
     }
 
     /// The same partitions, from their snapshots.
-    fn restarted(&mut self) {
+    pub(super) fn restarted(&mut self) {
         let placement = self.placement();
         for (partition, state) in (0..).map(PartitionId).zip(&mut self.partitions) {
             let (mut copy, mut image) = (state.clone(), Vec::new());
@@ -144,7 +145,7 @@ impl Region {
 }
 
 /// Regions of so many partitions each.
-fn regions(sizes: &[(RegionId, u16)]) -> Vec<Region> {
+pub(super) fn regions(sizes: &[(RegionId, u16)]) -> Vec<Region> {
     let region = |&(own, partitions): &(RegionId, u16)| {
         let placement = ColourPlacement::over(partitions);
         let states = (0..partitions).map(|it| PartitionState::new(PartitionId(it), placement)).collect();
@@ -160,7 +161,7 @@ fn regions(sizes: &[(RegionId, u16)]) -> Vec<Region> {
     sizes.iter().map(region).collect()
 }
 
-fn pair(all: &mut [Region], one: usize, other: usize) -> (&mut Region, &mut Region) {
+pub(super) fn pair(all: &mut [Region], one: usize, other: usize) -> (&mut Region, &mut Region) {
     let [one, other] = all.get_disjoint_mut([one, other]).expect("two of them");
     (one, other)
 }

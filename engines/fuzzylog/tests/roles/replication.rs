@@ -1,7 +1,8 @@
 //! What heads of different regions say to each other, message by message.
 
 use fuzzylog::chain_server::{
-    ChainServerIn, ChainTimer, FromRegion, NodesPulled, Project, PullNodes, SealChain, StableThrough, Submit,
+    ChainServerIn, ChainTimer, FromRegion, FromServer, LeavingRegion, NodesPulled, Project, PullNodes,
+    Received, SealChain, StableThrough, Submit,
 };
 use fuzzylog::partition::command::{Append, ShadowNode, ShadowPart};
 use fuzzylog::{
@@ -16,6 +17,7 @@ use table::{Did, Table, rejects, restored, sent};
 
 const OHIO: RegionId = RegionId(1);
 const TOKYO: RegionId = RegionId(2);
+const PARIS: RegionId = RegionId(3);
 const HERE: PartitionId = PartitionId(0);
 const EPOCH: ChainEpoch = ChainEpoch(2);
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -26,8 +28,17 @@ fn node(host: u32) -> NodeId {
 
 /// A server of Ohio, whose hosts are 1 and 2; Tokyo's are 11 and 12.
 fn server() -> ChainServer {
-    let others = vec![OtherRegion { region: TOKYO, partitions: 1, hosts: vec![HostId(11), HostId(12)] }];
-    let plan = RegionPlan { own: OHIO, others, first_server: HostSlot(16) };
+    server_of(&[TOKYO], &[])
+}
+
+/// The same with other regions, and before with those that are removed now.
+fn server_of(regions: &[RegionId], removed: &[RegionId]) -> ChainServer {
+    let region = |&region: &RegionId| {
+        let first = 10 * (region.0 - 1);
+        OtherRegion { region, partitions: 1, hosts: vec![HostId(first + 1), HostId(first + 2)] }
+    };
+    let others = regions.iter().map(region).collect();
+    let plan = RegionPlan { own: OHIO, others, first_server: HostSlot(16), removed: removed.to_vec() };
     let beside = NodeId::new(HostId(1), HostSlot(1));
     let server = ChainServer::new(HERE, ColourPlacement::over(1), FuzzyParameters::default(), beside);
     server.in_regions(Some(Arc::new(plan)))
@@ -83,7 +94,7 @@ fn shadow(number: u64) -> ShadowNode {
 fn page(question: &PullNodes, through: u64) -> NodesPulled {
     let PullNodes { session, after, .. } = *question;
     let nodes = (after.clock..through).map(shadow).collect();
-    NodesPulled { session, after, through: at(through), nodes, head: Some(node(11)) }
+    NodesPulled { session, after, through: at(through), nodes, head: Some(node(11)), begins: None }
 }
 
 fn submit(number: u64) -> Submit {
@@ -191,4 +202,113 @@ fn a_question_waits_until_there_is_something_new() {
     // Who has other partitions than the cluster file says is no region of this cluster.
     let stranger = PullNodes { partitions: 2, ..asked(3, AppendTime::ZERO) };
     assert_eq!(pulled(&table.burst(node(11), stranger)), None);
+}
+
+fn leaves(region: RegionId, was_there: bool) -> LeavingRegion {
+    LeavingRegion { region, was_there }
+}
+
+fn known(table: &Table<ChainServer>) -> Vec<RegionId> {
+    table.role.state().other_regions().iter().map(|it| it.region).collect()
+}
+
+// A region that a row does not take up later copies nothing, and trims drop what it lacks.
+#[test]
+fn a_head_takes_up_the_regions_that_it_was_started_with() {
+    let mut table = serving(server(), EPOCH);
+    let journal = table.journal();
+    let mut next = serving(restored(server_of(&[TOKYO, PARIS], &[]), &journal), EPOCH.next());
+    assert_eq!(known(&next), [TOKYO]);
+    tick(&mut next);
+    assert_eq!(known(&next), [TOKYO, PARIS]);
+    let asked: Vec<NodeId> = across(&tick(&mut next)).into_iter().map(|(to, _, _)| to).collect();
+    assert_eq!(asked, [node(21)], "Tokyo has been asked before");
+    // A host with an older file goes on with what it knows, and removes nothing.
+    let all = [journal, next.journal()].concat();
+    table = serving(restored(server(), &all), EPOCH.next().next());
+    let (to, _) = question(&tick(&mut table));
+    assert_eq!((to, known(&table), table.role.regions_differ()), (node(11), vec![TOKYO, PARIS], true));
+}
+
+/// The head of two servers, both of which have the row.
+fn head_of_two(server: ChainServer, epoch: ChainEpoch) -> Table<ChainServer> {
+    let mut table = Table::new(server, node(1));
+    table.burst(node(3), SealChain { epoch, journal: None });
+    let own = ChainMember { node: node(1), journal: table.role.journal() };
+    let members = vec![own, ChainMember { node: node(2), journal: Some(ChainJournal(7)) }];
+    let projection = ChainProjection { partition: HERE, epoch, members, whole_from: RowIndex(0) };
+    table.burst(node(3), Project { projection, copies: false });
+    let length = table.role.length();
+    table.burst(node(2), Received { epoch, length, without: None });
+    table.burst(node(2), StableThrough { epoch, through: length });
+    table
+}
+
+// One host with a wrong file, or the first one that has the new file, removes a region of which the others have not heard yet.
+#[test]
+fn a_region_goes_when_all_servers_were_started_without_it() {
+    let mut before = serving(server_of(&[TOKYO, PARIS], &[]), EPOCH);
+    let (epoch, journal) = (EPOCH.next(), before.journal());
+    let mut head = head_of_two(restored(server_of(&[TOKYO], &[PARIS]), &journal), epoch);
+    let length = head.role.length();
+    tick(&mut head);
+    assert_eq!(head.role.length(), length);
+    // Nor does it if all have files that are older than the region.
+    let mut old = head_of_two(restored(server_of(&[TOKYO], &[]), &journal), epoch);
+    old.burst(node(2), Received { epoch, length, without: Some(vec![leaves(PARIS, false)]) });
+    tick(&mut old);
+    assert_eq!(old.role.length(), length);
+    // What is said in another epoch, or by somebody else, does not count.
+    let without = || Some(vec![leaves(PARIS, false)]);
+    head.burst(node(2), Received { epoch: EPOCH, length, without: without() });
+    head.burst(node(4), Received { epoch, length, without: without() });
+    tick(&mut head);
+    assert_eq!(head.role.length(), length);
+    head.burst(node(2), Received { epoch, length, without: without() });
+    tick(&mut head);
+    tick(&mut head);
+    assert_eq!(head.role.length(), length.next(), "it is ordered once");
+    head.burst(node(2), StableThrough { epoch, through: length.next() });
+    assert_eq!((known(&head), head.role.regions_differ()), (vec![TOKYO], false));
+    assert_eq!(head.role.state().removed_regions().collect::<Vec<_>>(), [PARIS]);
+    // It does not come back by a file that has it.
+    let all = [journal, head.journal()].concat();
+    let mut late = head_of_two(restored(server_of(&[TOKYO, PARIS], &[]), &all), epoch.next());
+    let last = late.role.length();
+    tick(&mut late);
+    assert_eq!((late.role.length(), late.role.regions_differ()), (last, true));
+}
+
+// The words of those behind do not come up the chain, and a region that was removed stays for ever.
+#[test]
+fn who_is_behind_says_what_all_behind_were_started_without() {
+    let length = serving(server_of(&[TOKYO, PARIS], &[]), EPOCH).role.length();
+    let mut before = serving(server_of(&[TOKYO, PARIS], &[]), EPOCH);
+    let journal = before.journal();
+    let said = |server: ChainServer, behind: Option<Vec<LeavingRegion>>| {
+        let (mut table, epoch) = (Table::new(restored(server, &journal), node(1)), EPOCH.next());
+        table.burst(node(3), SealChain { epoch, journal: None });
+        let own = ChainMember { node: node(1), journal: table.role.journal() };
+        let other = |host| ChainMember { node: node(host), journal: Some(ChainJournal(u64::from(host))) };
+        let members = vec![other(2), own, other(4)];
+        let projection = ChainProjection { partition: HERE, epoch, members, whole_from: RowIndex(0) };
+        table.burst(node(3), Project { projection, copies: false });
+        table.burst(node(2), StableThrough { epoch, through: length });
+        table.burst(node(4), StableThrough { epoch, through: length });
+        table.burst(node(4), Received { epoch, length, without: behind });
+        let of = |(to, message, _)| match message {
+            FuzzyMessage::ChainServer(ChainServerIn::Server(FromServer::Received(it))) if to == node(2) => {
+                Some(it.without)
+            }
+            _ => None,
+        };
+        sent(&tick(&mut table)).into_iter().find_map(of).flatten()
+    };
+    let (gone, never) = (leaves(PARIS, true), leaves(PARIS, false));
+    let without = |removed: &[RegionId]| server_of(&[TOKYO], removed);
+    assert_eq!(said(without(&[PARIS]), Some(vec![never, leaves(TOKYO, true)])), Some(vec![gone]));
+    assert_eq!(said(without(&[]), Some(vec![gone])), Some(vec![gone]));
+    assert_eq!(said(without(&[]), Some(vec![never])), Some(vec![never]), "all of them have older files");
+    assert_eq!(said(without(&[PARIS]), None), None);
+    assert_eq!(said(server_of(&[TOKYO, PARIS], &[]), Some(vec![gone])), None);
 }

@@ -24,6 +24,10 @@ pub(super) struct Audit {
     early: BTreeMap<(RegionId, Colour, u64), Original>,
     /// How much of each region's log each region has placed.
     counts: BTreeMap<(RegionId, Colour), Counts>,
+    /// Where a region's log begins for one that came later: what is before was trimmed by then.
+    begins: BTreeMap<(RegionId, RegionId, Colour), u64>,
+    /// It is removed, and others name it no more.
+    goes: Option<RegionId>,
     /// What the writer of an append had played of its colours.
     played: BTreeMap<(AppendId, Colour), Counts>,
 }
@@ -42,11 +46,32 @@ impl Audit {
         }
     }
 
+    /// A region has taken one up: its logs begin there.
+    pub(super) fn begin(&mut self, here: RegionId, begins: Vec<(RegionId, Colour, u64)>) {
+        for (comes, colour, number) in begins {
+            self.begins.insert((here, comes, colour), number);
+        }
+    }
+
+    /// This region is removed at some time.
+    pub(super) fn goes(&mut self, region: Option<RegionId>) {
+        self.goes = region;
+    }
+
+    /// Where other regions' logs begin in one.
+    pub(super) fn begins_in(&self, here: RegionId) -> BTreeMap<(RegionId, Colour), u64> {
+        let of = self.begins.iter().filter(|((_, comes, _), _)| *comes == here);
+        of.map(|(&(region, _, colour), &number)| ((region, colour), number)).collect()
+    }
+
     /// A region has placed a node: the next one of its log, the same as in its own region, and behind all that its writer had played.
     pub(super) fn placed(&mut self, here: RegionId, colour: Colour, node: &ColourNode) {
         let Some(source) = node.source() else { return };
+        let begins = |region| self.begins.get(&(region, here, colour)).copied().unwrap_or(0);
         let counts = self.counts.entry((here, colour)).or_default();
-        let count = counts.get(&source.region).copied().unwrap_or(0);
+        let count_of =
+            |counts: &Counts, region| counts.get(&region).copied().unwrap_or_else(|| begins(region));
+        let count = count_of(counts, source.region);
         let number = source.number;
         invariant!(
             SHADOW,
@@ -78,16 +103,18 @@ impl Audit {
                 source.region
             );
         }
-        for edge in node.edges() {
-            let there = counts.get(&edge.region).copied().unwrap_or(0);
+        let counts_for_all = |region: &RegionId| Some(*region) != self.goes;
+        for edge in node.edges().iter().filter(|it| counts_for_all(&it.region)) {
+            let there = count_of(counts, edge.region);
             invariant!(
                 CAUSAL,
                 there >= edge.count,
                 "in region {here}, {node:?} of {colour} follows {counts:?}"
             );
         }
-        for (region, wanted) in self.played.get(&(node.id, colour)).into_iter().flatten() {
-            let there = counts.get(region).copied().unwrap_or(0);
+        let played = self.played.get(&(node.id, colour)).into_iter().flatten();
+        for (region, wanted) in played.filter(|(region, _)| counts_for_all(region)) {
+            let there = count_of(counts, *region);
             invariant!(
                 CAUSAL,
                 there >= *wanted,
@@ -104,10 +131,12 @@ impl Audit {
     }
 
     /// What keeps a region from having everything; none if it has.
-    pub(super) fn lacks(&self, here: RegionId) -> Option<String> {
-        self.logs.iter().find_map(|(&(region, colour), log)| {
+    pub(super) fn lacks(&self, here: RegionId, goes: Option<RegionId>) -> Option<String> {
+        let stay = self.logs.iter().filter(|((region, _), _)| Some(*region) != goes);
+        stay.into_iter().find_map(|(&(region, colour), log)| {
             let counts = self.counts.get(&(here, colour));
-            let count = counts.and_then(|it| it.get(&region)).copied().unwrap_or(0);
+            let begins = self.begins.get(&(region, here, colour));
+            let count = counts.and_then(|it| it.get(&region)).or(begins).copied().unwrap_or(0);
             let lacks = count < log.len() as u64;
             lacks.then(|| format!("region {here} has {count} of {} of {colour} of {region}", log.len()))
         })

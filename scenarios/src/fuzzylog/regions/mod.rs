@@ -1,6 +1,7 @@
 //! Regions of FuzzyLog: each a cluster of its own, far from the others and often cut from them, that copies what the others append.
 
 mod audit;
+mod changes;
 
 use super::chains::{Chains, empty_server, is_of_a_server, server};
 use super::disks::{self, Disks};
@@ -14,6 +15,7 @@ use ::fuzzylog::{
     OtherRegion, PartitionId, RegionId,
 };
 use audit::Audit;
+use changes::{Changes, STEP};
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use paxos::HostEntry;
 use sim::{
@@ -47,6 +49,7 @@ type Cut = Vec<(usize, usize)>;
 pub struct RegionsScenario {
     regions: Vec<Region>,
     audit: Audit,
+    changes: Changes,
     /// By the alarms that end them.
     cuts: BTreeMap<u64, Cut>,
     next_cut: u64,
@@ -68,12 +71,17 @@ const STRIKES: [StrikeKind; 8] = [
 const MARKS: &[&str] = &[
     "chain.handed_a_snapshot_over",
     "chain.wrote_a_snapshot",
+    "partition.added_a_region",
+    "partition.log_begins_later",
     "partition.node_waits_for_another_region",
     "partition.page_came_twice",
+    "partition.removed_a_region",
     "partition.trim_waits_for_a_region",
     "region.asked_another_server",
     "region.copied_nodes",
     "region.page_came_late",
+    "region.was_asked_by_a_stranger",
+    "scenario.began_a_region",
     "scenario.cut_one_way",
     "scenario.cut_regions",
     "scenario.found_what_was_carried",
@@ -140,20 +148,15 @@ impl RegionsScenario {
                 (RegionId(region as u32 + 1), rng.between(1, 3) as u16, (0..hosts).map(entry).collect())
             })
             .collect();
+        // What it draws disturbs nothing else.
+        let mut apart = rng.clone().fork();
         let users = Users::draw(rng);
         let far = rng.chance(0.7);
         let mut regions = Vec::new();
         for (id, partitions, entries) in &parts {
             let width = rng.between(1, entries.len() as u64) as usize;
             let (parameters, log) = (parameters(width, rng), draw_log(rng));
-            let others = parts.iter().filter(|(other, ..)| other != id);
-            let others = others.map(|(region, partitions, hosts)| OtherRegion {
-                region: *region,
-                partitions: *partitions,
-                hosts: hosts.iter().map(|it| HostId::named(&it.name)).collect(),
-            });
             let deployment = FuzzyDeployment::new(0, entries, *partitions, (width, 0), parameters, log);
-            let deployment = deployment.among(*id, others.collect());
             let most = Duration::from_millis(if far { 150 } else { 5 });
             regions.push(Region {
                 id: *id,
@@ -169,7 +172,15 @@ impl RegionsScenario {
                 deployment,
             });
         }
-        Self { regions, audit: Audit::default(), cuts: BTreeMap::new(), next_cut: 1 }
+        let all = parts.iter().map(|(region, partitions, hosts)| OtherRegion {
+            region: *region,
+            partitions: *partitions,
+            hosts: hosts.iter().map(|it| HostId::named(&it.name)).collect(),
+        });
+        let changes = Changes::draw(all.collect(), &mut apart);
+        let mut audit = Audit::default();
+        audit.goes(changes.goes());
+        Self { regions, audit, changes, cuts: BTreeMap::new(), next_cut: STEP }
     }
 
     fn at(&mut self, host: HostId) -> &mut Region {
@@ -227,7 +238,8 @@ impl Scenario for RegionsScenario {
 
     fn hosts(&self) -> Vec<HostSpec> {
         let of_region = |region: &Region| {
-            let servers = region.servers.iter().copied().map(HostSpec::server);
+            let spec = if self.changes.comes_later(region.id) { HostSpec::spare } else { HostSpec::server };
+            let servers = region.servers.iter().copied().map(spec);
             servers.chain([HostSpec::client(region.client)]).collect::<Vec<_>>()
         };
         self.regions.iter().flat_map(of_region).collect()
@@ -260,16 +272,28 @@ impl Scenario for RegionsScenario {
     }
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
-        let region = self.at(incarnation.host);
-        match region.client == incarnation.host {
-            true => vec![region.deployment.build_client(incarnation.host)],
-            false => region.deployment.build(incarnation.host),
+        let host = incarnation.host;
+        let region = self.at(host);
+        if region.client == host {
+            return vec![region.deployment.build_client(host)];
         }
+        self.changes.starts(host);
+        self.blank_nodes(host)
     }
 
     fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
         let region = self.regions.iter().find(|it| it.servers.contains(&host));
-        region.map_or_else(Vec::new, |region| region.deployment.build(host))
+        let nodes =
+            |region: &Region| self.changes.deployment_of(host, region.id, &region.deployment).build(host);
+        region.map_or_else(Vec::new, nodes)
+    }
+
+    fn on_begin(&mut self, control: &mut Control<'_, Node>) {
+        self.changes.wait(&mut Rng::seeded(control.cluster.now()), control);
+    }
+
+    fn on_heal(&mut self, _core: &[HostId], _control: &mut Control<'_, Node>) {
+        self.changes.heal();
     }
 
     fn on_dry_restart(&mut self, node: NodeId, running: &Node, restarted: &Node) {
@@ -326,7 +350,9 @@ impl Scenario for RegionsScenario {
     }
 
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
-        if let Some(cut) = self.cuts.remove(&token) {
+        if token == STEP {
+            self.step(control);
+        } else if let Some(cut) = self.cuts.remove(&token) {
             self.link(&cut, false, control);
         }
     }
@@ -341,20 +367,22 @@ impl Scenario for RegionsScenario {
             Fact::Reported { from, .. } => from.host(),
             Fact::DiskLost { host } => *host,
         };
-        let region = self.at(host);
-        let mut disks = std::mem::take(&mut region.disks);
+        let mut disks = std::mem::take(&mut self.at(host).disks);
+        let of_host = self.regions.iter().find(|it| it.servers.contains(&host) || it.client == host);
         disks.on_fact(
             fact,
-            |id| region.is_server(id),
-            |id| empty_server(id, region.deployment.build(id.host())),
+            |id| of_host.is_some_and(|region| region.is_server(id)),
+            |id| empty_server(id, self.blank_nodes(id.host())),
         );
-        region.disks = disks;
+        self.at(host).disks = disks;
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         let region = self.at(host);
         region.look(host, cluster);
         let (here, fresh) = (region.id, region.truth.take_fresh());
+        let begins = region.truth.take_begins();
+        self.audit.begin(here, begins);
         for (colour, node) in fresh {
             self.audit.placed(here, colour, &node);
         }
@@ -368,6 +396,9 @@ impl Scenario for RegionsScenario {
         rng.shuffle(&mut order);
         let (one, other) = (order[0], order[1]);
         let region = &self.regions[one];
+        if !region.servers.iter().any(|host| control.cluster.is_up(*host)) {
+            return false;
+        }
         let partitions: Vec<PartitionId> = region.chains.partitions().collect();
         let latest = region.chains.latest(partitions[rng.below(partitions.len() as u64) as usize]);
         let (Some(head), Some(tail)) = (latest.head(), latest.tail()) else { return false };
@@ -401,9 +432,13 @@ impl Scenario for RegionsScenario {
     }
 
     fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        for region in &self.regions {
+        let (goes, left) = (self.changes.goes(), self.changes.left());
+        if left > 0 {
+            return Err(format!("{left} steps of an operator are left"));
+        }
+        for region in self.regions.iter().filter(|it| Some(it.id) != goes) {
             region.converged(cluster)?;
-            if let Some(lacks) = self.audit.lacks(region.id) {
+            if let Some(lacks) = self.audit.lacks(region.id, goes) {
                 return Err(lacks);
             }
         }
@@ -438,15 +473,24 @@ impl Scenario for RegionsScenario {
                     region.truth.check_whole(id, server, &region.disks);
                 }
             }
+            self.audit.begin(region.id, region.truth.take_begins());
             for (colour, node) in region.truth.take_fresh() {
                 self.audit.placed(region.id, colour, &node);
             }
         }
         self.audit.end();
-        for region in &self.regions {
-            let lacks = self.audit.lacks(region.id);
+        let goes = self.changes.goes();
+        for region in &mut self.regions {
+            let lacks = self.audit.lacks(region.id, goes).filter(|_| Some(region.id) != goes);
             invariant!(CONV, lacks.is_none(), "at the end, {}", lacks.unwrap_or_default());
-            region.truth.check_atomic();
+            let begins = self.audit.begins_in(region.id);
+            // Of a region that goes, and in it, only a part is there.
+            region.truth.check_atomic(|source, colour| {
+                begins.contains_key(&(source, colour))
+                    || Some(source) == goes
+                    || source != region.id && Some(region.id) == goes
+            });
+            region.history.lacks(begins, goes);
             region.history.check(&region.truth);
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
     };
     let mut others: Vec<OtherRegion> = others.map(other).collect();
     others.sort_by_key(|it| it.region);
-    deployment.among(RegionId(own.number), others)
+    deployment.among(RegionId(own.number), others, Vec::new())
 }
 
 /// The regions, as the gateway of a host names them; none if there is one alone.
