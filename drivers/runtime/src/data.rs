@@ -276,6 +276,12 @@ pub fn has_joined(path: &Path) -> Result<bool, DataError> {
     Ok(text.is_some_and(|text| text.lines().any(|line| line == JOINED)))
 }
 
+/// Whose the data directory at `path` is; none if there is none.
+pub fn owner_of(path: &Path) -> Result<Option<Owner>, DataError> {
+    let text = read_meta(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    text.map(|text| Owner::parse(path, &text)).transpose()
+}
+
 impl Owner {
     /// This directory's, when a host is started on it that takes itself for `wanted`.
     fn started_as(mut self, path: &Path, wanted: Self) -> Result<Self, DataError> {

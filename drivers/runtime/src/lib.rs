@@ -145,7 +145,7 @@ pub use agreement::Agreement;
 pub use answer::{Answer, NoAnswer};
 pub use clock::{ClockConfig, ClockError, ClockReading, ClockSource, ClockState, ClockSurvey, survey};
 pub use config::{HostConfig, Storage};
-pub use data::{DataError, IdleDirectory, Incarnation, Owner, SEGMENTS, has_joined};
+pub use data::{DataError, IdleDirectory, Incarnation, Owner, SEGMENTS, has_joined, owner_of};
 pub use descriptors::{Descriptor, Descriptors};
 pub use error::HostError;
 pub use event::{EventSink, HostEvent};

@@ -1,6 +1,7 @@
 //! What all hosts of a cluster must have alike: hosts compare when they greet each other.
 
 use super::description::ClusterFile;
+use super::removed::{REGION_OF, REMOVED, removed_setting};
 use runtime::Agreement;
 
 /// The data are made with it.
@@ -16,8 +17,11 @@ impl ClusterFile {
         for region in &self.regions {
             for host in &region.hosts {
                 // Another host's file may lack a host that is new, and have it nowhere else.
-                agreement.add(&format!("region.{}", host.name), &region.name, FIXED);
+                agreement.add(&format!("{REGION_OF}{}", host.name), &region.name, FIXED);
             }
+        }
+        for region in &self.removed {
+            agreement.add(&removed_setting(&region.name), REMOVED, FIXED);
         }
         self.services().iter().for_each(|service| service.agree(&mut agreement));
         agreement

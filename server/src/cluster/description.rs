@@ -6,7 +6,7 @@ use super::engine::Engine;
 use super::keys::Key;
 use super::limits::{Limits, Share};
 use super::placement::BootstrapPlacement;
-use super::regions::Region;
+use super::regions::{Region, RemovedRegion};
 use super::values::{FileError, HostLine, TlsPaths, ValueSource, Values};
 use crate::access::{Access, Denied, PortCaller};
 use crate::admin::call::{FenceCall, HttpCall};
@@ -86,6 +86,8 @@ pub struct ClusterFile {
     pub hosts: Vec<HostLine>,
     /// The regions, in the order of their names; none if there is one alone.
     pub regions: Vec<Region>,
+    /// Regions that the data of the host are of and the file has no more, as the host sees it.
+    pub removed: Vec<RemovedRegion>,
     /// The region of the host that sees it, if there are several.
     pub region: Option<String>,
     /// As a host sees it: the hosts of other regions.
@@ -189,13 +191,12 @@ impl ClusterFile {
         Some((found, self.regions.iter().filter(move |it| it.name != *own)))
     }
 
-    /// What hosts and their data are of. A cluster of regions is another one than its hosts were without, or with others.
+    /// What hosts and their data are of. A cluster of regions is another one than its hosts were without. Which regions they are may change.
     pub fn identity(&self) -> String {
-        if self.regions.is_empty() {
-            return self.cluster.clone();
+        match self.regions.is_empty() {
+            true => self.cluster.clone(),
+            false => format!("{} of regions", self.cluster),
         }
-        let names: Vec<&str> = self.regions.iter().map(|it| it.name.as_str()).collect();
-        format!("{} of regions {}", self.cluster, names.join(", "))
     }
 }
 

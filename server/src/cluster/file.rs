@@ -123,6 +123,7 @@ impl ClusterFile {
             regions,
             region: None,
             elsewhere: Vec::new(),
+            removed: Vec::new(),
             values: values.values,
         })
     }

@@ -11,6 +11,7 @@ pub mod keys;
 pub mod limits;
 pub mod placement;
 pub mod regions;
+pub mod removed;
 pub mod values;
 
 pub use clock::ClockKeys;

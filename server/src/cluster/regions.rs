@@ -34,6 +34,15 @@ pub struct Region {
     pub(super) placement: BootstrapPlacement,
 }
 
+/// A region that was removed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RemovedRegion {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub number: u32,
+}
+
 impl RegionLine {
     pub(super) fn read(
         table: &toml::de::DeTable<'_>,
@@ -60,7 +69,7 @@ impl RegionLine {
 }
 
 /// A number that follows from a name.
-fn number_of(name: &str) -> u32 {
+pub(super) fn number_of(name: &str) -> u32 {
     let HostId(bits) = HostId::named(name);
     1 + bits % NUMBER_MAX
 }
@@ -73,10 +82,6 @@ pub(super) fn checked(
     faults: Option<u64>,
 ) -> Result<Vec<Region>, FileError> {
     let Some(first) = lines.first() else { return Ok(Vec::new()) };
-    if let [only] = lines {
-        let what = format!("{} is the only region", only.name);
-        return Err(FileError::new(only.line, what, "name two regions at least, or none"));
-    }
     if lines.len() > REGIONS_MAX {
         let what = format!("{} regions", lines.len());
         return Err(FileError::new(first.line, what, format!("{REGIONS_MAX} are the most")));
@@ -181,8 +186,17 @@ mod tests {
         assert_eq!(seen.placement.configuration().hosts.len(), 3);
         let (own, others) = seen.own_and_other_regions().expect("there are two");
         assert_eq!((own.name.as_str(), others.map(|it| it.name.as_str()).collect()), ("tokyo", vec!["ohio"]));
-        assert_eq!(seen.identity(), "c of regions ohio, tokyo");
+        assert_eq!(seen.identity(), "c of regions");
         assert_eq!(seen.identity(), file.seen_from("a").identity());
+    }
+
+    // A cluster that may get regions later has to begin with one; one whose second region was removed has one left.
+    #[test]
+    fn one_region_is_enough() {
+        let seen = parsed("ohio = \"a,b,c,d,e,f\"\n", COLOURS).expect("it is sound").seen_from("a");
+        let (own, others) = seen.own_and_other_regions().expect("it has a name");
+        assert_eq!((own.name.as_str(), others.count(), seen.hosts.len()), ("ohio", 0, 6));
+        assert_eq!(seen.identity(), "c of regions");
     }
 
     // Numbers that change make what other regions have copied a stranger's.
@@ -208,7 +222,6 @@ mod tests {
             ("ohio = \"a,b,c\"\ntokyo = \"c,d,e,f\"\n", "host c is in regions ohio and tokyo"),
             ("ohio = \"a,b,b,c\"\ntokyo = \"d,e,f\"\n", "host b is in region ohio twice"),
             ("ohio = \"a,b\"\ntokyo = \"d,e,f\"\n", "host c is in no region"),
-            ("ohio = \"a,b,c,d,e,f\"\n", "ohio is the only region"),
             ("ohio = \"\"\ntokyo = \"d,e,f\"\n", "region ohio has a host without a name"),
             ("\"o hio\" = \"a,b,c\"\ntokyo = \"d,e,f\"\n", "\"o hio\" is no name for a region"),
             ("ohio = 3\ntokyo = \"d,e,f\"\n", "region ohio has no hosts"),

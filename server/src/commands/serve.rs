@@ -7,6 +7,7 @@ use runtime::{ClockSource, DataError, EventSink, HostError, HostHandle, JournalE
 use server::access::{Access, PolicyError};
 use server::admin::{self, Admin, HttpPort};
 use server::cluster::file::Overrides;
+use server::cluster::removed::RegionsError;
 use server::cluster::{ClusterFile, Durability, key_table, keys};
 use server::events::{EventLog, LogFormat, LogPart, write_to_stderr};
 use server::family::HostedNode;
@@ -57,7 +58,7 @@ impl Serve {
         let started = Instant::now();
         let mut file = read_file(&self.config, &self.set)?;
         let line = file.host(&self.host).cloned().ok_or_else(|| self.no_such_host(&file))?;
-        file = file.seen_from(&self.host);
+        file = as_data_have_it(file.seen_from(&self.host), &self.host)?;
         let refused = file.services().iter().find_map(|service| service.admits_joining().err());
         if let Some(CannotJoin { what, fact, remedy }) = refused.filter(|_| self.join) {
             return Err(Failure::input("O2005", what, fact, remedy));
@@ -319,6 +320,30 @@ pub fn bind(address: &str, key: &str) -> Result<TcpListener, Failure> {
         };
         let what = format!("cannot listen at {address} ({key})");
         Failure::input("O2003", what, error.to_string(), remedy)
+    })
+}
+
+/// The file as its host sees it, whose data may know of regions that it has no more.
+fn as_data_have_it(file: ClusterFile, host: &str) -> Result<ClusterFile, Failure> {
+    let folder = file.data.join(host);
+    if file.durability == Durability::Memory {
+        return Ok(file);
+    }
+    // What cannot be read is explained when the host is started.
+    let Ok(Some(owner)) = runtime::owner_of(&folder) else { return Ok(file) };
+    file.with_data_of(folder, &owner.cluster, &owner.made_with).map_err(|error| {
+        let (code, remedy) = match &error {
+            RegionsError::Removed { .. } => {
+                ("O2119", "give the new region another name: nodes of the one before are still in logs")
+            }
+            RegionsError::MadeWithout(_) => (
+                "O2120",
+                "start it without [regions]; or begin a cluster with [regions] on empty folders, and append what the colours have \
+                 to it: ordinate fuzzylog sync COLOUR",
+            ),
+            RegionsError::MadeWith(_) => ("O2120", "start it with its [regions]: one region may be left"),
+        };
+        Failure::input(code, "the data do not go with the regions of the cluster file", error.to_string(), remedy)
     })
 }
 

@@ -187,6 +187,18 @@ impl Cluster {
         self.hosts[host].file = Some(path);
     }
 
+    /// From its next start on, a host reads a file of its own, with these hosts and sections.
+    pub fn use_file(&mut self, host: usize, hosts: &[usize], sections: &str) {
+        let hosts = hosts.iter().map(|host| &self.hosts[*host]);
+        let lines = hosts.map(|it| format!("{} = \"{}\"\n", it.name, it.peer));
+        let hosts: String = lines.collect();
+        let Self { name, settings, .. } = self;
+        let text = format!("cluster = \"{name}\"\n{settings}\n[hosts]\n{hosts}{sections}");
+        let path = self.folder.join(format!("{}.toml", self.hosts[host].name));
+        std::fs::write(&path, text).expect("the folder is writable");
+        self.hosts[host].file = Some(path);
+    }
+
     /// The cluster file of a host.
     pub fn file_of(&self, host: usize) -> PathBuf {
         if let Some(file) = &self.hosts[host].file {

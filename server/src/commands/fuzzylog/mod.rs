@@ -243,6 +243,11 @@ fn regions(answer: &Value) -> String {
         };
         let lacks = other["lacks"].as_object().into_iter().flatten().filter_map(|(_, it)| it.as_u64());
         lines.push(format!("{name}  {heard}  lacks {} nodes of here", lacks.sum::<u64>()));
+        let gone =
+            other["trimmed_before"].as_object().into_iter().flatten().filter_map(|(_, it)| it.as_u64());
+        if let gone @ 1.. = gone.sum::<u64>() {
+            lines.push(format!("  {gone} nodes were trimmed before this region came"));
+        }
         for it in copied {
             let (from, into, clock) = (&it["from"], &it["into"], &it["clock"]);
             lines.push(format!("  partition {from} is copied into {into} up to its clock's {clock}"));
@@ -254,6 +259,9 @@ fn regions(answer: &Value) -> String {
     }
     for partition in answer["differing"].as_array().into_iter().flatten() {
         lines.push(format!("partition {partition} has data of other regions than the cluster file"));
+    }
+    for region in answer["removed"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        lines.push(format!("{region}  removed"));
     }
     lines.join("\n")
 }

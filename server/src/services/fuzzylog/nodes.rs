@@ -48,14 +48,17 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
     };
     let mut others: Vec<OtherRegion> = others.map(other).collect();
     others.sort_by_key(|it| it.region);
-    deployment.among(RegionId(own.number), others, Vec::new())
+    let removed = file.removed.iter().map(|region| RegionId(region.number)).collect();
+    deployment.among(RegionId(own.number), others, removed)
 }
 
 /// The regions, as the gateway of a host names them; none if there is one alone.
 fn region_names(file: &ClusterFile) -> Option<RegionNames> {
     let (own, _) = file.own_and_other_regions()?;
     let all = file.regions.iter().map(|region| (RegionId(region.number), region.name.clone()));
-    Some(RegionNames::new(&file.identity(), RegionId(own.number), all))
+    // Their nodes are still here.
+    let removed = file.removed.iter().map(|region| (RegionId(region.number), region.name.clone()));
+    Some(RegionNames::new(&file.identity(), RegionId(own.number), all.chain(removed)))
 }
 
 /// The gateway of the host `name`.

@@ -5,7 +5,7 @@ use crate::cluster::ClusterFile;
 use fuzzylog::{ChainServer, RegionId};
 use kernel::Instant;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The regions, as the servers of a host know them.
 #[derive(Clone, Default, Debug, Serialize)]
@@ -18,8 +18,10 @@ pub struct RegionsStatus {
     pub waiting_nodes: usize,
     /// Colours whose trims wait for other regions.
     pub waiting_trims: usize,
-    /// Partitions here whose data are of other regions than the cluster file: they copy nothing.
+    /// Partitions here whose data are of other regions than the cluster file: they copy those that are in both.
     pub differing: Vec<u16>,
+    /// Regions that some partition here has removed.
+    pub removed: BTreeSet<String>,
 }
 
 /// Another region.
@@ -31,6 +33,8 @@ pub struct OtherRegionStatus {
     pub copied: Vec<CopiedStream>,
     /// Appends of this region that it has not confirmed to have copied, by partitions of this host's heads.
     pub lacks: BTreeMap<u16, usize>,
+    /// Nodes of it that were trimmed before this region came, by partitions of this host's heads: its logs begin behind them.
+    pub trimmed_before: BTreeMap<u16, u64>,
 }
 
 /// A partition of another region that a head here copies.
@@ -64,6 +68,9 @@ impl RegionsStatus {
         let (own, others) = file.own_and_other_regions()?;
         let mut status = Self { own: Some(own.name.clone()), ..Self::default() };
         let mut names = BTreeMap::new();
+        for region in &file.removed {
+            names.insert(RegionId(region.number), region.name.clone());
+        }
         for region in others {
             names.insert(RegionId(region.number), region.name.clone());
             let hosts = region.hosts.iter().map(|host| host.name.clone()).collect();
@@ -83,6 +90,14 @@ impl RegionsStatus {
         if !server.is_serving_head() {
             return;
         }
+        for region in state.removed_regions() {
+            self.removed.insert(names.get(&region).cloned().unwrap_or_else(|| region.0.to_string()));
+        }
+        for gone in state.gone_nodes() {
+            if let Some(other) = names.get(&gone.region).and_then(|name| self.others.get_mut(name)) {
+                other.trimmed_before.insert(partition, gone.count);
+            }
+        }
         self.waiting_nodes += state.waiting_nodes();
         self.waiting_trims += state.waiting_trims();
         for seen in server.sources() {
@@ -98,6 +113,31 @@ impl RegionsStatus {
                 other.lacks.insert(partition, lacks);
             }
         }
+    }
+
+    /// What an operator is to know.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let mut warnings: Vec<String> = Vec::new();
+        for partition in &self.differing {
+            warnings.push(format!(
+                "partition {partition} of the partially ordered log has other regions than the cluster file: it copies those that are in \
+                 both"
+            ));
+        }
+        for (region, other) in &self.others {
+            let gone: u64 = other.trimmed_before.values().sum();
+            if gone > 0 {
+                warnings.push(format!(
+                    "{gone} nodes of region {region} were trimmed before this region came: its logs begin behind them here"
+                ));
+            }
+        }
+        for region in &self.removed {
+            warnings.push(format!(
+                "region {region} is removed: its nodes that are here stay, and it does not come back"
+            ));
+        }
+        warnings
     }
 
     pub(super) fn metrics(&self, page: &mut MetricsPage) {

@@ -203,6 +203,10 @@ impl ServiceStatus for FuzzyStatus {
         [("fuzzylog".to_owned(), json(self))].into_iter().collect()
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.regions.as_ref().map_or_else(Vec::new, RegionsStatus::warnings)
+    }
+
     fn metrics(&self, page: &mut MetricsPage) {
         page.gauge("fuzzylog_calls", "Calls that wait for an answer here", self.calls_in_progress as f64);
         page.gauge(

@@ -3,6 +3,7 @@
 mod client;
 mod maps;
 mod members;
+mod region_changes;
 mod regions;
 
 use crate::support::cluster::{Cluster, PATIENCE};
