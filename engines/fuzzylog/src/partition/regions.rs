@@ -17,6 +17,9 @@ use std::ops::Bound;
 const LOG_BYTES: usize = 64;
 const OUTGOING_BYTES: usize = 96;
 
+/// More nodes than a log can have: a million a second for 280 years. A page that says more is wrong.
+const LOG_NODES_MAX: u64 = 1 << 53;
+
 /// Appends that are counted which another region's partition has not copied; more are as many.
 const LACKS_COUNTED_MAX: usize = 10_000;
 
@@ -233,7 +236,8 @@ impl Regions {
         }
         let log = self.logs.entry(colour).or_default().entry(region).or_default();
         (log.before, log.absent) = (number, number);
-        *self.gone.entry(region).or_default() += number;
+        let gone = self.gone.entry(region).or_default();
+        *gone = gone.saturating_add(number);
         true
     }
 
@@ -539,7 +543,7 @@ impl PartitionState {
         let begins: BTreeMap<Colour, u64> =
             command.begins.iter().flatten().map(|it| (it.colour, it.number)).collect();
         is_known
-            && begins.keys().all(|colour| self.is_here(*colour))
+            && begins.iter().all(|(colour, number)| self.is_here(*colour) && *number <= LOG_NODES_MAX)
             && command.after == after
             && command.through > after
             && command.nodes.iter().all(|node| {

@@ -1,8 +1,8 @@
 //! Regions: what partitions copy of each other, command by command.
 
 use fuzzylog::partition::command::{
-    Append, Command, CopiedThrough, CopyNodes, Delivered, JoinRegions, Outcome, RegionPartitions, RowEntry,
-    StreamPoint, Trim, TrimmedTo,
+    Append, Command, CopiedThrough, CopyNodes, Delivered, JoinRegions, LogBegin, Outcome, RegionPartitions,
+    RowEntry, StreamPoint, Trim, TrimmedTo,
 };
 use fuzzylog::{
     AppendId, AppendTime, Colour, ColourNode, ColourPlacement, Content, Edge, NodePosition, PartitionId,
@@ -245,6 +245,11 @@ fn only_what_comes_next_may_be_copied() {
     backwards.nodes.reverse();
     assert!(!may(&backwards));
     assert!(!may(&CopyNodes { through: page.after, nodes: Vec::new(), ..page.clone() }));
+    let other = (0..9).map(Colour).find(|it| placement.partition_of(*it) != here).expect("one of them");
+    let begins = |colour, number| Some(vec![LogBegin { colour, number }]);
+    let behind = |number| CopyNodes { nodes: Vec::new(), begins: begins(colour, number), ..page.clone() };
+    assert!(may(&behind(7)) && !may(&behind(u64::MAX)), "no log has so many nodes");
+    assert!(!may(&CopyNodes { begins: begins(other, 7), ..behind(7) }));
     assert!(!may(&CopyNodes { partition: PartitionId(7), ..page }));
 }
 
