@@ -31,6 +31,14 @@ pub enum FuzzyError {
     /// No host has answered; a sync, a play or a snapshot changes nothing.
     #[error(transparent)]
     Unreached(CallError),
+    /// Not played: the views of maps may take no more memory in this process.
+    #[error("the views of maps take {used} bytes of memory here, and {max} are allowed")]
+    NoMemory {
+        /// What they take, in bytes.
+        used: usize,
+        /// What they may.
+        max: usize,
+    },
 }
 
 impl FuzzyError {
@@ -38,10 +46,21 @@ impl FuzzyError {
     pub fn is_surely_void(&self) -> bool {
         match self {
             Self::Failed(why) => why.is_surely_void(),
-            Self::AlreadyTrimmed { .. } | Self::BeyondTail { .. } | Self::Fault(_) | Self::Unreached(_) => {
-                true
-            }
+            Self::AlreadyTrimmed { .. }
+            | Self::BeyondTail { .. }
+            | Self::Fault(_)
+            | Self::Unreached(_)
+            | Self::NoMemory { .. } => true,
             Self::Unknown(_) => false,
+        }
+    }
+
+    /// The same of what was to follow an append that is there: the whole of it is not surely void.
+    pub(crate) fn behind_an_append(self) -> Self {
+        match self {
+            Self::Unreached(why) => Self::Unknown(why),
+            error if error.is_surely_void() => Self::Failed(FuzzyFailure::Unknown),
+            error => error,
         }
     }
 }

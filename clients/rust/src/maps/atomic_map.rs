@@ -3,7 +3,7 @@
 use super::key_hash;
 use super::log::MapLog;
 use super::log_map::{LatestValues, MapChange};
-use super::shard::{MapShard, play_to_one_point, store_each};
+use super::shard::{MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
 use kernel::{Bytes, Encode as _};
@@ -84,6 +84,16 @@ impl<L: MapLog> AtomicMap<L> {
         let played: BTreeMap<usize, _> = shards.into_iter().zip(&views).collect();
         let get = |key: &K| played.get(&self.shard_of(key.as_ref()))?.played.view.get(key.as_ref());
         Ok(keys.iter().map(get).collect())
+    }
+
+    /// Plays everything that was appended before, shard by shard.
+    pub async fn sync(&self) -> Result<(), FuzzyError> {
+        sync_each(&self.shards).await
+    }
+
+    /// What this process has of each shard.
+    pub async fn status(&self) -> Vec<ShardPlayed> {
+        status_of(&self.shards).await
     }
 
     /// Stores views where it is time, and trims the log behind them. Returns how many.

@@ -1,9 +1,9 @@
 //! CRDTMap (the paper's section 4.2): an observed-remove map, whose copies converge however concurrent changes are ordered.
 
-use super::detached;
 use super::log::MapLog;
-use super::shard::{MapShard, MapView};
+use super::shard::{MapShard, MapView, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
+use super::{detached, entry_bytes};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,22 +51,38 @@ pub struct ObservedPuts {
     puts: BTreeMap<Bytes, BTreeMap<PutTag, Bytes>>,
     /// The largest count seen.
     count: u64,
+    /// What keys and values take in memory.
+    bytes: usize,
 }
+
+/// What a put takes in memory beside its value: its tag, and its part of a tree.
+const PUT_BYTES: usize = 128;
 
 impl ObservedPuts {
     /// Takes a change in. Changes that have not seen each other may come in any order.
     pub fn apply(&mut self, change: &KeyChange) {
         self.count = self.count.max(change.tag.count);
+        let is_new = !self.puts.contains_key(&change.key);
         let puts = self.puts.entry(detached(&change.key)).or_default();
+        let mut bytes = self.bytes + if is_new { entry_bytes(&change.key, &[]) } else { 0 };
         for tag in &change.subsumes {
-            puts.remove(tag);
+            bytes -= puts.remove(tag).map_or(0, |value| PUT_BYTES + value.len());
         }
         if let Some(value) = &change.put {
-            puts.insert(change.tag, detached(value));
+            let before = puts.insert(change.tag, detached(value));
+            bytes -= before.map_or(0, |value| PUT_BYTES + value.len());
+            bytes += PUT_BYTES + value.len();
         }
         if puts.is_empty() {
             self.puts.remove(&change.key);
+            bytes -= entry_bytes(&change.key, &[]);
         }
+        self.bytes = bytes;
+    }
+
+    fn counted(puts: &BTreeMap<Bytes, BTreeMap<PutTag, Bytes>>) -> usize {
+        let of = |puts: &BTreeMap<PutTag, Bytes>| puts.values().map(|it| PUT_BYTES + it.len()).sum::<usize>();
+        puts.iter().map(|(key, puts)| entry_bytes(key, &[]) + of(puts)).sum()
     }
 
     /// What a key holds: of concurrent puts, the one that all copies choose.
@@ -112,8 +128,17 @@ impl MapView for ObservedPuts {
             let puts = puts.into_iter().map(|(tag, value)| (tag, detached(&value))).collect();
             (detached(&key), puts)
         });
-        *self = Self { puts: puts.collect(), count };
+        let puts = puts.collect();
+        *self = Self { bytes: Self::counted(&puts), puts, count };
         Ok(())
+    }
+
+    fn entries(&self) -> usize {
+        self.puts.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -163,7 +188,7 @@ impl<L: MapLog> CrdtMap<L> {
         let body = change.encoded().into();
         self.shard.log().append(vec![(self.shard.colour().to_owned(), body)]).await?;
         // Who goes on from here has seen its own change.
-        self.sync().await
+        self.sync().await.map_err(FuzzyError::behind_an_append)
     }
 
     /// What a key holds, as far as this process has played.
@@ -178,7 +203,12 @@ impl<L: MapLog> CrdtMap<L> {
 
     /// Plays everything that was appended before.
     pub async fn sync(&self) -> Result<(), FuzzyError> {
-        self.shard.synced().await.map(|_| ())
+        self.shard.follow().await
+    }
+
+    /// What this process has of it.
+    pub async fn status(&self) -> Vec<ShardPlayed> {
+        vec![self.shard.status().await]
     }
 
     /// Stores the view if it is time, and trims the log behind it. Returns how many.
@@ -247,6 +277,6 @@ mod tests {
         view.apply(&delete);
         assert_eq!(view.get("a"), Some(bytes("2")));
         view.apply(&view.change("a", None, 2));
-        assert_eq!(view, ObservedPuts { puts: BTreeMap::new(), count: 3 });
+        assert_eq!(view, ObservedPuts { puts: BTreeMap::new(), count: 3, bytes: 0 });
     }
 }

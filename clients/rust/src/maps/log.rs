@@ -1,5 +1,6 @@
 //! What maps need of a partially ordered log: a client's session, or one that a test simulates.
 
+use super::memory::MapMemory;
 use crate::fuzzylog::{FuzzyAppended, FuzzyError, FuzzyLog, FuzzyNode};
 use kernel::Bytes;
 use std::future::Future;
@@ -32,6 +33,11 @@ pub trait MapLog: Clone + Send + Sync + 'static {
 
     /// True if the session has found that its positions are of one region among several.
     fn is_among_regions(&self) -> bool;
+
+    /// What the views of maps over it may take together in this process; without a bound, unless it says one.
+    fn memory(&self) -> MapMemory {
+        MapMemory::default()
+    }
 }
 
 /// A page of a colour.

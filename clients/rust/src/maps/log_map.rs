@@ -1,9 +1,9 @@
 //! LogMap and ShardedMap (the paper's sections 4 and 4.1): a key's shard is a colour. Linearizable.
 
 use super::log::MapLog;
-use super::shard::{MapShard, MapView, store_each};
+use super::shard::{MapShard, MapView, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
-use super::{detached, key_hash};
+use super::{detached, entry_bytes, key_hash};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::BTreeMap;
@@ -37,12 +37,16 @@ kernel::record! {
 
 /// The view of a shard: the last value of each key.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct LatestValues(BTreeMap<Bytes, Bytes>);
+pub struct LatestValues {
+    values: BTreeMap<Bytes, Bytes>,
+    /// What they take in memory.
+    bytes: usize,
+}
 
 impl LatestValues {
     /// What a key holds.
     pub fn get(&self, key: &str) -> Option<Bytes> {
-        self.0.get(key.as_bytes()).cloned()
+        self.values.get(key.as_bytes()).cloned()
     }
 }
 
@@ -50,22 +54,33 @@ impl MapView for LatestValues {
     fn play(&mut self, node: &FuzzyNode) {
         let Ok(change) = MapChange::decoded(&node.body) else { return };
         for (key, value) in change.keys.into_iter().zip(change.values) {
-            match value {
-                Some(value) => self.0.insert(detached(&key), detached(&value)),
-                None => self.0.remove(&key),
+            let before = match &value {
+                Some(value) => self.values.insert(detached(&key), detached(value)),
+                None => self.values.remove(&key),
             };
+            let bytes = |value: Option<Bytes>| value.map_or(0, |value| entry_bytes(&key, &value));
+            self.bytes = self.bytes + bytes(value) - bytes(before);
         }
     }
 
     fn stored(&self) -> Vec<u8> {
-        let (keys, values) = self.0.iter().map(|(key, value)| (key.clone(), value.clone())).unzip();
+        let (keys, values) = self.values.iter().map(|(key, value)| (key.clone(), value.clone())).unzip();
         StoredValues { keys, values }.encoded()
     }
 
     fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
         let StoredValues { keys, values } = StoredValues::decoded(stored)?;
-        self.0 = keys.iter().map(detached).zip(values.iter().map(detached)).collect();
+        self.values = keys.iter().map(detached).zip(values.iter().map(detached)).collect();
+        self.bytes = self.values.iter().map(|(key, value)| entry_bytes(key, value)).sum();
         Ok(())
+    }
+
+    fn entries(&self) -> usize {
+        self.values.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
     }
 }
 
@@ -117,6 +132,16 @@ impl<L: MapLog> ShardedMap<L> {
     /// What a key holds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.shard(key).synced().await?.view.get(key))
+    }
+
+    /// Plays everything that was appended before.
+    pub async fn sync(&self) -> Result<(), FuzzyError> {
+        sync_each(&self.shards).await
+    }
+
+    /// What this process has of each shard.
+    pub async fn status(&self) -> Vec<ShardPlayed> {
+        status_of(&self.shards).await
     }
 
     /// Stores views where it is time, and trims the log behind them. Returns how many.

@@ -17,6 +17,7 @@ mod atomic_map;
 mod crdt_map;
 mod log;
 mod log_map;
+mod memory;
 mod shard;
 mod stored;
 mod tx_crdt_map;
@@ -27,7 +28,8 @@ pub use atomic_map::AtomicMap;
 pub use crdt_map::{CrdtMap, KeyChange, ObservedPuts, PutTag};
 pub use log::{MapLog, MapPage};
 pub use log_map::{LatestValues, MapChange, ShardedMap};
-pub use shard::{MapShard, MapView};
+pub use memory::MapMemory;
+pub use shard::{MapShard, MapView, ShardPlayed};
 pub use stored::{StoreError, StoredView, ViewBegun, ViewChunk, ViewLimits, ViewNode, ViewStored};
 pub use tx_crdt_map::{ObservedChanges, ShardChange, TxCrdtMap};
 pub use tx_map::{MapTransaction, TxMap};
@@ -39,6 +41,13 @@ use kernel::Bytes;
 fn key_hash(key: &str) -> u32 {
     key.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
+
+/// What an entry takes in memory, about: with its part of a tree, and what two pieces of memory take beside their bytes.
+pub fn entry_bytes(key: &[u8], value: &[u8]) -> usize {
+    ENTRY_BYTES + key.len() + value.len()
+}
+
+const ENTRY_BYTES: usize = 128;
 
 /// A copy that does not hold the page in memory that it came with.
 fn detached(bytes: &Bytes) -> Bytes {

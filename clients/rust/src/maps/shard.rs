@@ -1,6 +1,7 @@
 //! A shard of a map: one colour, and the view that its nodes make.
 
 use super::log::MapLog;
+use super::memory::MapMemory;
 use super::stored::{StoreError, StoredView, StoredViews, ViewLimits, ViewStore};
 use crate::CallError;
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
@@ -28,6 +29,29 @@ pub trait MapView: Send + 'static {
     /// # Errors
     /// It is no view of this kind; nothing has changed.
     fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError>;
+
+    /// How many keys hold something.
+    fn entries(&self) -> usize;
+
+    /// What it takes in memory, about, in bytes: the same whether its entries were played or loaded.
+    fn bytes(&self) -> usize;
+}
+
+/// What a process has of a shard.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ShardPlayed {
+    /// The shard's colour.
+    pub colour: String,
+    /// The position up to which it was played here.
+    pub played: u64,
+    /// The position up to which the last stored view covers it, as far as it is known here; 0 for none.
+    pub covered: u64,
+    /// Bytes of nodes that were played since that, about.
+    pub uncovered_bytes: u64,
+    /// Keys that hold something.
+    pub entries: usize,
+    /// What the view takes in memory, about, in bytes.
+    pub bytes: usize,
 }
 
 /// One colour of a map in one process. Cheap to clone.
@@ -66,7 +90,50 @@ pub(super) struct Played<V> {
     /// Up to where the last stored view covers, as far as it is known, and about how many bytes of nodes were played behind that.
     covered: u64,
     uncovered_bytes: u64,
+    /// Of which the view has taken so much.
+    memory: MapMemory,
+    bytes: usize,
     pub(super) view: V,
+}
+
+impl<V> Drop for Played<V> {
+    fn drop(&mut self) {
+        self.memory.changed(self.bytes, 0);
+    }
+}
+
+impl<V: MapView> Played<V> {
+    /// Plays nodes that were not played yet, up to a position. What has no room in memory is not played.
+    fn take(&mut self, nodes: &[FuzzyNode], next: u64) -> Result<(), FuzzyError> {
+        let from = self.next;
+        for node in nodes.iter().filter(|node| node.position >= from) {
+            self.memory.check(0)?;
+            self.play(node);
+        }
+        self.next = self.next.max(next);
+        Ok(())
+    }
+
+    /// The same of nodes for which there is room.
+    fn take_all(&mut self, ahead: &Ahead) {
+        let from = self.next;
+        ahead.nodes.iter().filter(|node| node.position >= from).for_each(|node| self.play(node));
+        self.next = self.next.max(ahead.next);
+    }
+
+    fn play(&mut self, node: &FuzzyNode) {
+        self.uncovered_bytes += node.body.len() as u64;
+        self.view.play(node);
+        self.next = node.position + 1;
+        self.count();
+    }
+
+    /// The view has changed.
+    fn count(&mut self) {
+        let bytes = self.view.bytes();
+        self.memory.changed(self.bytes, bytes);
+        self.bytes = bytes;
+    }
 }
 
 impl<V> Played<V> {
@@ -84,7 +151,8 @@ impl<V> Played<V> {
 impl<L: MapLog, V: MapView> MapShard<L, V> {
     /// Nothing of a colour was played yet: this is the view then.
     pub fn new(log: L, colour: &str, view: V) -> Self {
-        let played = Played { next: 0, ended: 0, covered: 0, uncovered_bytes: 0, view };
+        let (memory, bytes) = (log.memory(), 0);
+        let played = Played { next: 0, ended: 0, covered: 0, uncovered_bytes: 0, memory, bytes, view };
         Self {
             store: Arc::new(ViewStore::of(log.clone(), colour)),
             log,
@@ -107,6 +175,19 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
     /// The view as it is here, which may be behind.
     pub(super) async fn view(&self) -> MutexGuard<'_, Played<V>> {
         self.played.lock().await
+    }
+
+    /// What this process has of it.
+    pub(super) async fn status(&self) -> ShardPlayed {
+        let played = self.view().await;
+        ShardPlayed {
+            colour: self.colour().to_owned(),
+            played: played.next,
+            covered: played.covered,
+            uncovered_bytes: played.uncovered_bytes,
+            entries: played.view.entries(),
+            bytes: played.bytes,
+        }
     }
 
     /// The same, with the shard.
@@ -132,11 +213,8 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
         while end.is_none_or(|end| played.next < end) {
             match self.log.play(&self.colour, played.next, end).await {
                 Ok(page) => {
-                    for node in &page.nodes {
-                        played.uncovered_bytes += node.body.len() as u64;
-                        played.view.play(node);
-                    }
-                    (played.next, end) = (page.next, Some(page.tail));
+                    end = Some(page.tail);
+                    played.take(&page.nodes, page.next)?;
                 }
                 Err(FuzzyError::AlreadyTrimmed { resume_from }) if played.next < resume_from => {
                     self.load(played, resume_from).await?;
@@ -147,8 +225,40 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
         Ok(())
     }
 
+    /// Reads what the view has not, up to a position or as far as the colour goes, while others use the view. None: it is too much at once, or
+    /// was trimmed.
+    async fn read_ahead(&self, to: Option<u64>, room: &mut usize) -> Result<Option<Ahead>, FuzzyError> {
+        let mut next = self.view().await.next;
+        let (mut end, mut nodes) = (to, Vec::new());
+        while end.is_none_or(|end| next < end) {
+            let page = match self.log.play(&self.colour, next, end).await {
+                Ok(page) => page,
+                Err(FuzzyError::AlreadyTrimmed { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let bytes = page.nodes.iter().map(|node| NODE_BYTES + node.body.len()).sum::<usize>();
+            match room.checked_sub(bytes) {
+                Some(left) => *room = left,
+                None => return Ok(None),
+            }
+            nodes.extend(page.nodes);
+            (next, end) = (page.next, Some(page.tail));
+        }
+        Ok(Some(Ahead { nodes, next }))
+    }
+
+    /// Plays everything that was appended before, and keeps nobody from the view while it asks, unless there is much to play.
+    pub(super) async fn follow(&self) -> Result<(), FuzzyError> {
+        let mut room = AHEAD_BYTES_MAX;
+        match self.read_ahead(None, &mut room).await? {
+            Some(ahead) => self.view().await.take(&ahead.nodes, ahead.next),
+            None => self.synced().await.map(|_| ()),
+        }
+    }
+
     async fn load(&self, played: &mut Played<V>, first: u64) -> Result<(), FuzzyError> {
-        let (stored, bytes) = self.store.load(first).await?;
+        let has_room = |len: u64| played.memory.check(usize::try_from(len).unwrap_or(usize::MAX));
+        let (stored, bytes) = self.store.load(first, has_room).await?;
         let unreadable = |error: DecodeError| {
             FuzzyError::Unreached(CallError::Unreadable(format!(
                 "the stored view of {}: {error}",
@@ -156,6 +266,7 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
             )))
         };
         played.view.load(&bytes).map_err(unreadable)?;
+        played.count();
         (played.next, played.covered, played.uncovered_bytes) = (stored.covers, stored.covers, 0);
         Ok(())
     }
@@ -177,22 +288,39 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
         self.store.read(&mut known).await?;
         // Who has stored the last one may be gone before it has trimmed.
         self.store.trim(&known).await?;
-        let (covers, view) = {
+        let (covers, view, takes) = {
             let mut played = self.view().await;
             played.covered(known.last().map_or(0, |last| last.covers));
             if !is_due(&played) {
                 return Ok(None);
             }
-            (played.next, played.view.stored())
+            (played.next, played.view.stored(), played.bytes)
         };
         if view.len() > limits.view_bytes {
             return Err(StoreError::TooLarge { bytes: view.len(), limit: limits.view_bytes });
         }
-        let stored = self.store.write(&mut known, covers, &view, limits.chunk_bytes).await?;
+        let stored = self.store.write(&mut known, covers, (&view, takes), limits.chunk_bytes).await?;
         self.store.trim(&known).await?;
         self.view().await.covered(known.last().map_or(0, |last| last.covers));
         Ok(stored)
     }
+}
+
+/// Plays everything that was appended before, a shard after the other.
+pub(super) async fn sync_each<L: MapLog, V: MapView>(shards: &[MapShard<L, V>]) -> Result<(), FuzzyError> {
+    for shard in shards {
+        drop(shard.synced().await?);
+    }
+    Ok(())
+}
+
+/// What this process has of shards.
+pub(super) async fn status_of<L: MapLog, V: MapView>(shards: &[MapShard<L, V>]) -> Vec<ShardPlayed> {
+    let mut all = Vec::with_capacity(shards.len());
+    for shard in shards {
+        all.push(shard.status().await);
+    }
+    all
 }
 
 /// Stores the views of those shards where it is time, and returns how many.
@@ -205,6 +333,43 @@ pub(super) async fn store_each<L: MapLog, V: MapView>(
         count += usize::from(shard.store(limits).await?.is_some());
     }
     Ok(count)
+}
+
+/// Nodes that were read and not played yet, and the position after them.
+struct Ahead {
+    nodes: Vec<FuzzyNode>,
+    next: u64,
+}
+
+/// Bytes of nodes that are read ahead of the views of one map, and what each node takes beside its body, about.
+const AHEAD_BYTES_MAX: usize = 4 << 20;
+const NODE_BYTES: usize = 256;
+
+/// Plays all views to one point of the order of their colours, and keeps nobody from them while it asks, unless there is much to play. All
+/// who play on these views do so by this.
+pub(super) async fn follow_to_one_point<L: MapLog, V: MapView>(
+    log: &L,
+    shards: &[MapShard<L, V>],
+) -> Result<(), FuzzyError> {
+    let colours: Vec<String> = shards.iter().map(|shard| shard.colour().to_owned()).collect();
+    let snapshot = log.snapshot(&colours).await?;
+    let (mut all, mut room) = (Vec::with_capacity(shards.len()), AHEAD_BYTES_MAX);
+    for shard in shards {
+        all.push(shard.read_ahead(Some(snapshot.tail(shard.colour())), &mut room).await?);
+    }
+    // Everybody locks in one order.
+    let mut views = Vec::with_capacity(shards.len());
+    for shard in shards {
+        views.push(shard.locked().await);
+    }
+    let Some(all) = all.into_iter().collect::<Option<Vec<Ahead>>>() else {
+        return play_to_one_point(log, &mut views).await;
+    };
+    // All of it or nothing: a change is seen as a whole.
+    log.memory().check(AHEAD_BYTES_MAX - room)?;
+    // Who was faster has brought all of them to a later point.
+    views.iter_mut().zip(&all).for_each(|(view, ahead)| view.played.take_all(ahead));
+    Ok(())
 }
 
 /// A shard, and its view, on which nobody plays meanwhile.

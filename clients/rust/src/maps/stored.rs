@@ -47,6 +47,8 @@ kernel::messages! {
             chunks: u32,
             /// Its bytes.
             len: u64,
+            /// What it takes in memory when it is loaded, about, in bytes.
+            takes: u64,
         },
     }
 }
@@ -62,6 +64,7 @@ pub struct StoredView {
     begun: u64,
     stored: u64,
     chunks: u32,
+    takes: u64,
 }
 
 /// When views are stored, and how.
@@ -132,10 +135,11 @@ impl StoredViews {
                 (self.has_begun, self.after) = (true, begun.after);
             }
             Ok(ViewNode::ViewStored(stored)) if self.has_begun && stored.after == self.after => {
-                let ViewStored { view, covers, chunks, len, .. } = stored;
+                let ViewStored { view, covers, chunks, len, takes, .. } = stored;
                 self.after = Some(view);
                 self.before = self.last;
-                self.last = Some(StoredView { covers, len, begun: view, stored: node.position, chunks });
+                let stored = node.position;
+                self.last = Some(StoredView { covers, len, begun: view, stored, chunks, takes });
             }
             Ok(ViewNode::ViewBegun(_) | ViewNode::ViewChunk(_) | ViewNode::ViewStored(_)) | Err(_) => {}
         }
@@ -195,7 +199,7 @@ impl<L: MapLog> ViewStore<L> {
         &self,
         known: &mut StoredViews,
         covers: u64,
-        view: &[u8],
+        (view, takes): (&[u8], usize),
         chunk_bytes: usize,
     ) -> Result<Option<StoredView>, FuzzyError> {
         let after = known.after;
@@ -206,8 +210,8 @@ impl<L: MapLog> ViewStore<L> {
             self.append(ViewChunk { view: begun, index: chunks, bytes }).await?;
             chunks += 1;
         }
-        let len = view.len() as u64;
-        self.append(ViewStored { view: begun, after, covers, chunks, len }).await?;
+        let (len, takes) = (view.len() as u64, takes as u64);
+        self.append(ViewStored { view: begun, after, covers, chunks, len, takes }).await?;
         self.read(known).await?;
         Ok(known.last.filter(|last| last.begun == begun))
     }
@@ -220,13 +224,18 @@ impl<L: MapLog> ViewStore<L> {
     }
 
     /// The last view, which covers the nodes below a position that were trimmed.
-    pub(super) async fn load(&self, first: u64) -> Result<(StoredView, Bytes), FuzzyError> {
+    pub(super) async fn load(
+        &self,
+        first: u64,
+        has_room: impl Fn(u64) -> Result<(), FuzzyError>,
+    ) -> Result<(StoredView, Bytes), FuzzyError> {
         let trimmed = FuzzyError::AlreadyTrimmed { resume_from: first };
         for _ in 0..ROUNDS_MAX {
             let mut known = StoredViews::default();
             self.read(&mut known).await?;
             // Else it was trimmed by somebody who has stored no view.
             let Some(last) = known.last.filter(|last| last.covers >= first) else { return Err(trimmed) };
+            has_room(last.len.saturating_add(last.takes))?;
             match self.bytes_of(&last).await {
                 Ok(bytes) => return Ok((last, bytes)),
                 Err(FuzzyError::AlreadyTrimmed { .. }) => {}

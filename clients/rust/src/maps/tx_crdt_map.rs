@@ -3,7 +3,7 @@
 use super::crdt_map::{KeyChange, ObservedPuts};
 use super::key_hash;
 use super::log::MapLog;
-use super::shard::{LockedView, MapShard, MapView, play_to_one_point, store_each};
+use super::shard::{LockedView, MapShard, MapView, ShardPlayed, follow_to_one_point, status_of, store_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
@@ -36,6 +36,14 @@ impl MapView for ObservedChanges {
 
     fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
         self.0.load(stored)
+    }
+
+    fn entries(&self) -> usize {
+        self.0.entries()
+    }
+
+    fn bytes(&self) -> usize {
+        self.0.bytes()
     }
 }
 
@@ -102,7 +110,7 @@ impl<L: MapLog> TxCrdtMap<L> {
         let bodies = bodies.into_iter().map(|(at, change)| (name(at), change.encoded().into()));
         self.log.append(bodies.collect()).await?;
         // Who goes on from here has seen its own change.
-        self.sync().await
+        self.sync().await.map_err(FuzzyError::behind_an_append)
     }
 
     /// What keys hold, as far as this process has played: all at one point of the order.
@@ -116,8 +124,12 @@ impl<L: MapLog> TxCrdtMap<L> {
     /// # Errors
     /// What was played remains; until a sync succeeds, changes may be half seen.
     pub async fn sync(&self) -> Result<(), FuzzyError> {
-        let mut views = self.views().await;
-        play_to_one_point(&self.log, &mut views).await
+        follow_to_one_point(&self.log, &self.shards).await
+    }
+
+    /// What this process has of each shard.
+    pub async fn status(&self) -> Vec<ShardPlayed> {
+        status_of(&self.shards).await
     }
 
     /// Stores views where it is time, and trims the log behind them. Returns how many.

@@ -2,7 +2,7 @@
 
 use super::key_hash;
 use super::log::MapLog;
-use super::shard::{MapShard, store_each};
+use super::shard::{MapShard, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use super::tx_view::{Decision, Intention, MapTxn, TxView, Written, body_of};
 use crate::fuzzylog::FuzzyError;
@@ -60,6 +60,21 @@ impl<L: MapLog> TxMap<L> {
     /// What a key holds, with everything that was committed before.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.read(key).await?.value)
+    }
+
+    /// The same, and which version that is: it has another one after every write. 0: it holds nothing.
+    pub async fn get_version(&self, key: &str) -> Result<(Option<Bytes>, u64), FuzzyError> {
+        self.read(key).await.map(|read| (read.value, read.version))
+    }
+
+    /// Plays everything that was appended before, shard by shard, and decides nothing.
+    pub async fn sync(&self) -> Result<(), FuzzyError> {
+        sync_each(&self.shards).await
+    }
+
+    /// What this process has of each shard.
+    pub async fn status(&self) -> Vec<ShardPlayed> {
+        status_of(&self.shards).await
     }
 
     /// Stores views where it is time, and trims the log behind them. Returns how many.
@@ -143,6 +158,11 @@ impl<L: MapLog> TxMap<L> {
         shards: &[usize],
     ) -> Result<bool, FuzzyError> {
         self.log.append(bodies).await?;
+        self.outcome(txn, shards).await.map_err(FuzzyError::behind_an_append)
+    }
+
+    /// Waits until a transaction is over that was appended.
+    async fn outcome(&self, txn: MapTxn, shards: &[usize]) -> Result<bool, FuzzyError> {
         for _ in 0..ROUNDS_MAX {
             let mut played = self.shards[shards[0]].synced().await?;
             if let Some(outcome) = played.view.outcome(txn) {
@@ -181,6 +201,11 @@ impl<L: MapLog> MapTransaction<'_, L> {
         let value = read.value.clone();
         self.reads.insert(key.to_owned(), read);
         Ok(value)
+    }
+
+    /// The transaction commits only if a key still has this version ([`TxMap::get_version`]); it does not read the key besides.
+    pub fn read_version(&mut self, key: &str, version: u64) {
+        self.reads.insert(key.to_owned(), Written { version, value: None });
     }
 
     /// Sets a key, if the transaction commits.

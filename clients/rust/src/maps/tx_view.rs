@@ -8,8 +8,8 @@
 //! the intention. That is a function of the colour's nodes, so decisions of one colour are equal, however many there are. What follows
 //! an intention waits for its outcome.
 
-use super::detached;
 use super::shard::MapView;
+use super::{detached, entry_bytes};
 use crate::fuzzylog::FuzzyNode;
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -98,6 +98,8 @@ pub struct TxView {
     keys: BTreeMap<Bytes, Written>,
     /// Intentions that are not applied, in order, with their positions; the first one is validated.
     waiting: VecDeque<(u64, Intention)>,
+    /// What keys with their values, and those intentions take in memory.
+    bytes: usize,
     /// Decisions of those, and of those whose intention is still to come.
     decisions: BTreeMap<MapTxn, BTreeMap<String, bool>>,
     /// Decisions of this colour that its nodes do not have yet: whether each is valid, for which colours, and whether somebody here appends
@@ -176,6 +178,20 @@ impl TxView {
         intention.reads.iter().zip(&intention.versions).all(|(key, read)| version(key) == *read)
     }
 
+    /// Applies a transaction whose intention is at a position.
+    fn write(&mut self, intention: Intention, position: u64) {
+        for (key, value) in intention.keys.into_iter().zip(intention.values) {
+            let size = |it: &Written| it.value.as_ref().map_or(0, |value| entry_bytes(&key, value));
+            let written = Written { version: position + 1, value };
+            let bytes = size(&written);
+            let before = match written.value {
+                Some(_) => self.keys.insert(key.clone(), written),
+                None => self.keys.remove(&key),
+            };
+            self.bytes = self.bytes + bytes - before.as_ref().map_or(0, size);
+        }
+    }
+
     /// Decides and applies as far as that goes.
     fn go_on(&mut self) {
         while let Some((position, intention)) = self.waiting.front() {
@@ -199,13 +215,9 @@ impl TxView {
             let commits = colours.iter().all(|colour| decided.get(colour) == Some(&true));
             self.decisions.remove(&txn);
             let Some((_, intention)) = self.waiting.pop_front() else { return };
+            self.bytes -= intention.bytes();
             if commits {
-                for (key, value) in intention.keys.into_iter().zip(intention.values) {
-                    match value {
-                        Some(_) => self.keys.insert(key, Written { version: position + 1, value }),
-                        None => self.keys.remove(&key),
-                    };
-                }
+                self.write(intention, position);
             }
             if let Some(wanted) = self.wanted.get_mut(&txn) {
                 *wanted = Some(commits);
@@ -222,6 +234,7 @@ impl MapView for TxView {
     fn play(&mut self, node: &FuzzyNode) {
         match TxNode::decoded(&node.body) {
             Ok(TxNode::Intention(intention)) if intention.colours.contains(&self.colour) => {
+                self.bytes += intention.bytes();
                 self.waiting.push_back((node.position, intention.detached()));
             }
             Ok(TxNode::Decision(decision)) => {
@@ -263,6 +276,9 @@ impl MapView for TxView {
         self.keys = keys.into_iter().map(written).collect();
         self.waiting = waiting.into_iter().map(|(position, it)| (position, it.detached())).collect();
         self.decisions = decisions.into_iter().map(|(txn, of)| (txn, of.into_iter().collect())).collect();
+        let size = |(key, it): (&Bytes, &Written)| entry_bytes(key, it.value.as_deref().unwrap_or_default());
+        self.bytes = self.keys.iter().map(size).sum::<usize>();
+        self.bytes += self.waiting.iter().map(|(_, it)| it.bytes()).sum::<usize>();
         // Nobody here may have taken what is owed.
         let due = |(is_valid, colours)| Owed { is_valid, colours, is_taken: false };
         self.owed = owed.into_iter().map(|(txn, it)| (txn, due(it))).collect();
@@ -274,9 +290,26 @@ impl MapView for TxView {
         }
         Ok(())
     }
+
+    fn entries(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 impl Intention {
+    /// What it takes in memory, about.
+    fn bytes(&self) -> usize {
+        let reads = self.reads.iter().map(|key| entry_bytes(key, &[])).sum::<usize>();
+        let value = |value: &Option<Bytes>| value.as_ref().map_or(0, Bytes::len);
+        let writes = self.keys.iter().zip(&self.values).map(|(key, it)| entry_bytes(key, &[]) + value(it));
+        let names = self.colours.iter().map(|name| entry_bytes(name.as_bytes(), &[])).sum::<usize>();
+        reads + writes.sum::<usize>() + names
+    }
+
     /// A copy that does not hold what it came with in memory.
     fn detached(mut self) -> Self {
         self.reads.iter_mut().chain(&mut self.keys).for_each(|key| *key = detached(key));

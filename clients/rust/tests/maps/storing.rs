@@ -5,8 +5,8 @@ use crate::workload::{SHARDS, atomic, causal, causal_whole, sharded, transaction
 use crate::{CALLS, run};
 use kernel::Bytes;
 use ordinate_client::maps::{
-    AtomicMap, CrdtMap, LatestValues, MapLog, MapPage, MapView, ObservedChanges, ObservedPuts, ShardedMap,
-    TxCrdtMap, TxMap, TxView, ViewLimits,
+    AtomicMap, CrdtMap, LatestValues, MapLog, MapMemory, MapPage, MapView, ObservedChanges, ObservedPuts,
+    ShardedMap, TxCrdtMap, TxMap, TxView, ViewLimits,
 };
 use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyFailure, FuzzyNode, SnapshotId};
 use std::future::Future;
@@ -23,14 +23,19 @@ struct FailingLog {
     log: SimulatedLog,
     left: Arc<AtomicI64>,
     is_carried_out: bool,
+    memory: MapMemory,
 }
 
 impl FailingLog {
     fn new(log: SimulatedLog, left: i64, is_carried_out: bool) -> Self {
-        Self { log, left: Arc::new(AtomicI64::new(left)), is_carried_out }
+        Self { log, left: Arc::new(AtomicI64::new(left)), is_carried_out, memory: MapMemory::default() }
     }
 
-    async fn call<T>(&self, call: impl Future<Output = Result<T, FuzzyError>>) -> Result<T, FuzzyError> {
+    async fn call<T>(
+        &self,
+        call: impl Future<Output = Result<T, FuzzyError>>,
+        failure: FuzzyFailure,
+    ) -> Result<T, FuzzyError> {
         let left = self.left.fetch_sub(1, Ordering::SeqCst);
         if left > 0 {
             return call.await;
@@ -38,34 +43,38 @@ impl FailingLog {
         if left == 0 && self.is_carried_out {
             call.await?;
         }
-        Err(FuzzyError::Failed(FuzzyFailure::Unknown))
+        Err(FuzzyError::Failed(failure))
     }
 }
 
 impl MapLog for FailingLog {
     async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
-        self.call(self.log.append(bodies)).await
+        self.call(self.log.append(bodies), FuzzyFailure::Unknown).await
     }
 
     async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {
-        self.call(self.log.snapshot(colours)).await
+        self.call(self.log.snapshot(colours), FuzzyFailure::Busy).await
     }
 
     async fn play(&self, colour: &str, from: u64, to: Option<u64>) -> Result<MapPage, FuzzyError> {
-        self.call(self.log.play(colour, from, to)).await
+        self.call(self.log.play(colour, from, to), FuzzyFailure::Busy).await
     }
 
     async fn trim(&self, colour: &str, before: u64) -> Result<(), FuzzyError> {
-        self.call(self.log.trim(colour, before)).await
+        self.call(self.log.trim(colour, before), FuzzyFailure::Unknown).await
     }
 
     fn is_among_regions(&self) -> bool {
         self.log.is_among_regions()
     }
+
+    fn memory(&self) -> MapMemory {
+        self.memory.clone()
+    }
 }
 
 /// All of it on one thread.
-fn block_on<T>(work: impl Future<Output = T>) -> T {
+pub(crate) fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(work)
 }
@@ -136,16 +145,23 @@ fn goes_on<V: MapView>(nodes: &[FuzzyNode], empty: impl Fn() -> V) {
         view.stored()
     };
     let whole: Vec<Vec<u8>> = (0..=nodes.len()).map(stored_behind).collect();
+    let bytes_behind = |count: usize| {
+        let mut view = empty();
+        nodes[..count].iter().for_each(|node| view.play(node));
+        view.bytes()
+    };
     for cut in 0..=nodes.len() {
         for older in [0, cut / 2] {
             let mut view = empty();
             nodes[..older].iter().for_each(|node| view.play(node));
             view.load(&Bytes::copy_from_slice(&whole[cut])).expect("it is a view of this kind");
             assert_eq!(view.stored(), whole[cut], "at once, behind {cut}");
+            assert_eq!(view.bytes(), bytes_behind(cut), "in memory, behind {cut}");
             for (at, node) in nodes.iter().enumerate().skip(cut) {
                 view.play(node);
                 assert_eq!(view.stored(), whole[at + 1], "stored behind {cut}, played through {at}");
             }
+            assert_eq!(view.bytes(), bytes_behind(nodes.len()), "in memory, stored behind {cut}");
         }
     }
     let last = &whole[nodes.len()];
@@ -186,4 +202,80 @@ fn a_loaded_view_goes_on_like_the_one_that_was_stored() {
         assert!(nodes.len() > CALLS, "it is the map's colour");
         goes_on(&nodes, ObservedPuts::default);
     }
+}
+
+// Who is answered that nothing was done, and sees it done, does it twice.
+#[test]
+fn what_fails_behind_its_append_is_not_surely_void() {
+    block_on(async {
+        let mut unknown = 0;
+        for left in 0..CALLS_MAX {
+            let log = SimulatedLog::seeded(left as u64);
+            let dying = FailingLog::new(log.session(), left, false);
+            let (one, two) = (CrdtMap::open(&dying, "c", 1), TxCrdtMap::open(&dying, "w", SHARDS, 1));
+            let three = TxMap::open(&dying, "t", SHARDS, 1);
+            let (first, second) = (one.put("k", "v").await, two.put_all([("k", Some("v".into()))]).await);
+            let mut txn = three.begin();
+            ["k", "l", "m"].iter().for_each(|key| txn.put(key, "v"));
+            let third = txn.commit().await.map(|_| ());
+            let (one, two) = (CrdtMap::open(&log, "c", 2), TxCrdtMap::open(&log, "w", SHARDS, 2));
+            one.sync().await.expect("it is played");
+            two.sync().await.expect("it is played");
+            let txs = TxMap::open(&log, "t", SHARDS, 2).get("k").await.expect("it is read");
+            let found = [one.get("k").await, two.get_all(&["k"]).await.remove(0), txs];
+            for (result, found) in [first, second, third].into_iter().zip(found) {
+                match result {
+                    Ok(()) => assert!(found.is_some(), "{left} calls"),
+                    Err(error) if error.is_surely_void() => {
+                        assert_eq!(found, None, "{left} calls: {error}");
+                    }
+                    Err(_) => unknown += usize::from(found.is_some()),
+                }
+            }
+        }
+        assert!(unknown > 0, "some fail behind their appends");
+    });
+}
+
+// A process whose maps grow without a bound ends, and all maps with it.
+#[test]
+fn views_take_no_more_memory_than_they_may() {
+    const MAX: usize = 4_000;
+    const PAGE_BYTES: usize = 3 * 300;
+    block_on(async {
+        let log = SimulatedLog::seeded(3);
+        let bounded =
+            FailingLog { memory: MapMemory::of(MAX), ..FailingLog::new(log.session(), i64::MAX, false) };
+        let all = opened(&log.session());
+        put(&all, 0..10).await;
+        let map = opened(&bounded);
+        assert_eq!(map.get("k1").await, Ok(Some("value 1".into())), "there is room");
+        let entries = map.status().await[0].clone();
+        assert_eq!((entries.entries, entries.bytes), (10, bounded.memory.used()));
+        put(&all, 10..60).await;
+        let (used, max) = match map.get("k59").await {
+            Err(FuzzyError::NoMemory { used, max }) => (used, max),
+            other => panic!("{other:?}"),
+        };
+        assert!(max == MAX && (MAX..MAX + PAGE_BYTES).contains(&used), "{used}");
+        // A stored view that has no room is not loaded.
+        all.get("k0").await.expect("it is played");
+        all.store_views(&LIMITS).await.expect("it is stored");
+        put(&all, 60..61).await;
+        all.get("k0").await.expect("it is played");
+        all.store_views(&LIMITS).await.expect("it is stored");
+        assert!(log.trimmed("m.0") > 0);
+        drop(map);
+        assert_eq!(bounded.memory.used(), 0, "what is closed makes room");
+        for key in 0..61 {
+            all.delete(&format!("k{key}")).await.expect("it is deleted");
+        }
+        let map = opened(&bounded);
+        let small = FailingLog { memory: MapMemory::of(100), ..bounded.clone() };
+        assert!(matches!(opened(&small).get("k0").await, Err(FuzzyError::NoMemory { .. })));
+        assert!(matches!(map.get("k0").await, Err(FuzzyError::NoMemory { .. })), "of the view before");
+        all.get("k0").await.expect("it is played");
+        all.store_views(&LIMITS).await.expect("it is stored");
+        assert_eq!(map.get("k0").await, Ok(None), "a later view has room");
+    });
 }

@@ -41,7 +41,10 @@ fn explain(error: &FuzzyError, endpoint: &Endpoint) -> Failure {
             Failure::failed("O1012", what, said, "ordinate fuzzylog partitions")
         }
         FuzzyError::Unreached(error) | FuzzyError::Unknown(error) => endpoint.explain_unexecuted(error),
-        FuzzyError::AlreadyTrimmed { .. } | FuzzyError::BeyondTail { .. } | FuzzyError::Fault(_) => {
+        FuzzyError::AlreadyTrimmed { .. }
+        | FuzzyError::BeyondTail { .. }
+        | FuzzyError::NoMemory { .. }
+        | FuzzyError::Fault(_) => {
             Failure::failed("O1012", "the partially ordered log refused the call", said, "")
         }
     }
