@@ -18,7 +18,7 @@ pub use state::Admin;
 
 use crate::cluster::description::{Listed, Listen};
 use crate::latency::CallFailure;
-use crate::services::{HTTP_ROUTES, SERVICES};
+use crate::services::HTTP_ROUTES;
 use crate::status::HostStatus;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode};
@@ -115,7 +115,7 @@ fn routes(admin: &Arc<Admin>) -> Router {
 /// What is not here, and may be at another port.
 async fn moved(State(admin): State<Arc<Admin>>, request: Request) -> Response {
     let path = request.uri().path();
-    let of_services = SERVICES.iter().any(|service| path.starts_with(&format!("/v1/{}", service.name)));
+    let of_services = HTTP_ROUTES.iter().flat_map(|it| it.paths).any(|begin| path.starts_with(begin));
     if !of_services {
         return nowhere(request).await;
     }

@@ -19,6 +19,8 @@ use std::sync::Arc;
 pub struct HttpRoutes {
     /// Whose they are.
     pub service: &'static Listed,
+    /// How the paths begin that its users call.
+    pub paths: &'static [&'static str],
     /// What its users call; it says so where the service is off.
     pub of_users: fn() -> Router<Arc<Admin>>,
     /// What operators call, at the admin port alone.

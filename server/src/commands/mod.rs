@@ -19,6 +19,7 @@ mod inspect;
 mod kv;
 mod log;
 mod manual;
+mod map;
 mod output;
 mod plan;
 mod profile;
@@ -81,6 +82,9 @@ enum Verb {
     /// The partially ordered log: colours that scale apart, and appends to several of them at once
     #[command(subcommand)]
     Fuzzylog(fuzzylog::Fuzzylog),
+    /// Maps over the partially ordered log: of several kinds, each with a consistency of its own
+    #[command(subcommand)]
+    Map(map::MapVerb),
     /// The coordination service, by ZooKeeper's protocol
     Zk(zk::Zk),
     /// Back up all services while they run
@@ -171,6 +175,7 @@ pub fn run() -> ExitCode {
         Verb::Sequence(sequence) => sequence.run(),
         Verb::Log(log) => log.run(),
         Verb::Fuzzylog(fuzzylog) => fuzzylog.run(),
+        Verb::Map(map) => map.run(),
         Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),

@@ -201,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 /// The calls in an order in which each finds what it needs; `begin` and what commits give names that later ones use.
-const CALLS: [&str; 42] = [
+const CALLS: [&str; 51] = [
     "putKey",
     "getKey",
     "incrementKey",
@@ -221,6 +221,15 @@ const CALLS: [&str; 42] = [
     "awaitSnapshot",
     "fuzzylogPartitions",
     "fuzzylogRegions",
+    "createMap",
+    "putMapKeys",
+    "readMapKeys",
+    "putMapKey",
+    "readMapKey",
+    "transactOnMap",
+    "mapStatus",
+    "listMaps",
+    "deleteMapKey",
     "transact",
     "commitStatus",
     "beginTransaction",
@@ -247,7 +256,7 @@ const CALLS: [&str; 42] = [
 ];
 
 /// What is refused: the call, its path and body, and how it is answered.
-const REFUSED: [(&str, &str, &str, u16); 19] = [
+const REFUSED: [(&str, &str, &str, u16); 23] = [
     ("getKey", "/v1/kv/nowhere", "", 404),
     ("getKey", "/v1/kv/a?consistency=wishful", "", 400),
     ("putKey", "/v1/kv/a?if_version=999999", "1", 409),
@@ -263,6 +272,10 @@ const REFUSED: [(&str, &str, &str, u16); 19] = [
     ("syncColour", "/v1/fuzzylog/colours/red", "", 410),
     ("syncColour", "/v1/fuzzylog/colours/red?from=77", "", 416),
     ("awaitSnapshot", "/v1/fuzzylog/await", "{\"snapshot\":\"nonsense\"}", 400),
+    ("createMap", "/v1/map/cities", "{\"kind\":\"log\"}", 409),
+    ("readMapKey", "/v1/map/nowhere/keys/a", "", 404),
+    ("readMapKey", "/v1/map/cities/keys/nowhere", "", 404),
+    ("transactOnMap", "/v1/map/cities/transaction", "{\"reads\":{\"bern\":99},\"puts\":{\"a\":\"1\"}}", 409),
     ("transact", "/v1/txn", "{\"level\":\"wishful\"}", 400),
     ("transact", "/v1/txn", "{\"if\":[{\"key\":\"bank/1\",\"version\":1}],\"put\":{\"x\":\"1\"}}", 409),
     ("zooKeeperCommand", "/commands/nothing", "", 404),

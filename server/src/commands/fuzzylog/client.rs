@@ -41,7 +41,7 @@ impl Named {
 }
 
 /// A colour's name as a part of a path.
-pub(super) fn in_path(name: &str) -> String {
+pub(in crate::commands) fn in_path(name: &str) -> String {
     name.bytes().fold(String::new(), |mut path, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             path.push(char::from(byte));

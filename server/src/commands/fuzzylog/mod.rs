@@ -3,6 +3,8 @@
 mod client;
 mod graph;
 
+pub(super) use client::in_path;
+
 use super::kv::Output;
 use crate::failure::Failure;
 use clap::Subcommand;

@@ -55,7 +55,7 @@ pub const LISTED: Listed = Listed {
 
 /// What it serves over HTTP.
 pub const HTTP_ROUTES: HttpRoutes =
-    HttpRoutes { service: &LISTED, of_users: Router::new, of_operators: admin_routes };
+    HttpRoutes { service: &LISTED, paths: &[], of_users: Router::new, of_operators: admin_routes };
 
 const PORT: &str = "listen.zookeeper";
 const SECURE_PORT: &str = "listen.zookeeper_secure";

@@ -1,6 +1,7 @@
 //! What calls of the partially ordered log need: rights on colours.
 
 use super::body::{AfterBody, AfterQuery, AppendBody, SnapshotBody};
+use super::maps;
 use crate::access::{Area, Denied, Need, NeededNames, PortCaller, Right};
 use crate::admin::call::HttpCall;
 use axum::extract::Query;
@@ -50,6 +51,9 @@ fn colours_of(snapshot: &str) -> Vec<Bytes> {
 
 /// Whether the caller was granted what it calls, on each colour. What cannot be read is refused by who serves it.
 pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result<(), Denied> {
+    if let Some(checked) = maps::check_http(call, caller) {
+        return checked;
+    }
     let mut may_read = |snapshot: Option<&str>| {
         let colours = snapshot.map_or_else(Vec::new, colours_of);
         colours.iter().try_for_each(|colour| caller.check(Need::of(Right::Read, Area::Fuzzylog, colour)))

@@ -8,38 +8,31 @@ use super::numbers::Numbered;
 use super::regions::RegionsStatus;
 use super::replies::{Page, Refused, positions};
 use super::status::{chains_in_words, servers};
-use super::{FuzzyService, nodes};
+use super::{FuzzyService, asking, nodes};
 use crate::admin::state::Admin;
-use crate::family::{LocalRequest, LocalResponse};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Response};
-use kernel::{Decode as _, Encode as _};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 use wire::fuzzylog::{
-    AppendNodes, AppendPlayed, AwaitSnapshot, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, NameSnapshot,
-    NewNode, NumberedBy, PlayColour, SeenTime, SnapshotColours, SnapshotId, SnapshotIsHere, SyncColour,
-    TrimSeen, WAIT_MS_MAX,
+    AppendNodes, AppendPlayed, AwaitSnapshot, FuzzyCall, FuzzyReply, NameSnapshot, NewNode, NumberedBy,
+    PlayColour, SeenTime, SnapshotColours, SnapshotId, SnapshotIsHere, SyncColour, TrimSeen,
 };
 
-/// How long an answer is waited for: longer than the gateway tries.
-const ANSWER_WITHIN: Duration = Duration::from_secs(11);
-
-fn service(admin: &Admin) -> Result<&FuzzyService, Refused> {
+pub(super) fn service(admin: &Admin) -> Result<&FuzzyService, Refused> {
     admin.file.service::<FuzzyService>().ok_or_else(Refused::absent)
 }
 
-fn read_body<B: DeserializeOwned>(body: &[u8]) -> Result<B, Refused> {
+pub(super) fn read_body<B: DeserializeOwned>(body: &[u8]) -> Result<B, Refused> {
     serde_json::from_slice(body).map_err(|why| Refused::bad(format!("the body cannot be read: {why}")))
 }
 
-fn seen(text: Option<&str>) -> Result<SeenTime, Refused> {
+pub(super) fn seen(text: Option<&str>) -> Result<SeenTime, Refused> {
     let read =
         |text: &str| text.parse().map_err(|why: wire::fuzzylog::NoSeenTime| Refused::bad(why.to_string()));
     text.map_or(Ok(SeenTime::default()), read)
@@ -51,33 +44,9 @@ async fn ask(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<FuzzyReply, Re
     if let Some(fault) = call.fault() {
         return Err(Refused::fault(&fault));
     }
-    let (writes, wait) = match &call {
-        FuzzyCall::AppendNodes(_)
-        | FuzzyCall::AppendPlayed(_)
-        | FuzzyCall::TrimColour(_)
-        | FuzzyCall::TrimSeen(_)
-        | FuzzyCall::RestoreNodes(_)
-        | FuzzyCall::OpenRestored(_) => (true, 0),
-        FuzzyCall::SyncColour(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
-        FuzzyCall::AwaitSnapshot(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
-        FuzzyCall::PlayColour(_)
-        | FuzzyCall::SnapshotColours(_)
-        | FuzzyCall::NameSnapshot(_)
-        | FuzzyCall::CutColours(_)
-        | FuzzyCall::ScanNodes(_) => (false, 0),
-    };
-    let asked = admin.handle.request(gateway.host_slot(), LocalRequest::Service(call.encoded().into()));
-    let within = ANSWER_WITHIN + Duration::from_millis(wait.into());
-    let answered = tokio::time::timeout(within, asked).await;
-    let reply = answered.ok().and_then(Result::ok).and_then(LocalResponse::of_service);
-    match reply.and_then(|body| FuzzyReply::decoded(&body).ok()) {
-        Some(FuzzyReply::FuzzyFailed(failed)) => Err(Refused::failed(&failed, writes)),
-        Some(reply) => Ok(reply),
-        None => {
-            let nobody = FuzzyFailed { id: 0, why: FuzzyFailure::Unknown, position: 0 };
-            Err(Refused::failed(&nobody, writes))
-        }
-    }
+    let (writes, _) = asking::kind_of(&call);
+    let answer = asking::ask(&admin.handle, gateway.host_slot(), call).await;
+    answer.map_err(|failed| Refused::failed(&failed, writes))
 }
 
 /// A page of a colour from this host's gateway.
@@ -151,6 +120,15 @@ fn numbered<'a>(
     Ok((by, Some(numbered)))
 }
 
+/// The answer to what was numbered so, or that there is none.
+fn ended(answer: Result<FuzzyReply, Refused>, in_use: Option<Numbered<'_>>) -> Result<FuzzyReply, Refused> {
+    match (&answer, in_use) {
+        (Err(refused), Some(numbered)) if refused.is_unknown() => numbered.give_up(),
+        _ => {}
+    }
+    answer
+}
+
 fn names(colours: &[String]) -> Vec<kernel::Bytes> {
     colours.iter().map(|name| kernel::Bytes::copy_from_slice(name.as_bytes())).collect()
 }
@@ -186,13 +164,13 @@ pub(super) async fn append(State(admin): State<Arc<Admin>>, body: Bytes) -> Resu
     let node = node_of(&body)?;
     let (seen, tails) = past(&admin, body.seen.as_deref(), body.after.as_deref(), body.timeout_ms).await?;
     let colours = node.colours.clone();
-    let (by, _in_use) = numbered(service, body.client.as_ref())?;
+    let (by, in_use) = numbered(service, body.client.as_ref())?;
     let played = body.colours.iter().map(|colour| tails.get(colour).copied().unwrap_or(0)).collect();
     let call: FuzzyCall = match body.after {
         Some(_) => AppendPlayed { id: 0, seen, by, nodes: vec![node], played: vec![played] }.into(),
         None => AppendNodes { id: 0, seen, by, nodes: vec![node] }.into(),
     };
-    match ask(&admin, call).await? {
+    match ended(ask(&admin, call).await, in_use)? {
         FuzzyReply::AppendedNodes(reply) => {
             let node = reply.nodes.first().ok_or_else(Refused::unexpected)?;
             let positions = positions(&colours, &node.positions);
@@ -209,8 +187,9 @@ pub(super) async fn snapshot(State(admin): State<Arc<Admin>>, body: Bytes) -> Re
     let body: SnapshotBody = read_body(&body)?;
     let colours = names(&body.colours);
     let (seen, _) = past(&admin, body.seen.as_deref(), body.after.as_deref(), body.timeout_ms).await?;
-    let (by, _in_use) = numbered(service, body.client.as_ref())?;
-    match ask(&admin, SnapshotColours { id: 0, seen, by, colours: colours.clone() }).await? {
+    let (by, in_use) = numbered(service, body.client.as_ref())?;
+    let taken = ask(&admin, SnapshotColours { id: 0, seen, by, colours: colours.clone() }).await;
+    match ended(taken, in_use)? {
         FuzzyReply::SnapshotTaken(reply) => {
             let tails = positions(&colours, &reply.tails);
             let (seen, at) = (reply.seen.to_string(), reply.at.to_string());

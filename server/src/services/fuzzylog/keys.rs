@@ -48,4 +48,19 @@ pub const KEYS: &[Key] = &[
         "a host writes a snapshot of a partition when commands of so many bytes have come since the last one, and as many as that one has",
         "too small: much is written twice; too large: journals grow, and a restart applies more commands",
     ),
+    key(
+        "fuzzylog.map_bytes",
+        KeyKind::Size,
+        "256MiB",
+        "what the views of maps that are in use may take in memory at a host; while one is stored or loaded, it is there twice",
+        "too small: puts are refused, and beyond an eighth more reads, too; too large: memory",
+    ),
+    key(
+        "fuzzylog.map_log_bytes",
+        KeyKind::Size,
+        "8MiB",
+        "a map's view is stored when so many bytes of its log were played since the last one; the log behind that one is trimmed then",
+        "too small: views are written all the time; too large: a host that opens a map plays more, and partitions hold up to three \
+         times as much of each of its shards",
+    ),
 ];

@@ -1,9 +1,11 @@
 //! The partially ordered log: colours on chains of servers, appends to several of them at once, over FuzzyLog.
 
 mod access;
+mod asking;
 mod body;
 mod http;
 mod keys;
+mod maps;
 mod native;
 mod nodes;
 mod numbers;
@@ -12,6 +14,7 @@ mod replies;
 mod status;
 mod tail;
 
+pub use maps::{MapLimits, MapsStatus};
 pub use regions::OtherRegionStatus;
 pub use status::FuzzyStatus;
 
@@ -37,6 +40,10 @@ const ENGINES: &[Engine] = &[Engine::FuzzyLog];
 const PLAYS_MAX: usize = 64;
 /// Snapshots are not written for less.
 const SNAPSHOT_BYTES_MIN: usize = 64 << 10;
+/// Views of maps and a page of the log, and not less.
+const MAP_BYTES_MIN: usize = 1 << 20;
+/// A view is not stored for less.
+const MAP_LOG_BYTES_MIN: usize = 4 << 10;
 /// The colour that is looked at to know whether a partition serves.
 const PROBED: &[u8] = b"ordinate.probed";
 
@@ -54,7 +61,8 @@ pub const LISTED: Listed = Listed {
         max: PLAYS_MAX,
         includes: |method, path| {
             let colour = path.strip_prefix("/v1/fuzzylog/colours/");
-            *method == Method::GET && colour.is_some_and(|rest| !rest.contains('/'))
+            let is_page = *method == Method::GET && colour.is_some_and(|rest| !rest.contains('/'));
+            is_page || (*method == Method::POST && path.starts_with("/v1/map/") && path.ends_with("/get"))
         },
     }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },
@@ -63,6 +71,7 @@ pub const LISTED: Listed = Listed {
 /// What it serves over HTTP.
 pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
     service: &LISTED,
+    paths: &["/v1/fuzzylog", "/v1/map"],
     of_users: routes,
     of_operators: || {
         Router::new()
@@ -79,6 +88,7 @@ fn routes() -> Router<Arc<Admin>> {
         .route("/v1/fuzzylog/colours/{colour}", get(http::sync))
         .route("/v1/fuzzylog/colours/{colour}/trim", post(http::trim))
         .route("/v1/fuzzylog/colours/{colour}/tail", get(tail::tail))
+        .merge(maps::routes())
         .layer(Extension(crate::services::events::Readers::default()))
 }
 
@@ -95,8 +105,11 @@ pub struct FuzzyService {
     pub partition_bytes: usize,
     /// A host writes a snapshot when commands of so many bytes have come.
     pub snapshot_bytes: usize,
+    /// What maps may take at a host.
+    pub map_limits: MapLimits,
     /// Names the appends of users who do not name theirs.
     numbers: Arc<Numbers>,
+    maps: Arc<maps::MapsOfHosts>,
 }
 
 fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
@@ -137,8 +150,24 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
         replicas_min,
         partition_bytes,
         snapshot_bytes,
+        map_limits: map_limits(values)?,
         numbers,
+        maps: Arc::default(),
     })))
+}
+
+fn map_limits(values: &Values<'_>) -> Result<MapLimits, FileError> {
+    let bytes = values.size("fuzzylog.map_bytes");
+    let log_bytes = values.size("fuzzylog.map_log_bytes");
+    for (key, size, least) in
+        [("map_bytes", bytes, MAP_BYTES_MIN), ("map_log_bytes", log_bytes, MAP_LOG_BYTES_MIN)]
+    {
+        if size < least {
+            let what = format!("fuzzylog.{key} is {size}, and {least} is the least");
+            return Err(FileError::new(None, what, format!("ordinate config explain fuzzylog.{key}")));
+        }
+    }
+    Ok(MapLimits { bytes, log_bytes: log_bytes as u64 })
 }
 
 impl Service for FuzzyService {
@@ -201,7 +230,9 @@ impl Service for FuzzyService {
     }
 
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
-        Box::new(FuzzyStatus::of(file, view.nodes(), view.now()))
+        let host = view.nodes().next().map(|(node, _)| node.host());
+        let maps = self.maps.status(host, self.map_limits);
+        Box::new(FuzzyStatus { maps, ..FuzzyStatus::of(file, view.nodes(), view.now()) })
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {

@@ -9,13 +9,11 @@ const IN_FLIGHT_MAX: u64 = 1_024;
 
 /// The numbers of one host's client, which is another one after every start.
 #[derive(Debug)]
-pub(super) struct Numbers {
-    client: u64,
-    inner: Mutex<Inner>,
-}
+pub(super) struct Numbers(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
+    client: u64,
     next: u64,
     in_flight: BTreeSet<u64>,
 }
@@ -35,11 +33,11 @@ pub(super) struct Numbered<'a> {
 impl Numbers {
     /// Those of a client that nobody else is.
     pub(super) fn drawn() -> Self {
-        Self { client: unique_number(), inner: Mutex::new(Inner { next: 1, in_flight: BTreeSet::new() }) }
+        Self(Mutex::new(Inner { client: unique_number(), next: 1, in_flight: BTreeSet::new() }))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next number; none while too many are in use.
@@ -52,13 +50,27 @@ impl Numbers {
         }
         inner.next += 1;
         inner.in_flight.insert(number);
-        Some(Numbered { of: self, client: self.client, number, below })
+        Some(Numbered { of: self, client: inner.client, number, below })
+    }
+}
+
+impl Numbered<'_> {
+    /// What it names may still be executed, and nobody waits for it any more: the host must not say that it has the answer, so it goes on as
+    /// another client.
+    pub(super) fn give_up(self) {
+        let mut inner = self.of.inner();
+        if inner.client == self.client {
+            *inner = Inner { client: unique_number(), next: 1, in_flight: BTreeSet::new() };
+        }
     }
 }
 
 impl Drop for Numbered<'_> {
     fn drop(&mut self) {
-        self.of.inner().in_flight.remove(&self.number);
+        let mut inner = self.of.inner();
+        if inner.client == self.client {
+            inner.in_flight.remove(&self.number);
+        }
     }
 }
 
@@ -78,6 +90,27 @@ mod tests {
         assert_eq!((third.number, third.below), (3, 1));
         drop(first);
         assert_eq!(numbers.next().map(|it| (it.number, it.below)), Some((4, 3)));
+    }
+
+    // An append that nobody has the answer to, and that the host says it has, stays unfinished in some of its colours.
+    #[test]
+    fn the_host_is_another_client_after_an_append_without_an_answer() {
+        let numbers = Numbers::drawn();
+        let first = numbers.next().expect("one");
+        let (client, second) = (first.client, numbers.next().expect("two"));
+        first.give_up();
+        let other = numbers.next().expect("three");
+        assert!(other.client != client && (other.number, other.below) == (1, 1));
+        drop(second);
+        second_of(&numbers, other.client);
+        drop(other);
+        assert_eq!(numbers.next().map(|it| (it.number, it.below)), Some((3, 3)));
+    }
+
+    /// Another one of the same client, while the first has no answer.
+    fn second_of(numbers: &Numbers, client: u64) {
+        let second = numbers.next().expect("a number");
+        assert_eq!((second.client, second.number, second.below), (client, 2, 1));
     }
 
     // A partition refuses what is too far above; the caller is to be refused before.

@@ -20,7 +20,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    fn new(status: StatusCode, why: &str, executed: Option<bool>, retry: bool) -> Self {
+    pub(super) fn new(status: StatusCode, why: &str, executed: Option<bool>, retry: bool) -> Self {
         Self { status, body: json!({ "error": why, "executed": executed, "retry": retry }), why: None }
     }
 
@@ -99,7 +99,12 @@ impl Refused {
         }
     }
 
-    fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+    /// It may have been executed, or may still be.
+    pub(super) fn is_unknown(&self) -> bool {
+        self.why.is_none_or(|(why, _)| !why.is_surely_void())
+    }
+
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         if let Value::Object(fields) = &mut self.body {
             fields.insert(name.to_owned(), value.into());
         }

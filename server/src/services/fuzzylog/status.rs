@@ -1,5 +1,6 @@
 //! What a host knows of the partially ordered log.
 
+use super::maps::MapsStatus;
 use super::regions::RegionsStatus;
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::ClusterFile;
@@ -30,6 +31,8 @@ pub struct FuzzyStatus {
     pub calls_in_progress: usize,
     /// Appends to several partitions that are taken over here.
     pub taking_over: usize,
+    /// The maps that are in use here.
+    pub maps: MapsStatus,
     /// The other regions, if there are some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<RegionsStatus>,
@@ -204,7 +207,10 @@ impl ServiceStatus for FuzzyStatus {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.regions.as_ref().map_or_else(Vec::new, RegionsStatus::warnings)
+        let mut warnings = self.regions.as_ref().map_or_else(Vec::new, RegionsStatus::warnings);
+        let what = "is too large to be stored: its log is not trimmed, and grows until its partition is full";
+        warnings.extend(self.maps.too_large.iter().map(|name| format!("a view of the map {name} {what}")));
+        warnings
     }
 
     fn metrics(&self, page: &mut MetricsPage) {
@@ -214,6 +220,7 @@ impl ServiceStatus for FuzzyStatus {
             "Appends to several partitions that this host finishes for others",
             self.taking_over as f64,
         );
+        self.maps.metrics(page);
         if let Some(regions) = &self.regions {
             regions.metrics(page);
         }

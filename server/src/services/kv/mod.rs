@@ -56,7 +56,7 @@ pub const LISTED: Listed = Listed {
 
 /// What it serves over HTTP.
 pub const HTTP_ROUTES: HttpRoutes =
-    HttpRoutes { service: &LISTED, of_users: http::routes, of_operators: Router::new };
+    HttpRoutes { service: &LISTED, paths: &["/v1/kv"], of_users: http::routes, of_operators: Router::new };
 
 const KEYS: &[Key] = &[key(
     "kv.engine",

@@ -65,7 +65,7 @@ pub const LISTED: Listed = Listed {
 
 /// What it serves over HTTP.
 pub const HTTP_ROUTES: HttpRoutes =
-    HttpRoutes { service: &LISTED, of_users: routes, of_operators: Router::new };
+    HttpRoutes { service: &LISTED, paths: &["/v1/log"], of_users: routes, of_operators: Router::new };
 
 const KAFKA_PORT: &str = "listen.kafka";
 /// Bytes before a request of Kafka's that say how long it is.

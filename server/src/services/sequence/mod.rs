@@ -43,8 +43,12 @@ pub const LISTED: Listed = Listed {
 };
 
 /// What it serves over HTTP.
-pub const HTTP_ROUTES: HttpRoutes =
-    HttpRoutes { service: &LISTED, of_users: http::routes, of_operators: Router::new };
+pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
+    service: &LISTED,
+    paths: &["/v1/sequence"],
+    of_users: http::routes,
+    of_operators: Router::new,
+};
 
 const KEYS: &[Key] = &[
     key(

@@ -50,6 +50,7 @@ pub const LISTED: Listed = Listed {
 /// What it serves over HTTP.
 pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
     service: &LISTED,
+    paths: &["/v1/txn"],
     of_users: routes,
     of_operators: || Router::new().route("/v1/txn/transactions", get(http::transactions)),
 };

@@ -1,10 +1,12 @@
 //! The partially ordered log while hosts die: what was acknowledged is there once, in all its colours, and in one order.
 
 mod client;
+mod map_calls;
 mod maps;
 mod members;
 mod region_changes;
 mod regions;
+mod served_maps;
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{http, side_by_side};

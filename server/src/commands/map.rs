@@ -1,0 +1,379 @@
+//! `ordinate map`: maps over the partially ordered log from the command line, over HTTP.
+
+use super::admin::{AdminHosts, call, not_granted, parse};
+use super::fuzzylog::in_path;
+use super::kv::Output;
+use crate::failure::Failure;
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// How long hosts are asked in turn that surely did nothing.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// `KEY=VALUE`, as it is given; a key has no `=` in it.
+#[derive(Clone)]
+pub struct Pair {
+    key: String,
+    value: String,
+}
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        pair.map(|(key, value)| Self { key, value }).ok_or_else(|| "wanted: KEY=VALUE".to_owned())
+    }
+}
+
+/// Whom a verb asks, what it is behind, and how it prints.
+#[derive(clap::Args)]
+pub struct Asked {
+    /// Order it behind what an earlier answer has seen, at whichever host
+    #[arg(long, value_name = "SEEN")]
+    seen: Option<String>,
+    /// Output
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    #[command(flatten)]
+    hosts: AdminHosts,
+}
+
+/// Maps over the partially ordered log: of several kinds, each with a consistency of its own
+#[derive(Subcommand)]
+pub enum MapVerb {
+    /// Make a map, once; what it is, it stays
+    Create {
+        /// Its name
+        map: String,
+        /// log, sharded, atomic, tx, crdt or tx-crdt
+        #[arg(long)]
+        kind: String,
+        /// Among how many colours its keys are distributed; log and crdt have one
+        #[arg(long)]
+        shards: Option<u16>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Print what keys hold; several at one point of the order: of atomic, tx and tx-crdt
+    Get {
+        /// The map
+        map: String,
+        /// The keys
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Set keys; several at once, all or none: of atomic, tx and tx-crdt
+    Put {
+        /// The map
+        map: String,
+        /// The keys and their values
+        #[arg(required = true, value_name = "KEY=VALUE")]
+        pairs: Vec<Pair>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Remove keys; several at once, all or none: of atomic, tx and tx-crdt
+    Delete {
+        /// The map
+        map: String,
+        /// The keys
+        #[arg(required = true)]
+        keys: Vec<String>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Change keys of a tx map, if others still have the versions that get has printed
+    Transaction {
+        /// The map
+        map: String,
+        /// A key that was read, and its version; 0: it held nothing
+        #[arg(long = "read", value_name = "KEY=VERSION")]
+        reads: Vec<Pair>,
+        /// A key that is set
+        #[arg(long = "put", value_name = "KEY=VALUE")]
+        puts: Vec<Pair>,
+        /// A key that is removed
+        #[arg(long = "delete", value_name = "KEY")]
+        deletes: Vec<String>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// The maps: what each promises, and what the host that is asked has of it
+    Status {
+        /// One of them
+        map: Option<String>,
+        #[command(flatten)]
+        asked: Asked,
+    },
+}
+
+impl MapVerb {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Create { map, kind, shards, asked } => {
+                let mut body = json!({ "kind": kind });
+                if let Some(shards) = shards {
+                    body["shards"] = json!(shards);
+                }
+                let answer = asked.write("PUT", &path_of(&map, ""), &body.to_string())?;
+                asked.show(&answer, || {
+                    let made = if answer["created"] == true { "made" } else { "was there" };
+                    format!("{}, {made}", line_of(&answer))
+                });
+                Ok(())
+            }
+            Self::Get { map, keys, asked } => get(&map, &keys, &asked),
+            Self::Put { map, pairs, asked } => match &pairs[..] {
+                [Pair { key, value }] => asked.change("PUT", &map, key, value),
+                pairs => {
+                    let puts = object(pairs.iter().map(|it| (&it.key, json!(it.value))))?;
+                    asked.change_all(&map, &json!({ "puts": puts }))
+                }
+            },
+            Self::Delete { map, keys, asked } => match &keys[..] {
+                [key] => asked.change("DELETE", &map, key, ""),
+                keys => asked.change_all(&map, &json!({ "deletes": keys })),
+            },
+            Self::Transaction { map, reads, puts, deletes, asked } => {
+                let mut versions = Vec::new();
+                for Pair { key, value } in &reads {
+                    let version: u64 = value.parse().map_err(|_| wrong(format!("{value} is no version")))?;
+                    versions.push((key, json!(version)));
+                }
+                let (reads, puts) = (
+                    object(versions.into_iter())?,
+                    object(puts.iter().map(|it| (&it.key, json!(it.value))))?,
+                );
+                let body = json!({ "reads": reads, "puts": puts, "deletes": deletes });
+                let answer =
+                    asked.write("POST", &path_of(&map, "/transaction"), &asked.behind(body).to_string())?;
+                asked.show(&answer, || "committed".to_owned());
+                Ok(())
+            }
+            Self::Status { map: Some(map), asked } => {
+                let answer = asked.read(&asked.query(&path_of(&map, "")))?;
+                asked.show(&answer, || status_of(&answer));
+                Ok(())
+            }
+            Self::Status { map: None, asked } => {
+                let answer = asked.read("/v1/map")?;
+                let lines = || answer["maps"].as_array().into_iter().flatten().map(status_of);
+                asked.show(&answer, || match answer["maps"].as_array().is_some_and(Vec::is_empty) {
+                    true => "there are no maps".to_owned(),
+                    false => lines().collect::<Vec<_>>().join("\n"),
+                });
+                Ok(())
+            }
+        }
+    }
+}
+
+fn path_of(map: &str, rest: &str) -> String {
+    format!("/v1/map/{}{rest}", in_path(map))
+}
+
+fn wrong(fact: String) -> Failure {
+    Failure::input(
+        "O1067",
+        "the map's call makes no sense, and nothing was done",
+        fact,
+        "ordinate map --help",
+    )
+}
+
+/// Fields by keys, none of which is named twice.
+fn object<'a>(pairs: impl Iterator<Item = (&'a String, Value)>) -> Result<Map<String, Value>, Failure> {
+    let mut fields = Map::new();
+    for (key, value) in pairs {
+        if fields.insert(key.clone(), value).is_some() {
+            return Err(wrong(format!("{key} is named twice")));
+        }
+    }
+    Ok(fields)
+}
+
+/// What a key holds, in a line: what is no text as it is written in JSON.
+fn value_of(entry: &Value) -> String {
+    let value = entry["value"].as_str().or_else(|| entry["value_base64"].as_str()).unwrap_or_default();
+    match entry["version"].as_u64() {
+        Some(version) => format!("{value}  version {version}"),
+        None => value.to_owned(),
+    }
+}
+
+/// `cities  log, linearizable, 1 shard`
+fn line_of(map: &Value) -> String {
+    let text = |name: &str| map[name].as_str().unwrap_or_default().to_owned();
+    format!("{}  {} of {} shards: {}", text("map"), text("kind"), map["shards"], text("consistency"))
+}
+
+/// A map in lines.
+fn status_of(map: &Value) -> String {
+    let mut lines = vec![line_of(map)];
+    if map["entries"].is_u64() {
+        lines.push(format!("  entries {}  bytes {}", map["entries"], map["bytes"]));
+    }
+    for (colour, shard) in map["colours"].as_object().into_iter().flatten() {
+        let (played, covered, bytes) = (&shard["played"], &shard["covered"], &shard["uncovered_bytes"]);
+        lines.push(format!(
+            "  {colour}  played to {played}  stored view to {covered}  behind it {bytes} bytes"
+        ));
+    }
+    lines.join("\n")
+}
+
+fn get(map: &str, keys: &[String], asked: &Asked) -> Result<(), Failure> {
+    if let [key] = keys {
+        let answer = asked.read(&asked.query(&path_of(map, &format!("/keys/{}", in_path(key)))))?;
+        asked.show(&answer, || value_of(&answer));
+        return Ok(());
+    }
+    let body = asked.behind(json!({ "keys": keys })).to_string();
+    let answer = asked.ask("POST", &path_of(map, "/get"), &body, false)?;
+    asked.show(&answer, || {
+        let entries = answer["entries"].as_array().into_iter().flatten();
+        let line = |entry: &Value| {
+            let key = entry["key"].as_str().unwrap_or_default();
+            let holds = !entry["value"].is_null() || entry["value_base64"].is_string();
+            if holds { format!("{key}={}", value_of(entry)) } else { format!("{key} holds nothing") }
+        };
+        entries.map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+/// What an answer comes to.
+enum Verdict {
+    Done(Value),
+    /// Another host, or the same a little later, may do it: nothing was done.
+    Again(Failure),
+    No(Failure),
+}
+
+impl Asked {
+    fn show(&self, answer: &Value, line: impl FnOnce() -> String) {
+        match self.output {
+            Output::Table => println!("{}", line()),
+            Output::Json => println!("{answer}"),
+        }
+    }
+
+    fn query(&self, path: &str) -> String {
+        match &self.seen {
+            Some(seen) => format!("{path}?seen={}", in_path(seen)),
+            None => path.to_owned(),
+        }
+    }
+
+    fn behind(&self, mut body: Value) -> Value {
+        if let Some(seen) = &self.seen {
+            body["seen"] = json!(seen);
+        }
+        body
+    }
+
+    fn change(&self, verb: &str, map: &str, key: &str, value: &str) -> Result<(), Failure> {
+        let path = self.query(&path_of(map, &format!("/keys/{}", in_path(key))));
+        let answer = self.write(verb, &path, value)?;
+        self.show(&answer, || "done".to_owned());
+        Ok(())
+    }
+
+    fn change_all(&self, map: &str, body: &Value) -> Result<(), Failure> {
+        let body = self.behind(body.clone()).to_string();
+        let answer = self.write("POST", &path_of(map, "/put"), &body)?;
+        self.show(&answer, || "done".to_owned());
+        Ok(())
+    }
+
+    fn read(&self, path: &str) -> Result<Value, Failure> {
+        self.ask("GET", path, "", false)
+    }
+
+    /// A change is sent again only where it surely was not done: another one may have come between.
+    fn write(&self, verb: &str, path: &str, body: &str) -> Result<Value, Failure> {
+        self.ask(verb, path, body, true)
+    }
+
+    fn ask(&self, verb: &str, path: &str, body: &str, writes: bool) -> Result<Value, Failure> {
+        let begun = Instant::now();
+        loop {
+            let mut last = None;
+            for admin in &self.hosts.admin {
+                match self.ask_one(admin, verb, path, body, writes) {
+                    Verdict::Done(answer) => return Ok(answer),
+                    Verdict::No(failure) => return Err(failure),
+                    Verdict::Again(failure) => last = Some(failure),
+                }
+            }
+            if begun.elapsed() >= PATIENCE {
+                return Err(
+                    last.unwrap_or_else(|| Failure::unreachable("any address", "no address was given"))
+                );
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn ask_one(&self, admin: &str, verb: &str, path: &str, body: &str, writes: bool) -> Verdict {
+        let (status, text) = match call(admin, &self.hosts.token, verb, path, body) {
+            Ok(answer) => answer,
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused || !writes => {
+                return Verdict::Again(Failure::unreachable(admin, error.to_string()));
+            }
+            Err(error) => return Verdict::No(unknown(error)),
+        };
+        if matches!(status, 401 | 403) {
+            return Verdict::No(not_granted(&text));
+        }
+        let answer = match parse(admin, &text) {
+            Ok(answer) => answer,
+            Err(failure) => return Verdict::No(failure),
+        };
+        let why = answer["error"].as_str().unwrap_or(text.trim()).to_owned();
+        // Only the map itself says what has been seen.
+        let is_of_map = answer["seen"].is_string();
+        match status {
+            200 => Verdict::Done(answer),
+            503 => {
+                let what = "the service is busy: nothing was done";
+                Verdict::Again(Failure::failed("O1024", what, why, "the same again later"))
+            }
+            500 | 504 if writes => Verdict::No(unknown(why)),
+            504 => {
+                let what = "nobody serves the partition of the colour";
+                Verdict::Again(Failure::failed("O1060", what, why, "ordinate fuzzylog partitions"))
+            }
+            404 if is_of_map => {
+                Verdict::No(Failure::failed("O1068", "the key holds nothing", why, "ordinate map status MAP"))
+            }
+            409 if is_of_map => {
+                let what = "a key was written since it was read, and nothing was done";
+                Verdict::No(Failure::failed("O1069", what, why, "ordinate map get MAP KEY, and again"))
+            }
+            507 => {
+                let what = "there is no room for the map";
+                let remedy = "ordinate config explain fuzzylog.map_bytes, or fuzzylog.partition_bytes";
+                Verdict::No(Failure::failed("O1070", what, why, remedy))
+            }
+            _ => {
+                let what = "the map's call was refused, and nothing was done";
+                Verdict::No(Failure::input("O1067", what, why, "ordinate map status"))
+            }
+        }
+    }
+}
+
+fn unknown(fact: impl Display) -> Failure {
+    let remedy = "ordinate map get MAP KEY  (shows what is there)";
+    Failure::failed("O1063", "it may have been done, or still be", fact.to_string(), remedy)
+}

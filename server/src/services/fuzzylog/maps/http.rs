@@ -1,0 +1,410 @@
+//! Maps over HTTP and JSON.
+//!
+//! Every answer of a map has a time, `seen`. A caller sends the latest that it has with its next call, at any host: what it does then is
+//! ordered behind what it has seen.
+
+use super::super::http::{read_body, seen, service};
+use super::super::replies::Refused;
+use super::catalogue::{MapMade, NotCreated};
+use super::kinds::MapKind;
+use super::open::{Maps, OpenMap};
+use super::served::Changes;
+use super::words;
+use super::{SHARDS_MAX, check_name};
+use crate::admin::state::Admin;
+use crate::services::json_bytes::JsonBytes;
+use axum::body::Bytes;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use ordinate_client::maps::entry_bytes;
+use ordinate_client::{FuzzyError, FuzzyFailure};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest key, in bytes.
+const KEY_BYTES_MAX: usize = 1_024;
+/// Keys of one call.
+const KEYS_MAX: usize = 256;
+/// Values of one answer together, in bytes, unless a single one is longer.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// How long a call waits for others that play the map, and for the log: longer than the log tries.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+/// How long a list waits for what the host has of maps, of all together.
+const LISTED_WITHIN: Duration = Duration::from_secs(2);
+/// Colours of a map whose maker does not say how many.
+const SHARDS_DEFAULT: u16 = 4;
+
+/// The routes.
+pub(in crate::services::fuzzylog) fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/map", get(list))
+        .route("/v1/map/{map}", get(status).put(create))
+        .route("/v1/map/{map}/keys/{*key}", get(read).put(put).delete(delete))
+        .route("/v1/map/{map}/get", post(read_several))
+        .route("/v1/map/{map}/put", post(put_several))
+        .route("/v1/map/{map}/transaction", post(transact))
+}
+
+/// What of a query does.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SeenQuery {
+    seen: Option<String>,
+}
+
+/// How a map is to be made.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateBody {
+    kind: String,
+    shards: Option<u16>,
+}
+
+/// Which keys are read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReadBody {
+    keys: Vec<String>,
+    seen: Option<String>,
+}
+
+/// What is changed, at once.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PutBody {
+    #[serde(default)]
+    puts: BTreeMap<String, JsonBytes>,
+    #[serde(default)]
+    deletes: Vec<String>,
+    seen: Option<String>,
+}
+
+/// The same, if keys still have the versions that were read.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TransactionBody {
+    #[serde(default)]
+    reads: BTreeMap<String, u64>,
+    #[serde(default)]
+    puts: BTreeMap<String, JsonBytes>,
+    #[serde(default)]
+    deletes: Vec<String>,
+    seen: Option<String>,
+}
+
+/// This host's maps.
+fn maps(admin: &Admin) -> Result<Arc<Maps>, Refused> {
+    let service = service(admin)?;
+    if !admin.file.regions.is_empty() {
+        return Err(Refused::bad("maps are not served in a cluster of several regions: nothing was done"));
+    }
+    Ok(service.maps.of(admin, service))
+}
+
+/// A call of one map at this host.
+struct MapCall {
+    maps: Arc<Maps>,
+    map: Arc<OpenMap>,
+    /// The caller has seen something, here or elsewhere.
+    has_seen: bool,
+}
+
+impl MapCall {
+    async fn begin(admin: &Admin, name: &str, given: Option<&str>) -> Result<Self, Refused> {
+        let maps = maps(admin)?;
+        check_name(name).map_err(|fault| Refused::fault(&fault))?;
+        let given_time = seen(given)?;
+        let map = match maps.in_use(name) {
+            Some(map) => in_time(maps.use_map(name, map.kind, map.shards)).await,
+            None => {
+                let made = in_time(maps.catalogue.find(name)).await;
+                let made = made.map_err(|error| words::refused(error, false))?;
+                let MapMade { kind, shards } = made.ok_or_else(|| words::no_such_map(name))?;
+                let kind = kind.ok_or_else(|| words::of_a_later_version(name))?;
+                in_time(maps.use_map(name, kind, shards)).await
+            }
+        };
+        let refused = |error| refused(&maps, error, false);
+        let map = map.map_err(refused)?;
+        in_time(map.log.come_after(given_time, &map.colour())).await.map_err(refused)?;
+        Ok(Self { maps, map, has_seen: given.is_some() })
+    }
+
+    /// What a call of the map comes to, in time; `writes`: it may have been done although nobody answers.
+    async fn done_in_time<T>(
+        &self,
+        call: impl Future<Output = Result<T, FuzzyError>>,
+        writes: bool,
+    ) -> Result<T, Refused> {
+        in_time(call).await.map_err(|error| refused(&self.maps, error, writes))
+    }
+
+    /// What goes by what was played here, and asks nobody, is behind what its caller has seen elsewhere.
+    async fn come_after(&self) -> Result<(), Refused> {
+        if self.has_seen && self.map.map.asks_nobody() {
+            self.done_in_time(self.map.map.sync(), false).await?;
+        }
+        Ok(())
+    }
+
+    async fn admit(&self, changes: &Changes) -> Result<(), Refused> {
+        let put = |(key, value): &(String, Option<kernel::Bytes>)| {
+            value.as_ref().map_or(0, |value| entry_bytes(key.as_bytes(), value))
+        };
+        let bytes: usize = changes.iter().map(put).sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.done_in_time(self.maps.admit(&self.map, bytes), false).await
+    }
+
+    fn seen(&self) -> String {
+        self.map.log.seen().to_string()
+    }
+
+    fn answer(&self, mut fields: Map<String, Value>) -> Response {
+        fields.insert("seen".to_owned(), json!(self.seen()));
+        Json(fields).into_response()
+    }
+
+    /// It is done.
+    fn done(&self) -> Response {
+        self.answer(Map::new())
+    }
+}
+
+async fn in_time<T>(call: impl Future<Output = Result<T, FuzzyError>>) -> Result<T, FuzzyError> {
+    let done = tokio::time::timeout(ANSWER_WITHIN, call).await;
+    done.unwrap_or(Err(FuzzyError::Failed(FuzzyFailure::Unknown)))
+}
+
+/// The log's word, or that there is no memory, which is counted.
+fn refused(maps: &Maps, error: FuzzyError, writes: bool) -> Refused {
+    if matches!(error, FuzzyError::NoMemory { .. }) {
+        maps.count_refused();
+    }
+    words::refused(error, writes)
+}
+
+fn check_keys<'a>(keys: impl ExactSizeIterator<Item = &'a String>) -> Result<(), Refused> {
+    if keys.len() > KEYS_MAX {
+        return Err(Refused::bad(format!("it names {} keys, which is more than {KEYS_MAX}", keys.len())));
+    }
+    for key in keys {
+        if key.is_empty() || key.len() > KEY_BYTES_MAX {
+            let what = format!("a key has {} bytes: wanted are 1 to {KEY_BYTES_MAX}", key.len());
+            return Err(Refused::bad(what));
+        }
+    }
+    Ok(())
+}
+
+fn changes_of(puts: BTreeMap<String, JsonBytes>, deletes: Vec<String>) -> Result<Changes, Refused> {
+    let mut changes = Changes::new();
+    for (key, value) in puts {
+        changes.push((key, Some(value.bytes().map_err(Refused::bad)?)));
+    }
+    for key in deletes {
+        if changes.iter().any(|(named, _)| *named == key) {
+            return Err(Refused::bad(format!("{key:?} is named twice")));
+        }
+        changes.push((key, None));
+    }
+    check_keys(changes.iter().map(|(key, _)| key))?;
+    if changes.is_empty() {
+        return Err(Refused::bad("it changes nothing: wanted is puts or deletes"));
+    }
+    Ok(changes)
+}
+
+/// `GET /v1/map`
+async fn list(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
+    let maps = maps(&admin)?;
+    let all = in_time(maps.catalogue.all()).await.map_err(|error| words::refused(error, false))?;
+    let (mut listed, until) = (Vec::with_capacity(all.len()), tokio::time::Instant::now() + LISTED_WITHIN);
+    for (name, made) in all {
+        let mut fields = words::made(&name, &made);
+        if let Some(map) = maps.in_use(&name) {
+            // One that waits for the log is listed without.
+            fields.extend(tokio::time::timeout_at(until, words::in_use(&map)).await.unwrap_or_default());
+        }
+        listed.push(Value::Object(fields));
+    }
+    Ok(Json(json!({ "maps": listed })).into_response())
+}
+
+/// `GET /v1/map/MAP`
+async fn status(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    Query(query): Query<SeenQuery>,
+) -> Result<Response, Refused> {
+    let call = MapCall::begin(&admin, &name, query.seen.as_deref()).await?;
+    call.done_in_time(call.map.map.sync(), false).await?;
+    let made = MapMade { kind: Some(call.map.kind), shards: call.map.shards };
+    let mut fields = words::made(&name, &made);
+    fields.extend(words::in_use(&call.map).await);
+    Ok(call.answer(fields))
+}
+
+/// `PUT /v1/map/MAP`
+async fn create(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let maps = maps(&admin)?;
+    check_name(&name).map_err(|fault| Refused::fault(&fault))?;
+    let CreateBody { kind, shards } = read_body(&body)?;
+    let kind: MapKind = kind.parse().map_err(|why: super::kinds::NoMapKind| Refused::bad(why.to_string()))?;
+    let shards = match (kind.is_of_one_colour(), shards) {
+        (true, None | Some(1)) => 1,
+        (true, Some(_)) => return Err(Refused::bad(format!("a map of the kind {kind} has one shard"))),
+        (false, Some(shards)) => shards,
+        (false, None) => {
+            let found = in_time(maps.catalogue.find(&name)).await;
+            let found = found.map_err(|error| words::refused(error, false))?;
+            found.map_or(SHARDS_DEFAULT, |found| found.shards)
+        }
+    };
+    if !(1..=SHARDS_MAX).contains(&usize::from(shards)) {
+        return Err(Refused::bad(format!("{shards} shards: wanted are 1 to {SHARDS_MAX}")));
+    }
+    let created = tokio::time::timeout(ANSWER_WITHIN, maps.catalogue.create(&name, kind, shards)).await;
+    let unknown = || Err(NotCreated::Log(FuzzyError::Failed(FuzzyFailure::Unknown)));
+    let created = created.unwrap_or_else(|_| unknown());
+    let created = created.map_err(|why| words::not_created(&name, why))?;
+    let mut fields = words::made(&name, &MapMade { kind: Some(kind), shards });
+    fields.insert("created".to_owned(), json!(created));
+    Ok(Json(fields).into_response())
+}
+
+/// `GET /v1/map/MAP/keys/KEY`
+async fn read(
+    State(admin): State<Arc<Admin>>,
+    Path((name, key)): Path<(String, String)>,
+    Query(query): Query<SeenQuery>,
+) -> Result<Response, Refused> {
+    check_keys([&key].into_iter())?;
+    let call = MapCall::begin(&admin, &name, query.seen.as_deref()).await?;
+    call.come_after().await?;
+    let found = call.done_in_time(call.map.map.get(&key), false).await?;
+    if found.value.is_some() {
+        return Ok(call.answer(words::found(&key, &found)));
+    }
+    let none = Refused::new(StatusCode::NOT_FOUND, "no such key", Some(false), false);
+    Ok(none.with("seen", call.seen()).into_response())
+}
+
+/// `PUT /v1/map/MAP/keys/KEY`
+async fn put(
+    State(admin): State<Arc<Admin>>,
+    Path((name, key)): Path<(String, String)>,
+    Query(query): Query<SeenQuery>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    change(&admin, &name, key, query.seen, Some(kernel::Bytes::copy_from_slice(&body))).await
+}
+
+/// `DELETE /v1/map/MAP/keys/KEY`
+async fn delete(
+    State(admin): State<Arc<Admin>>,
+    Path((name, key)): Path<(String, String)>,
+    Query(query): Query<SeenQuery>,
+) -> Result<Response, Refused> {
+    change(&admin, &name, key, query.seen, None).await
+}
+
+async fn change(
+    admin: &Admin,
+    name: &str,
+    key: String,
+    given: Option<String>,
+    value: Option<kernel::Bytes>,
+) -> Result<Response, Refused> {
+    let changes = vec![(key, value)];
+    check_keys(changes.iter().map(|(key, _)| key))?;
+    let call = MapCall::begin(admin, name, given.as_deref()).await?;
+    call.come_after().await?;
+    call.admit(&changes).await?;
+    for (key, value) in changes {
+        call.done_in_time(call.map.map.change(key, value), true).await?;
+    }
+    Ok(call.done())
+}
+
+/// Who has calls of several keys.
+const SEVERAL: &str = "atomic, tx and tx-crdt have";
+
+/// `POST /v1/map/MAP/get`
+async fn read_several(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let ReadBody { keys, seen } = read_body(&body)?;
+    check_keys(keys.iter())?;
+    let call = MapCall::begin(&admin, &name, seen.as_deref()).await?;
+    if !call.map.kind.has_several_keys() {
+        return Err(words::not_of_this_kind(&call.map, "reads of several keys", SEVERAL));
+    }
+    call.come_after().await?;
+    // Only a read of a tx map appends something.
+    let found = call.done_in_time(call.map.map.get_all(&keys), false).await?;
+    let bytes: usize = found.iter().filter_map(|it| it.value.as_ref()).map(kernel::Bytes::len).sum();
+    if keys.len() > 1 && bytes > ANSWER_BYTES_MAX {
+        let why = format!("the values have {bytes} bytes, more than {ANSWER_BYTES_MAX}: read fewer at once");
+        return Err(Refused::bad(why));
+    }
+    let entries: Vec<Value> =
+        keys.iter().zip(&found).map(|(key, found)| Value::Object(words::found(key, found))).collect();
+    Ok(call.answer([("entries".to_owned(), json!(entries))].into_iter().collect()))
+}
+
+/// `POST /v1/map/MAP/put`
+async fn put_several(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let PutBody { puts, deletes, seen } = read_body(&body)?;
+    let changes = changes_of(puts, deletes)?;
+    let call = MapCall::begin(&admin, &name, seen.as_deref()).await?;
+    if !call.map.kind.has_several_keys() {
+        return Err(words::not_of_this_kind(&call.map, "changes of several keys", SEVERAL));
+    }
+    call.come_after().await?;
+    call.admit(&changes).await?;
+    call.done_in_time(call.map.map.change_all(changes), true).await?;
+    Ok(call.done())
+}
+
+/// `POST /v1/map/MAP/transaction`
+async fn transact(
+    State(admin): State<Arc<Admin>>,
+    Path(name): Path<String>,
+    body: Bytes,
+) -> Result<Response, Refused> {
+    let TransactionBody { reads, puts, deletes, seen } = read_body(&body)?;
+    let changes = changes_of(puts, deletes)?;
+    check_keys(reads.keys())?;
+    let call = MapCall::begin(&admin, &name, seen.as_deref()).await?;
+    if call.map.kind != MapKind::Tx {
+        return Err(words::not_of_this_kind(&call.map, "transactions", "tx has"));
+    }
+    call.admit(&changes).await?;
+    let reads: Vec<(String, u64)> = reads.into_iter().collect();
+    if call.done_in_time(call.map.map.transact(&reads, changes), true).await? {
+        return Ok(call.done());
+    }
+    let why = "a key was written since it was read: nothing was done, read again";
+    let refused = Refused::new(StatusCode::CONFLICT, why, Some(false), false);
+    Ok(refused.with("seen", call.seen()).into_response())
+}
