@@ -71,9 +71,15 @@ fn reads_that_ask_nobody_go_on_while_nobody_answers() {
             }
             (one.get("k").await, whole.get_all(&keys).await)
         };
+        let long = async {
+            for _ in 0..10_000 {
+                tokio::task::yield_now().await;
+            }
+        };
         tokio::select! {
             biased;
             _ = played => panic!("nobody answers"),
+            () = long => panic!("the reads wait, too"),
             (one, whole) = read => {
                 assert_eq!(one, Some("1".into()));
                 assert_eq!(whole, keys.map(|_| Some("1".into())));
