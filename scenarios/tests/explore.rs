@@ -3,11 +3,11 @@
 use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::spanner::smallest::{APART, COORDINATOR, PARTICIPANT};
-use sim::{Exploration, ExploreBounds, explore};
+use sim::{Exploration, ExploreBounds};
 use std::collections::BTreeMap;
 
 fn explored(bounds: ExploreBounds) -> Exploration {
-    explore(&Smallest { leaders: 2, bounds })
+    Smallest { leaders: 2, bounds }.explore()
 }
 
 // Two leaders that meet in an order nobody thought of choose two values for one slot.
@@ -46,7 +46,7 @@ fn two_candidacies_bear_a_crash_anywhere() {
 #[test]
 fn transactions_bear_a_change_of_a_leader_in_every_order() {
     for scope in [PARTICIPANT, COORDINATOR] {
-        let found = explore(&scope);
+        let found = scope.explore();
         assert!(found.passed() && found.complete, "{}", found.to_json());
         assert!(found.states > 100_000, "{}", found.to_json());
         for mark in ["shard.took_back_prepared_locks", "shard.read_waited_for_the_horizon"] {
@@ -62,7 +62,7 @@ fn transactions_bear_a_change_of_a_leader_in_every_order() {
 // A leader that is deposed and does not know it answers who has not heard of it, either.
 #[test]
 fn a_reader_and_a_writer_that_are_apart_bear_a_change_of_the_leader_in_every_order() {
-    let found = explore(&APART);
+    let found = APART.explore();
     assert!(found.passed() && found.complete, "{}", found.to_json());
     assert!(found.states > 1_000, "{}", found.to_json());
     assert!(found.marks.contains_key("shard.read_waited_for_the_horizon"), "{}", found.to_json());
@@ -73,7 +73,7 @@ fn a_reader_and_a_writer_that_are_apart_bear_a_change_of_the_leader_in_every_ord
 fn appends_to_two_partitions_are_finished_in_every_order() {
     let mut marks = BTreeMap::new();
     for (scope, states) in [(TAKE_OVER, 4_000_000), (LOST, 1_000_000), (TWO_ORIGINS, 500_000)] {
-        let found = explore(&scope);
+        let found = scope.explore();
         assert!(found.passed() && found.complete && found.states > states, "{}", found.to_json());
         marks.extend(found.marks);
     }
@@ -103,7 +103,7 @@ fn planted_bugs_are_found_in_the_smallest_appends() {
         [&planted::delivered_before_pending, &planted::clock_not_raised, &planted::repeated_proposal_is_new];
     for bug in bugs {
         kernel::plant(Some(bug));
-        let found = explore(&TWO_ORIGINS);
+        let found = TWO_ORIGINS.explore();
         kernel::plant(None);
         let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found: {}", found.states));
         assert!(["TS", "ATOMIC"].contains(&&violation.invariant[..]), "{violation:?}");
@@ -126,7 +126,7 @@ fn planted_bugs_are_found_in_the_smallest_transactions() {
     ];
     for (bug, scope) in bugs {
         kernel::plant(Some(bug));
-        let found = explore(&scope);
+        let found = scope.explore();
         kernel::plant(None);
         let violation = found.violation.unwrap_or_else(|| panic!("{bug:?} was not found: {}", found.states));
         assert!(

@@ -6,8 +6,8 @@ use sim::{Experiment, Options, Sweep};
 fn seeds_of(family: &dyn Experiment) -> u64 {
     let asked = std::env::var("ORDINATE_SEEDS").ok().map(|text| text.parse().expect("a number of seeds"));
     asked.unwrap_or(match family.family() {
-        "mason" | "paxos" => 100,
-        _ => 60,
+        "mason" | "paxos" => 60,
+        _ => 40,
     })
 }
 
@@ -15,7 +15,7 @@ fn seeds_of(family: &dyn Experiment) -> u64 {
 #[test]
 fn the_same_seed_gives_the_same_run() {
     for family in scenarios::families() {
-        let diverged = family.determinism(0..20, &Options::default());
+        let diverged = family.determinism(0..10, &Options::default());
         assert!(diverged.is_empty(), "{}: {diverged:?}", family.family());
     }
 }

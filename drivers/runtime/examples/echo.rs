@@ -3,7 +3,7 @@
 //! An asker keeps `window` questions in flight to an oracle on the other host, which answers at once.
 #![allow(missing_docs)]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/hosts/support/mod.rs"]
 mod support;
 
 use runtime::{FsyncPlacement, Host, JournalOptions, Storage};

@@ -1,7 +1,7 @@
 //! What hosts cost that have nothing to do, and what an idle client connection costs: `cargo run --release --example idle`.
 #![allow(missing_docs)]
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/hosts/support/mod.rs"]
 mod support;
 
 use bytes::BytesMut;

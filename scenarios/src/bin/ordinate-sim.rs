@@ -203,18 +203,18 @@ fn misused() -> ExitCode {
 
 fn explore(arguments: &[String]) -> ExitCode {
     kernel::plant(arguments.get(1).and_then(|name| named(name)));
-    let paxos = |bounds| sim::explore(&Smallest { leaders: 2, bounds });
+    let paxos = |bounds| Smallest { leaders: 2, bounds }.explore();
     let found = match arguments.first().map(String::as_str) {
         Some("candidacies") => paxos(CANDIDACIES),
         Some("faults") => paxos(FAULTS),
         Some("crashes") => paxos(CRASHES),
-        Some("participant") => sim::explore(&PARTICIPANT),
-        Some("coordinator") => sim::explore(&COORDINATOR),
-        Some("in-doubt") => sim::explore(&IN_DOUBT),
-        Some("apart") => sim::explore(&APART),
-        Some("take-over") => sim::explore(&TAKE_OVER),
-        Some("lost") => sim::explore(&LOST),
-        Some("two-origins") => sim::explore(&TWO_ORIGINS),
+        Some("participant") => PARTICIPANT.explore(),
+        Some("coordinator") => COORDINATOR.explore(),
+        Some("in-doubt") => IN_DOUBT.explore(),
+        Some("apart") => APART.explore(),
+        Some("take-over") => TAKE_OVER.explore(),
+        Some("lost") => LOST.explore(),
+        Some("two-origins") => TWO_ORIGINS.explore(),
         Some(_) | None => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

@@ -15,7 +15,7 @@ use ::fuzzylog::{
 use kernel::{
     Bytes, Cx, HostId, HostSlot, Instant, NodeId, Position, RequestId, Role, TimerIndex, TimerKey, invariant,
 };
-use sim::{ExploreBounds, ExploredCluster, Scope, Spent};
+use sim::{Exploration, ExploreBounds, ExploredCluster, Scope, Spent};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -223,6 +223,13 @@ impl SeenAppends {
                 invariant!(DUR, is_there, "the append of {user} was answered, and {server} lacks it");
             }
         }
+    }
+}
+
+impl SmallestAppends {
+    /// Visits its states, as far as its bounds allow.
+    pub fn explore(&self) -> Exploration {
+        sim::explore(self)
     }
 }
 

@@ -18,7 +18,7 @@ use paxos::multipaxos::proxy_leader::{ProxyLeader, ProxyLeaderIn};
 use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::{Message, Paxos};
 use paxos::{Batch, BatchId, Call, Configuration, Configurations, Member, Outcome, Parameters, Value};
-use sim::{ExploreBounds, ExploredCluster, Scope};
+use sim::{Exploration, ExploreBounds, ExploredCluster, Scope};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -153,6 +153,13 @@ impl Smallest {
             hosts: Vec::new(),
             joined: Vec::new(),
         })
+    }
+}
+
+impl Smallest {
+    /// Visits its states, as far as its bounds allow.
+    pub fn explore(&self) -> Exploration {
+        sim::explore(self)
     }
 }
 

@@ -19,7 +19,7 @@ use kernel::{
     Wall, invariant,
 };
 use paxos::{Configurations, HostEntry};
-use sim::{ExploreBounds, ExploredCluster, Scope, WALL_EPOCH};
+use sim::{Exploration, ExploreBounds, ExploredCluster, Scope, WALL_EPOCH};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -244,6 +244,13 @@ impl SeenTxns {
             !self.reads_after_commit || versions.iter().all(|(_, version)| *version > Timestamp(0)),
             "the reader asked when the writer had been answered, and found {versions:?} at {at}"
         );
+    }
+}
+
+impl SmallestTxns {
+    /// Visits its states, as far as its bounds allow.
+    pub fn explore(&self) -> Exploration {
+        sim::explore(self)
     }
 }
 

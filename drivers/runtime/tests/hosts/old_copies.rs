@@ -1,11 +1,8 @@
 //! Data directories that were put back from an old copy, or have lost their end: sound in themselves, and others know better.
-#![allow(missing_docs)]
 
-mod support;
-
+use super::support::*;
 use runtime::{Host, HostConfig, HostError, JournalOptions, Storage};
 use std::path::{Path, PathBuf};
-use support::*;
 
 /// A folder that is gone when this is dropped.
 struct Folder(PathBuf);

@@ -1,8 +1,6 @@
 //! Hosts and clients under TLS.
-#![allow(missing_docs)]
 
-mod support;
-
+use super::support::*;
 use bytes::BytesMut;
 use kernel::NodeId;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
@@ -16,7 +14,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Instant;
-use support::*;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 

@@ -1,13 +1,10 @@
 //! Hosts on loopback whose clocks lie or are set, and timers of less than a millisecond.
-#![allow(missing_docs)]
 
-mod support;
-
+use super::support::{LIMIT, cluster, eventually};
 use kernel::{ClockTrouble, Cx, Family, HostSlot, NodeId, Position, RequestId, Role, Wall};
 use runtime::{ClockConfig, ClockSource, ClockState, Host, HostConfig, HostHandle};
 use std::convert::Infallible;
 use std::time::Duration;
-use support::{LIMIT, cluster, eventually};
 
 kernel::messages! {
     /// To the ticker: nothing.

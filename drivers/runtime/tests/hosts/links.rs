@@ -1,15 +1,12 @@
 //! Links between hosts that go wrong.
-#![allow(missing_docs)]
 
-mod support;
-
+use super::support::*;
 use kernel::{FrameWriter, NodeId};
 use runtime::{Admission, Direction, Host, HostConfig, HostEvent, LinkFault, PeerConfig};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
-use support::*;
 
 fn events_of(config: &mut HostConfig) -> Receiver<HostEvent> {
     let (outbox, events) = channel();

@@ -1,8 +1,6 @@
 //! Hosts whose disk fails, fills up, or belongs to somebody else.
-#![allow(missing_docs)]
 
-mod support;
-
+use super::support::*;
 use bytes::BytesMut;
 use kernel::NodeId;
 use runtime::disk::{Disk, DiskFile, RealDisk};
@@ -19,7 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
-use support::*;
 
 const SMALL: JournalOptions =
     JournalOptions { segment_bytes: 1 << 20, placement: FsyncPlacement::Adaptive, prepare_inline: false };

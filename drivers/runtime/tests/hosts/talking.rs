@@ -1,10 +1,7 @@
-//! Whole hosts on loopback.
-#![allow(missing_docs)]
+//! Hosts that talk, and are killed.
 
-mod support;
-
+use super::support::*;
 use runtime::{Direction, Host, JournalOptions, LinkFault, Storage};
-use support::*;
 
 // Without this nothing works: questions over a link, answers back, counted on both sides.
 #[test]

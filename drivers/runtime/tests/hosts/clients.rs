@@ -1,15 +1,12 @@
 //! Clients of a front end, over real sockets.
-#![allow(missing_docs)]
 
-mod support;
-
+use super::support::*;
 use bytes::BytesMut;
 use kernel::NodeId;
 use runtime::{ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, Session, SessionCx};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
-use support::*;
 
 /// One answer that is larger than any bound on what waits for a client.
 const HUGE_BYTES: usize = 20 << 20;
