@@ -34,7 +34,7 @@ kernel::family! {
 }
 
 #[derive(Debug)]
-pub struct Ticking;
+struct Ticking;
 
 impl Family for Ticking {
     type Message = Message;
@@ -45,7 +45,7 @@ impl Family for Ticking {
 }
 
 #[derive(Debug, Default)]
-pub struct Ticker {
+struct Ticker {
     asked: Option<RequestId>,
     every: Duration,
     ticks: u64,
