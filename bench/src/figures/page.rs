@@ -15,11 +15,12 @@ pub const PLANS: &str = "plans";
 
 const HEAD: &str = include_str!("page/head.txt");
 /// Where the sections of the papers begin: what is said before them is in `HEAD`.
-const PAPERS: [(&str, &str); 4] = [
+const PAPERS: [(&str, &str); 5] = [
     ("Compartmentalization", "compartmentalization-"),
     ("FuzzyLog", "fuzzylog-"),
     ("Mason", "mason-"),
     ("RSS", "rss-"),
+    ("Of our own", "txn-"),
 ];
 const PLANS_HEAD: &str = include_str!("page/plans.txt");
 
