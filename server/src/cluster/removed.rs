@@ -112,7 +112,7 @@ mod tests {
             [("region.a", "ohio"), ("region.b", "tokyo"), ("region.z", "paris"), ("paxos.window", "9")];
         let now = seen(file(BOTH).seen_from("a"), "c of regions", &data).expect("it is sound");
         let paris = RemovedRegion { name: "paris".to_owned(), number: number_of("paris") };
-        assert_eq!(now.removed, [paris.clone()]);
+        assert_eq!(now.removed, std::slice::from_ref(&paris));
         // It is in the data from then on, even if they are asked for it by nothing else.
         let later =
             seen(file(BOTH), "c of regions", &[("removed_region.paris", "yes")]).expect("it is sound");

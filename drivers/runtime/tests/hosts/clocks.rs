@@ -34,7 +34,7 @@ kernel::family! {
 }
 
 #[derive(Debug)]
-struct Ticking;
+pub struct Ticking;
 
 impl Family for Ticking {
     type Message = Message;
@@ -45,7 +45,7 @@ impl Family for Ticking {
 }
 
 #[derive(Debug, Default)]
-struct Ticker {
+pub struct Ticker {
     asked: Option<RequestId>,
     every: Duration,
     ticks: u64,

@@ -1,5 +1,5 @@
 //! Whole hosts on loopback. One program, because what takes the time to compile is the host, once for each.
-#![allow(missing_docs)]
+#![allow(missing_docs, unreachable_pub)]
 
 mod clients;
 mod clocks;
