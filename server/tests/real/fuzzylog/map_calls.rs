@@ -8,6 +8,7 @@ use crate::support::side_by_side;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::process::Command;
+use wire::fuzzylog::SeenTime;
 
 const SETTINGS: &str = "[fuzzylog]\npartitions = 2\nmap_bytes = \"1MiB\"\nmap_log_bytes = \"16KiB\"\n";
 
@@ -91,6 +92,35 @@ fn maps_are_made_once_and_wrong_calls_are_refused() {
         assert_eq!(code, 200, "{answer}");
         let (code, answer) = call("GET", "/v1/map/cities/keys/a/b", "");
         assert_eq!((code, &answer["value"]), (200, &json!("\u{e4}")), "{answer}");
+    });
+}
+
+// A change that its caller made after it had seen another one comes before that one, where the two are of different partitions.
+#[test]
+fn what_was_seen_elsewhere_comes_before() {
+    side_by_side(async {
+        let cluster = Cluster::start(3, SETTINGS, "").await;
+        let hosts: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
+        let put = |host: usize, map: &str, seen: &str| {
+            let query = if seen.is_empty() { String::new() } else { format!("?seen={seen}") };
+            let (code, answer) = ask(hosts[host], "PUT", &format!("/v1/map/{map}/keys/k{query}"), "v");
+            assert_eq!(code, 200, "{answer}");
+            answer["seen"].as_str().expect("a time").to_owned()
+        };
+        let time = |seen: &str| seen.parse::<SeenTime>().expect("a time");
+        let make = |map: &str| assert_eq!(create(hosts[0], map, "log", None).0, 200);
+        make("first");
+        let partition = time(&put(0, "first", "")).partition;
+        let is_elsewhere = |map: &String| {
+            make(map);
+            time(&put(1, map, "")).partition != partition
+        };
+        let other = ["second", "cities", "accounts", "orders", "jobs", "names", "parts", "users"];
+        let other = other.map(str::to_owned).into_iter().find(is_elsewhere).expect("one of them");
+        // The clock of the first one's partition goes ahead of the other one's.
+        let last = (0..100).map(|_| put(0, "first", "")).last().expect("one of 100");
+        let next = put(1, &other, &last);
+        assert!(time(&next) > time(&last), "{next} is behind {last}");
     });
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 /// A host that joins, and one that leaves, hold no append up for longer.
-const LONGEST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(3);
 
 /// Every partition's chain is of these hosts, and serves.
 fn chains_are(cluster: &Cluster, through: usize, hosts: &[&str]) -> bool {
