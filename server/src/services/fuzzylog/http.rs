@@ -116,15 +116,13 @@ fn numbered<'a>(
         return Ok((NumberedBy { client, number: body.number, below: body.below }, None));
     }
     let numbered = service.numbers.next().ok_or_else(|| Refused::busy("too many calls at once"))?;
-    let by = NumberedBy { client: numbered.client, number: numbered.number, below: numbered.below };
-    Ok((by, Some(numbered)))
+    Ok((numbered.by(), Some(numbered)))
 }
 
-/// The answer to what was numbered so, or that there is none.
+/// The answer to what was numbered so.
 fn ended(answer: Result<FuzzyReply, Refused>, in_use: Option<Numbered<'_>>) -> Result<FuzzyReply, Refused> {
-    match (&answer, in_use) {
-        (Err(refused), Some(numbered)) if refused.is_unknown() => numbered.give_up(),
-        _ => {}
+    if answer.as_ref().err().is_none_or(|refused| !refused.is_unknown()) {
+        in_use.into_iter().for_each(Numbered::answered);
     }
     answer
 }

@@ -94,25 +94,17 @@ impl HostLog {
         Ok(reply)
     }
 
-    /// A call that is numbered. Its number is in use until there is an answer, also if its caller does not wait for that any more.
-    async fn ask_once<C: Into<FuzzyCall> + Send>(
+    /// A call that is numbered.
+    async fn ask_once<C: Into<FuzzyCall>>(
         &self,
-        call: impl FnOnce(NumberedBy) -> C + Send + 'static,
+        call: impl FnOnce(NumberedBy) -> C,
     ) -> Result<FuzzyReply, FuzzyError> {
-        let this = self.clone();
-        let asked = tokio::spawn(async move {
-            let busy = FuzzyError::Failed(FuzzyFailure::Busy);
-            let numbered = this.host.numbers.next().ok_or(busy)?;
-            let (client, number, below) = (numbered.client, numbered.number, numbered.below);
-            let call = call(NumberedBy { client, number, below }).into();
-            let answer = this.ask(call).await;
-            if answer.as_ref().is_err_and(|error| !error.is_surely_void()) {
-                numbered.give_up();
-            }
-            answer
-        });
-        // It does not panic; if the host ends, it may have been executed.
-        asked.await.unwrap_or(Err(FuzzyError::Failed(FuzzyFailure::Unknown)))
+        let numbered = self.host.numbers.next().ok_or(FuzzyError::Failed(FuzzyFailure::Busy))?;
+        let answer = self.ask(call(numbered.by())).await;
+        if answer.as_ref().err().is_none_or(FuzzyError::is_surely_void) {
+            numbered.answered();
+        }
+        answer
     }
 }
 
