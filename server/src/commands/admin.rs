@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use serde_json::Value;
 use server::http_client::HttpClient;
-use std::time::Duration;
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 /// An address as people give it: `host:port`, perhaps as the URL that a browser has.
 pub fn address(text: &str) -> Result<String, String> {
@@ -93,6 +94,119 @@ pub struct AdminHosts {
     pub admin: Vec<String>,
     #[command(flatten)]
     pub token: GivenToken,
+}
+
+/// How long hosts are asked in turn, one after the other, until one of them answers.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two rounds.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A call that any of several hosts may do.
+pub struct Call<'a> {
+    /// Its verb.
+    pub verb: &'a str,
+    /// Its path.
+    pub path: &'a str,
+    /// Its body.
+    pub body: &'a str,
+    /// It changes something, so that it may have been done although nobody has answered.
+    pub writes: bool,
+}
+
+/// What a host has answered.
+pub struct HostAnswer {
+    /// The status.
+    pub status: u16,
+    /// The answer.
+    pub answer: Value,
+    /// Why it was not done, if it was not.
+    pub why: String,
+}
+
+/// What an answer comes to.
+pub enum Verdict<T> {
+    /// That is it.
+    Done(T),
+    /// Another host, or the same a little later, may do it.
+    Again(Failure),
+    /// The same, but it may have been done.
+    Unknown(Failure),
+    /// No host does it.
+    No(Failure),
+}
+
+impl AdminHosts {
+    /// Asks hosts in turn until one has done it, or none will. `judged` says what an answer comes to, and `unanswered` a change that a host has
+    /// perhaps been sent and not answered.
+    pub fn ask_in_turn<T>(
+        &self,
+        asked: &Call<'_>,
+        unanswered: impl Fn(String) -> Verdict<T>,
+        judged: impl Fn(HostAnswer) -> Verdict<T>,
+    ) -> Result<T, Failure> {
+        let begun = Instant::now();
+        // A call that somebody may have executed has not failed for sure because the next host cannot be reached.
+        let mut unknown = None;
+        loop {
+            let mut last = None;
+            for admin in &self.admin {
+                let verdict = match self.ask_one(admin, asked, &unanswered) {
+                    Ok(answer) => judged(answer),
+                    Err(verdict) => verdict,
+                };
+                match verdict {
+                    Verdict::Done(answer) => return Ok(answer),
+                    Verdict::No(failure) => return Err(failure),
+                    Verdict::Unknown(failure) => unknown = Some(failure),
+                    Verdict::Again(failure) => last = Some(failure),
+                }
+            }
+            if begun.elapsed() >= PATIENCE {
+                let nobody = || Failure::unreachable("any address", "no address was given");
+                return Err(unknown.or(last).unwrap_or_else(nobody));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    fn ask_one<T>(
+        &self,
+        admin: &str,
+        asked: &Call<'_>,
+        unanswered: impl Fn(String) -> Verdict<T>,
+    ) -> Result<HostAnswer, Verdict<T>> {
+        let Call { verb, path, body, writes } = *asked;
+        let (status, text) = call(admin, &self.token, verb, path, body).map_err(|error| {
+            let was_sent = error.kind() != std::io::ErrorKind::ConnectionRefused;
+            match writes && was_sent {
+                true => unanswered(error.to_string()),
+                false => Verdict::Again(Failure::unreachable(admin, error.to_string())),
+            }
+        })?;
+        if matches!(status, 401 | 403) {
+            return Err(Verdict::No(not_granted(&text)));
+        }
+        let answer = parse(admin, &text).map_err(Verdict::No)?;
+        let why = answer["error"].as_str().unwrap_or(text.trim()).to_owned();
+        Ok(HostAnswer { status, answer, why })
+    }
+}
+
+/// The service has no room for a call.
+pub fn busy(fact: String) -> Failure {
+    Failure::failed("O1024", "the service is busy: nothing was done", fact, "the same again later")
+}
+
+/// A name as a part of a path.
+pub fn in_path(name: &str) -> String {
+    name.bytes().fold(String::new(), |mut path, byte| {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            write!(path, "%{byte:02X}").expect("a string takes what is written");
+        }
+        path
+    })
 }
 
 /// Asks a host's admin port; returns the status and the answer's body.

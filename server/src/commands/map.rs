@@ -1,19 +1,12 @@
 //! `ordinate map`: maps over the partially ordered log from the command line, over HTTP.
 
-use super::admin::{AdminHosts, call, not_granted, parse};
-use super::fuzzylog::in_path;
+use super::admin::{AdminHosts, Call, HostAnswer, Verdict, busy, in_path};
+use super::fuzzylog::nobody_serves;
 use super::kv::Output;
 use crate::failure::Failure;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
-use std::fmt::Display;
 use std::str::FromStr;
-use std::time::{Duration, Instant};
-
-/// How long hosts are asked in turn that surely did nothing.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two rounds.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// `KEY=VALUE`, as it is given; a key has no `=` in it.
 #[derive(Clone)]
@@ -251,14 +244,6 @@ fn get(map: &str, keys: &[String], asked: &Asked) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What an answer comes to.
-enum Verdict {
-    Done(Value),
-    /// Another host, or the same a little later, may do it: nothing was done.
-    Again(Failure),
-    No(Failure),
-}
-
 impl Asked {
     fn show(&self, answer: &Value, line: impl FnOnce() -> String) {
         match self.output {
@@ -305,75 +290,40 @@ impl Asked {
     }
 
     fn ask(&self, verb: &str, path: &str, body: &str, writes: bool) -> Result<Value, Failure> {
-        let begun = Instant::now();
-        loop {
-            let mut last = None;
-            for admin in &self.hosts.admin {
-                match self.ask_one(admin, verb, path, body, writes) {
-                    Verdict::Done(answer) => return Ok(answer),
-                    Verdict::No(failure) => return Err(failure),
-                    Verdict::Again(failure) => last = Some(failure),
-                }
-            }
-            if begun.elapsed() >= PATIENCE {
-                return Err(
-                    last.unwrap_or_else(|| Failure::unreachable("any address", "no address was given"))
-                );
-            }
-            std::thread::sleep(PAUSE);
-        }
+        let unanswered = |why| Verdict::No(unknown(why));
+        self.hosts
+            .ask_in_turn(&Call { verb, path, body, writes }, unanswered, |answer| judged(answer, writes))
     }
+}
 
-    fn ask_one(&self, admin: &str, verb: &str, path: &str, body: &str, writes: bool) -> Verdict {
-        let (status, text) = match call(admin, &self.hosts.token, verb, path, body) {
-            Ok(answer) => answer,
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused || !writes => {
-                return Verdict::Again(Failure::unreachable(admin, error.to_string()));
-            }
-            Err(error) => return Verdict::No(unknown(error)),
-        };
-        if matches!(status, 401 | 403) {
-            return Verdict::No(not_granted(&text));
+fn judged(HostAnswer { status, answer, why }: HostAnswer, writes: bool) -> Verdict<Value> {
+    // Only the map itself says what has been seen.
+    let is_of_map = answer["seen"].is_string();
+    match status {
+        200 => Verdict::Done(answer),
+        503 => Verdict::Again(busy(why)),
+        500 | 504 if writes => Verdict::No(unknown(why)),
+        504 => Verdict::Again(nobody_serves(why)),
+        404 if is_of_map => {
+            Verdict::No(Failure::failed("O1068", "the key holds nothing", why, "ordinate map status MAP"))
         }
-        let answer = match parse(admin, &text) {
-            Ok(answer) => answer,
-            Err(failure) => return Verdict::No(failure),
-        };
-        let why = answer["error"].as_str().unwrap_or(text.trim()).to_owned();
-        // Only the map itself says what has been seen.
-        let is_of_map = answer["seen"].is_string();
-        match status {
-            200 => Verdict::Done(answer),
-            503 => {
-                let what = "the service is busy: nothing was done";
-                Verdict::Again(Failure::failed("O1024", what, why, "the same again later"))
-            }
-            500 | 504 if writes => Verdict::No(unknown(why)),
-            504 => {
-                let what = "nobody serves the partition of the colour";
-                Verdict::Again(Failure::failed("O1060", what, why, "ordinate fuzzylog partitions"))
-            }
-            404 if is_of_map => {
-                Verdict::No(Failure::failed("O1068", "the key holds nothing", why, "ordinate map status MAP"))
-            }
-            409 if is_of_map => {
-                let what = "a key was written since it was read, and nothing was done";
-                Verdict::No(Failure::failed("O1069", what, why, "ordinate map get MAP KEY, and again"))
-            }
-            507 => {
-                let what = "there is no room for the map";
-                let remedy = "ordinate config explain fuzzylog.map_bytes, or fuzzylog.partition_bytes";
-                Verdict::No(Failure::failed("O1070", what, why, remedy))
-            }
-            _ => {
-                let what = "the map's call was refused, and nothing was done";
-                Verdict::No(Failure::input("O1067", what, why, "ordinate map status"))
-            }
+        409 if is_of_map => {
+            let what = "a key was written since it was read, and nothing was done";
+            Verdict::No(Failure::failed("O1069", what, why, "ordinate map get MAP KEY, and again"))
+        }
+        507 => {
+            let what = "there is no room for the map";
+            let remedy = "ordinate config explain fuzzylog.map_bytes, or fuzzylog.partition_bytes";
+            Verdict::No(Failure::failed("O1070", what, why, remedy))
+        }
+        _ => {
+            let what = "the map's call was refused, and nothing was done";
+            Verdict::No(Failure::input("O1067", what, why, "ordinate map status"))
         }
     }
 }
 
-fn unknown(fact: impl Display) -> Failure {
+fn unknown(fact: String) -> Failure {
     let remedy = "ordinate map get MAP KEY  (shows what is there)";
-    Failure::failed("O1063", "it may have been done, or still be", fact.to_string(), remedy)
+    Failure::failed("O1063", "it may have been done, or still be", fact, remedy)
 }

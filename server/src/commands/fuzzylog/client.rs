@@ -1,16 +1,9 @@
 //! Asking hosts over HTTP: an append has a name of its own, so that it may be sent to another host and is executed once.
 
-use crate::commands::admin::{AdminHosts, call, not_granted, parse};
+use crate::commands::admin::{AdminHosts, Call, HostAnswer, Verdict, busy, in_path};
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use server::unique::unique_number;
-use std::fmt::Write as _;
-use std::time::{Duration, Instant};
-
-/// How long hosts are asked in turn, one after the other, until one of them answers.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two rounds.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Which hosts are asked; the next one if one does not answer.
 #[derive(clap::Args)]
@@ -40,18 +33,6 @@ impl Named {
     }
 }
 
-/// A colour's name as a part of a path.
-pub(in crate::commands) fn in_path(name: &str) -> String {
-    name.bytes().fold(String::new(), |mut path, byte| {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            path.push(char::from(byte));
-        } else {
-            write!(path, "%{byte:02X}").expect("a string takes what is written");
-        }
-        path
-    })
-}
-
 /// A page of a colour: up to its end, or up to a position that an answer had.
 pub(super) fn page_path(colour: &str, from: u64, to: Option<u64>) -> String {
     let to = to.map_or_else(String::new, |to| format!("&to={to}"));
@@ -68,18 +49,6 @@ pub(super) fn number(value: &Value) -> Result<u64, Failure> {
             "ordinate version",
         )
     })
-}
-
-/// What an answer comes to.
-enum Verdict {
-    Done(Value),
-    /// What was asked for is gone; this is the first position that is left.
-    Trimmed(u64),
-    /// Another host, or the same a little later, may do it.
-    Again(Failure),
-    /// The same, but it may have been done.
-    Unknown(Failure),
-    No(Failure),
 }
 
 /// What was asked for is gone; this is the first position that is left.
@@ -122,96 +91,55 @@ impl Hosts {
         body: &str,
         writes: bool,
     ) -> Result<Result<Value, Gone>, Failure> {
-        let begun = Instant::now();
-        // A call that somebody may have executed has not failed for sure because the next host cannot be reached.
-        let mut unknown = None;
-        loop {
-            let mut last = None;
-            for admin in &self.asked.admin {
-                match self.ask_one(admin, verb, path, body, writes) {
-                    Verdict::Done(answer) => return Ok(Ok(answer)),
-                    Verdict::Trimmed(first) => return Ok(Err(Gone(first))),
-                    Verdict::No(failure) => return Err(failure),
-                    Verdict::Unknown(failure) => unknown = Some(failure),
-                    Verdict::Again(failure) => last = Some(failure),
-                }
-            }
-            if begun.elapsed() >= PATIENCE {
-                let nobody = || Failure::unreachable("any address", "no address was given");
-                return Err(unknown.or(last).unwrap_or_else(nobody));
-            }
-            std::thread::sleep(PAUSE);
-        }
+        let unanswered = |why| Verdict::Unknown(unknown(why));
+        self.asked
+            .ask_in_turn(&Call { verb, path, body, writes }, unanswered, |answer| judged(answer, writes))
     }
+}
 
-    fn ask_one(&self, admin: &str, verb: &str, path: &str, body: &str, writes: bool) -> Verdict {
-        let (status, text) = match call(admin, &self.asked.token, verb, path, body) {
-            Ok(answer) => answer,
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused || !writes => {
-                return Verdict::Again(Failure::unreachable(admin, error.to_string()));
-            }
-            Err(error) => return Verdict::Unknown(unknown(error.to_string())),
-        };
-        if matches!(status, 401 | 403) {
-            return Verdict::No(not_granted(&text));
-        }
-        let answer = match parse(admin, &text) {
-            Ok(answer) => answer,
-            Err(failure) => return Verdict::No(failure),
-        };
-        let why = answer["error"].as_str().unwrap_or(text.trim()).to_owned();
-        match status {
-            200 => Verdict::Done(answer),
-            503 => Verdict::Again(Failure::failed(
-                "O1024",
-                "the service is busy: nothing was done",
-                why,
-                "the same again later",
-            )),
-            504 if writes => Verdict::Unknown(unknown(why)),
-            412 => Verdict::No(not_here(why)),
-            504 => Verdict::Again(Failure::failed(
-                "O1060",
-                "nobody serves the partition of the colour",
-                why,
-                "ordinate fuzzylog partitions",
-            )),
-            410 => match number(&answer["first"]) {
-                Ok(first) => Verdict::Trimmed(first),
-                Err(failure) => Verdict::No(failure),
-            },
-            507 if answer["retry"] == true => Verdict::Again(Failure::failed(
-                "O1024",
-                "the service is busy: nothing was done",
-                why,
-                "the same again later",
-            )),
-            507 => Verdict::No(Failure::failed(
-                "O1064",
-                "the partition of the colours is full",
-                why,
-                "ordinate config explain fuzzylog.partition_bytes",
-            )),
-            416 => Verdict::No(Failure::input(
-                "O1062",
-                "the position is beyond the end of the colour",
-                format!("the colour ends at {}", answer["tail"]),
-                "ordinate fuzzylog snapshot COLOUR",
-            )),
-            404 => Verdict::No(Failure::input(
-                "O1062",
-                "there is no partially ordered log",
-                why,
-                "ordinate config explain fuzzylog.partitions",
-            )),
-            _ => Verdict::No(Failure::input(
-                "O1062",
-                "the call was refused, and nothing was done",
-                why,
-                "ordinate fuzzylog --help",
-            )),
-        }
+fn judged(HostAnswer { status, answer, why }: HostAnswer, writes: bool) -> Verdict<Result<Value, Gone>> {
+    match status {
+        200 => Verdict::Done(Ok(answer)),
+        503 => Verdict::Again(busy(why)),
+        504 if writes => Verdict::Unknown(unknown(why)),
+        412 => Verdict::No(not_here(why)),
+        504 => Verdict::Again(nobody_serves(why)),
+        410 => match number(&answer["first"]) {
+            Ok(first) => Verdict::Done(Err(Gone(first))),
+            Err(failure) => Verdict::No(failure),
+        },
+        507 if answer["retry"] == true => Verdict::Again(busy(why)),
+        507 => Verdict::No(Failure::failed(
+            "O1064",
+            "the partition of the colours is full",
+            why,
+            "ordinate config explain fuzzylog.partition_bytes",
+        )),
+        416 => Verdict::No(Failure::input(
+            "O1062",
+            "the position is beyond the end of the colour",
+            format!("the colour ends at {}", answer["tail"]),
+            "ordinate fuzzylog snapshot COLOUR",
+        )),
+        404 => Verdict::No(Failure::input(
+            "O1062",
+            "there is no partially ordered log",
+            why,
+            "ordinate config explain fuzzylog.partitions",
+        )),
+        _ => Verdict::No(Failure::input(
+            "O1062",
+            "the call was refused, and nothing was done",
+            why,
+            "ordinate fuzzylog --help",
+        )),
     }
+}
+
+/// Another host, or the same a little later, may do it.
+pub(in crate::commands) fn nobody_serves(fact: String) -> Failure {
+    let what = "nobody serves the partition of the colour";
+    Failure::failed("O1060", what, fact, "ordinate fuzzylog partitions")
 }
 
 fn not_here(fact: String) -> Failure {

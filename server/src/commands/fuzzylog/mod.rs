@@ -3,8 +3,9 @@
 mod client;
 mod graph;
 
-pub(super) use client::in_path;
+pub(super) use client::nobody_serves;
 
+use super::admin::in_path;
 use super::kv::Output;
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -192,7 +193,7 @@ impl Fuzzylog {
                 Ok(())
             }
             Self::Trim { colour, before, seen, output, hosts } => {
-                let path = format!("/v1/fuzzylog/colours/{}/trim", client::in_path(&colour));
+                let path = format!("/v1/fuzzylog/colours/{}/trim", in_path(&colour));
                 let mut body = json!({ "before": before });
                 if let Some(seen) = seen {
                     body["seen"] = json!(seen);
@@ -319,8 +320,8 @@ fn sync(
 ) -> Result<(), Failure> {
     let mut from = from;
     let mut past = match after {
-        Some(after) if is_snapshot(&after) => format!("&after={}", client::in_path(&after)),
-        Some(seen) => format!("&seen={}", client::in_path(&seen)),
+        Some(after) if is_snapshot(&after) => format!("&after={}", in_path(&after)),
+        Some(seen) => format!("&seen={}", in_path(&seen)),
         None => String::new(),
     };
     // What is there is printed first; then the host is to wait.
