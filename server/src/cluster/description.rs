@@ -195,8 +195,13 @@ impl ClusterFile {
     pub fn identity(&self) -> String {
         match self.regions.is_empty() {
             true => self.cluster.clone(),
-            false => format!("{} of regions", self.cluster),
+            false => self.identity_with_regions(),
         }
+    }
+
+    /// What they are of if there are regions.
+    pub(super) fn identity_with_regions(&self) -> String {
+        format!("{} of regions", self.cluster)
     }
 }
 

@@ -49,11 +49,12 @@ impl ClusterFile {
         cluster: &str,
         made_with: &BTreeMap<String, String>,
     ) -> Result<Self, RegionsError> {
-        let of_regions = format!("{} of regions", self.cluster);
-        match self.regions.is_empty() {
-            false if cluster == self.cluster => return Err(RegionsError::MadeWithout(folder)),
-            true if cluster == of_regions => return Err(RegionsError::MadeWith(folder)),
-            true | false => {}
+        let has_regions = !self.regions.is_empty();
+        if has_regions && cluster == self.cluster {
+            return Err(RegionsError::MadeWithout(folder));
+        }
+        if !has_regions && cluster == self.identity_with_regions() {
+            return Err(RegionsError::MadeWith(folder));
         }
         let of_file = |name: &str| self.regions.iter().any(|it| it.name == name);
         let known = made_with.iter().filter(|(setting, _)| setting.starts_with(REGION_OF));

@@ -6,7 +6,7 @@
 use super::PartitionState;
 use super::command::{AddRegion, JoinRegions, LogBegin, Placed, RegionPartitions, RemoveRegion};
 use super::regions::Regions;
-use crate::terms::{AppendTime, Colour};
+use crate::terms::{AppendTime, Colour, NodePosition};
 use std::collections::BTreeSet;
 
 impl PartitionState {
@@ -59,7 +59,7 @@ impl PartitionState {
             let mut begins_at = chain.last;
             for (position, node) in nodes {
                 begins_at = begins_at.min(node.at);
-                let placed = Placed { colour, position: crate::NodePosition(position) };
+                let placed = Placed { colour, position: NodePosition(position) };
                 regions.outgoing.entry(node.at).or_default().placed.push(placed);
             }
             let number = regions.own_number(colour, chain.first);
