@@ -33,6 +33,7 @@ from .errors import (
     OverBudget,
     Refused,
     Sealed,
+    ServiceOff,
     NotSent,
     TimedOut,
     TooLarge,
@@ -57,7 +58,7 @@ from .txn import PROCESS_ORDERED, RSS, STRICT, OneShotResult, ReadResult, Scan, 
 
 __all__ = [
     "BeyondTail", "Busy", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
-    "LogStat", "MaybeExecuted", "Mismatch", "MismatchAt", "Moved", "NoSuchLog", "NotGranted", "NotSent", "OverBudget", "Page", "Part", "SequencePosition", "Refused", "Sealed", "TimedOut",
+    "LogStat", "MaybeExecuted", "Mismatch", "MismatchAt", "Moved", "NoSuchLog", "NotGranted", "NotSent", "OverBudget", "Page", "Part", "SequencePosition", "Refused", "Sealed", "ServiceOff", "TimedOut",
     "DiskFull", "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
     "NotHere", "OtherRegion",
     "Aborted", "Collected", "CommitUnknown", "FromTheFuture", "NoClock", "NoTransaction", "OneShotResult", "PROCESS_ORDERED", "RSS",

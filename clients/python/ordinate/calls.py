@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import wire
-from .errors import CallError, Closed, MaybeExecuted, NotSent, TimedOut, Unreadable
+from .errors import CallError, Closed, MaybeExecuted, NotSent, ServiceOff, TimedOut, Unreadable
 from .link import Link, Window
 
 #: A host that says it is busy is asked again after this.
@@ -63,7 +63,7 @@ class Calls:
         window: Window,
         to_client: int,
     ) -> None:
-        self._link = Link(endpoints, tls, token, self._on_message, self._on_up, self._on_down)
+        self._link = Link(endpoints, tls, token, self._on_message, self._on_up, self._on_down, self._on_off)
         self._timeout = timeout
         self._window = window
         self._to_client = to_client
@@ -170,6 +170,13 @@ class Calls:
                 self._waiting.append(order)
             else:
                 _fail(order, MaybeExecuted("the connection broke; the call may have been executed"))
+
+    def _on_off(self, why: str) -> None:
+        """Hosts of one cluster have the same services: nobody else is asked."""
+        orders = [*self._waiting, *self._in_flight.values()]
+        self._waiting, self._in_flight = [], {}
+        for order in orders:
+            _fail(order, ServiceOff(f"the service is off there, so nothing was executed: {why}"))
 
     def _on_message(self, message: bytes) -> None:
         # A message that is not known may be of a later version, and is ignored.

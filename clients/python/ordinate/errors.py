@@ -35,6 +35,10 @@ class Unreadable(CallError):
     """The answer cannot be read: client and server do not fit."""
 
 
+class ServiceOff(CallError):
+    """Never executed: the cluster does not have the service, by its file."""
+
+
 class NotGranted(CallError):
     """Never executed: the cluster's access control does not let this client do it."""
 

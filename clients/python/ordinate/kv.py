@@ -266,7 +266,7 @@ class Kv:
     def __init__(
         self, endpoints: list[str], tls: ssl.SSLContext | None, token: str, timeout: float, window: Window
     ) -> None:
-        self._link = Link(endpoints, tls, token, self._on_message, self._on_up, self._on_down)
+        self._link = Link(endpoints, tls, token, self._on_message, self._on_up, self._on_down, self._on_off)
         self._timeout = timeout
         self._window = window
         self._session = _Session()
@@ -464,6 +464,13 @@ class Kv:
                 self._patience = min(self._patience * 2, RESEND_AFTER_MAX)
                 self._heard = asyncio.get_running_loop().time()
                 self._link.turn()
+
+    def _on_off(self, why: str) -> None:
+        """Hosts of one cluster have the same services: nobody else is asked."""
+        calls = [*self._unnumbered, *self._commands.values(), *self._queries.values()]
+        self._unnumbered, self._commands, self._queries = [], {}, {}
+        for call in calls:
+            _fail(call, errors.ServiceOff(f"the service is off there, so nothing was executed: {why}"))
 
     def _on_message(self, message: bytes) -> None:
         if message[:2] != bytes([7, 1]):

@@ -27,10 +27,15 @@ def tls_context(ca: str, cert: str, key: str) -> ssl.SSLContext:
     return context
 
 
+class _Farewell(Exception):
+    """What a host says before it closes a connection on which a service was called that it does not have."""
+
+
 class Link:
     """Dials when it is first wanted, and again when the connection breaks.
 
-    `on_up` may send what waits; `on_down` learns that answers to what was sent before will not come; `on_message` gets each message.
+    `on_up` may send what waits; `on_down` learns that answers to what was sent before will not come; `on_message` gets each message;
+    `on_off` learns that the cluster does not have the service, in the host's words.
     """
 
     def __init__(
@@ -41,6 +46,7 @@ class Link:
         on_message: Callable[[bytes], None],
         on_up: Callable[[], None],
         on_down: Callable[[], None],
+        on_off: Callable[[str], None],
     ) -> None:
         if not endpoints:
             raise ValueError("a client needs an endpoint, like 127.0.0.1:7071")
@@ -50,6 +56,7 @@ class Link:
         self._on_message = on_message
         self._on_up = on_up
         self._on_down = on_down
+        self._on_off = on_off
         self._at = 0
         self._failures = 0
         self._task: asyncio.Task[None] | None = None
@@ -109,6 +116,9 @@ class Link:
             try:
                 self._on_up()
                 await self._read(reader)
+            except _Farewell as farewell:
+                self._failures += 1
+                self._on_off(str(farewell))
             except (OSError, EOFError, wire.Malformed):
                 self._failures += 1
             finally:
@@ -141,8 +151,7 @@ class Link:
             writer.write(wire.preface(wire.VERSION, self._token))
             version, last = wire.read_preface(await reader.readexactly(wire.PREFACE_BYTES))
             if version == 0:
-                why = await reader.readexactly(min(last, wire.REFUSAL_BYTES_MAX))
-                self.refusals[endpoint] = why.decode(errors="replace")
+                self.refusals[endpoint] = await self._read_refusal(reader, last)
                 raise wire.Malformed("the host turned us away")
         except BaseException:
             writer.transport.abort()
@@ -150,9 +159,18 @@ class Link:
         self.refusals.pop(endpoint, None)
         return reader, writer
 
+    async def _read_refusal(self, reader: asyncio.StreamReader, length: int) -> str:
+        why = await reader.readexactly(min(length, wire.REFUSAL_BYTES_MAX))
+        return why.decode(errors="replace")
+
     async def _read(self, reader: asyncio.StreamReader) -> None:
         while True:
             header = await reader.readexactly(wire.FRAME_HEADER_BYTES)
+            if wire.begins_as_preface(header):
+                version, last = wire.read_preface(header + await reader.readexactly(wire.PREFACE_BYTES - len(header)))
+                if version == 0:
+                    raise _Farewell(await self._read_refusal(reader, last))
+                raise wire.Malformed("a preface amid frames")
             length, checksum = wire.read_frame_header(header)
             body = await reader.readexactly(length)
             self._failures = 0

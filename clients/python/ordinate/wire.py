@@ -55,6 +55,11 @@ def read_preface(data: bytes) -> tuple[int, int]:
     return version, last
 
 
+def begins_as_preface(header: bytes) -> bool:
+    """Where a frame would begin, a host says that it closes the connection, and why."""
+    return header == b"ORDINATE"
+
+
 def frame(messages: Iterable[bytes]) -> bytes:
     """Messages as one frame."""
     body = b"".join(u32(len(message)) + message for message in messages)
