@@ -76,7 +76,9 @@ pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
 pub use director::{Director, DirectorMachine};
 pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
 pub use parameters::FuzzyParameters;
-pub use partition::{Across, ColourNode, NodeSource, PartitionState, ScanPage, ScannedNode, SpanDigest};
+pub use partition::{
+    Across, ColourNode, NodeSource, PartitionState, ScanPage, ScannedNode, SeveralStage, SpanDigest,
+};
 pub use projection::{CHAIN_MAX, ChainMember, ChainProjection};
 pub use terms::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw, Edge,

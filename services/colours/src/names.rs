@@ -36,6 +36,11 @@ pub fn colours_of(names: &[Bytes]) -> Result<Vec<Colour>, OneDigest> {
     if (0..colours.len()).any(is_repeated) { Err(OneDigest) } else { Ok(colours) }
 }
 
+/// The name of a colour, by what a node of it holds; none if the node is of no user.
+pub fn name_of(colour: Colour, body: &Bytes) -> Option<Bytes> {
+    NamedBody::decoded(body).ok()?.colours.into_iter().find(|name| colour_of(name) == colour)
+}
+
 /// What the engine appends for a node whose colours are these, in the order of its names.
 pub fn content_of(node: &NewNode, colours: &[Colour]) -> Content {
     content_after(node, colours, &[])

@@ -237,6 +237,12 @@ impl PartitionState {
         self.colours.chains().map(|(colour, _)| colour)
     }
 
+    /// The colours in view from one on, in the order of their numbers: each with its first node that is left, and the position after its
+    /// last one.
+    pub fn colours_from(&self, first: Colour) -> impl Iterator<Item = (Colour, NodePosition, NodePosition)> {
+        self.colours.chains_from(first).map(|(colour, chain)| (colour, chain.first, chain.tail()))
+    }
+
     /// What all nodes cost, in bytes.
     pub fn bytes(&self) -> usize {
         self.colours.bytes()

@@ -1,6 +1,6 @@
 //! Asking hosts over HTTP: an append has a name of its own, so that it may be sent to another host and is executed once.
 
-use crate::commands::admin::{AdminHosts, Call, HostAnswer, Verdict, busy, in_path};
+use crate::commands::admin::{AdminHosts, Call, HostAnswer, Verdict, busy, fetch, in_path, parse};
 use crate::failure::Failure;
 use serde_json::{Value, json};
 use server::unique::unique_number;
@@ -58,6 +58,22 @@ impl Hosts {
     /// A call that changes nothing.
     pub(super) fn read(&self, path: &str) -> Result<Value, Failure> {
         self.ask("GET", path, "", false)
+    }
+
+    /// What each host answers that does; an error if none does.
+    pub(super) fn read_each(&self, path: &str) -> Result<Vec<Value>, Failure> {
+        let (mut answers, mut last) = (Vec::new(), None);
+        for admin in &self.asked.admin {
+            let answer = fetch(admin, &self.asked.token, path).and_then(|body| parse(admin, &body));
+            match answer {
+                Ok(answer) => answers.push(answer),
+                Err(failure) => last = Some(failure),
+            }
+        }
+        match last {
+            Some(failure) if answers.is_empty() => Err(failure),
+            Some(_) | None => Ok(answers),
+        }
     }
 
     /// A call that may be sent again, to any host: it has a name, or comes to the same.

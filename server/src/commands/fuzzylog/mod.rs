@@ -2,6 +2,7 @@
 
 mod client;
 mod graph;
+mod listing;
 
 pub(super) use client::nobody_serves;
 
@@ -97,6 +98,28 @@ pub enum Fuzzylog {
     },
     /// The partitions, and which hosts serve them
     Partitions {
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// The colours: each with its partition, its first node that is left, and its end
+    Colours {
+        /// Those of this partition alone
+        #[arg(long)]
+        partition: Option<u16>,
+        /// How many at most
+        #[arg(long, default_value_t = 1_000)]
+        limit: usize,
+        /// Output: in JSON a partition's page is a line
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// Appends to several partitions that are not finished: how far they are, and for how long
+    Stuck {
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
         output: Output,
@@ -227,6 +250,10 @@ impl Fuzzylog {
                 }
                 Ok(())
             }
+            Self::Colours { partition, limit, output, hosts } => {
+                listing::colours(&hosts, partition, limit, output)
+            }
+            Self::Stuck { output, hosts } => listing::stuck(&hosts, output),
             Self::Graph { colours, output, hosts } => graph::print(&hosts, &colours.0, output),
         }
     }

@@ -54,6 +54,10 @@ pub(super) fn check_http(call: &HttpCall<'_>, caller: &mut PortCaller) -> Result
     if let Some(checked) = maps::check_http(call, caller) {
         return checked;
     }
+    if call.uri.path() == "/v1/fuzzylog/colours" {
+        // A list of all.
+        return caller.check(Need::whole(Right::Read, Area::Fuzzylog));
+    }
     let mut may_read = |snapshot: Option<&str>| {
         let colours = snapshot.map_or_else(Vec::new, colours_of);
         colours.iter().try_for_each(|colour| caller.check(Need::of(Right::Read, Area::Fuzzylog, colour)))

@@ -5,6 +5,7 @@ mod asking;
 mod body;
 mod http;
 mod keys;
+mod listing;
 mod maps;
 mod native;
 mod nodes;
@@ -77,6 +78,7 @@ pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
         Router::new()
             .route("/v1/fuzzylog/partitions", get(http::partitions))
             .route("/v1/fuzzylog/regions", get(http::regions))
+            .route("/v1/fuzzylog/stuck", get(listing::stuck))
     },
 };
 
@@ -85,6 +87,7 @@ fn routes() -> Router<Arc<Admin>> {
         .route("/v1/fuzzylog/append", post(http::append))
         .route("/v1/fuzzylog/snapshot", post(http::snapshot))
         .route("/v1/fuzzylog/await", post(http::await_snapshot))
+        .route("/v1/fuzzylog/colours", get(listing::colours))
         .route("/v1/fuzzylog/colours/{colour}", get(http::sync))
         .route("/v1/fuzzylog/colours/{colour}/trim", post(http::trim))
         .route("/v1/fuzzylog/colours/{colour}/tail", get(tail::tail))
