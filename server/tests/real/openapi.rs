@@ -201,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 /// The calls in an order in which each finds what it needs; `begin` and what commits give names that later ones use.
-const CALLS: [&str; 51] = [
+const CALLS: [&str; 53] = [
     "putKey",
     "getKey",
     "incrementKey",
@@ -218,9 +218,11 @@ const CALLS: [&str; 51] = [
     "syncColour",
     "followColour",
     "trimColour",
+    "listColours",
     "awaitSnapshot",
     "fuzzylogPartitions",
     "fuzzylogRegions",
+    "fuzzylogStuck",
     "createMap",
     "putMapKeys",
     "readMapKeys",
@@ -256,7 +258,7 @@ const CALLS: [&str; 51] = [
 ];
 
 /// What is refused: the call, its path and body, and how it is answered.
-const REFUSED: [(&str, &str, &str, u16); 23] = [
+const REFUSED: [(&str, &str, &str, u16); 25] = [
     ("getKey", "/v1/kv/nowhere", "", 404),
     ("getKey", "/v1/kv/a?consistency=wishful", "", 400),
     ("putKey", "/v1/kv/a?if_version=999999", "1", 409),
@@ -271,6 +273,8 @@ const REFUSED: [(&str, &str, &str, u16); 23] = [
     ("appendToColours", "/v1/fuzzylog/append", "{\"colours\":[\"red\"]}", 400),
     ("syncColour", "/v1/fuzzylog/colours/red", "", 410),
     ("syncColour", "/v1/fuzzylog/colours/red?from=77", "", 416),
+    ("listColours", "/v1/fuzzylog/colours?partition=7", "", 400),
+    ("listColours", "/v1/fuzzylog/colours?partition=0&from=red", "", 400),
     ("awaitSnapshot", "/v1/fuzzylog/await", "{\"snapshot\":\"nonsense\"}", 400),
     ("createMap", "/v1/map/cities", "{\"kind\":\"log\"}", 409),
     ("readMapKey", "/v1/map/nowhere/keys/a", "", 404),

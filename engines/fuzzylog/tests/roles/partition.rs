@@ -237,6 +237,9 @@ fn a_trim_concerns_one_colour() {
     assert_eq!((cast.state.first(colour), cast.state.tail(colour)), (NodePosition(1), NodePosition(1)));
     assert_eq!(cast.state.nodes(other, NodePosition(0)).count(), 1);
     assert_eq!(2 * cast.state.bytes(), bytes);
+    let listed = |from| cast.state.colours_from(from).map(|(colour, ..)| colour).collect::<Vec<_>>();
+    assert_eq!(listed(Colour(0)), [colour, other], "a colour stays when its nodes are gone");
+    assert_eq!(listed(other), [other]);
 }
 
 /// Chunks of the snapshot that a state has begun; `meanwhile` is called between two of them.

@@ -6,7 +6,7 @@ use fuzzylog::chain_server::{
 };
 use fuzzylog::messages::client::FuzzyClientIn;
 use fuzzylog::messages::director::DirectorIn;
-use fuzzylog::partition::command::{Append, AppendMany, NamedAppend, RowEntry};
+use fuzzylog::partition::command::{Append, AppendMany, NamedAppend, ProposeTime, RowEntry, TakeOver};
 use fuzzylog::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer, Colour,
     ColourPlacement, Content, FuzzyLog, FuzzyMessage, FuzzyParameters, PartitionId, RowIndex,
@@ -432,4 +432,46 @@ fn what_was_applied_while_a_snapshot_was_written_stays_applied() {
     let earlier = [cut, once_more].map(|record| Bytes::from(record.encoded()));
     let again = restored(snapping(), &[&whole[..], &earlier].concat());
     assert_eq!((again.length(), again.state().applied()), (RowIndex(24), RowIndex(24)));
+}
+
+// An operator who is told the time since the last report, or of an append that goes on, looks for a fault in the wrong place.
+#[test]
+fn a_head_knows_for_how_long_an_append_is_as_it_is() {
+    let placement = ColourPlacement::over(2);
+    let beside = NodeId::new(HostId(1), HostSlot(1));
+    let parameters = FuzzyParameters::default();
+    let stuck_after = parameters.stuck_after;
+    let mut table = serving_as(ChainServer::new(PARTITION, placement, parameters, beside), true);
+    let in_partition = |partition: u16| {
+        let found = (0..64).map(Colour).find(|it| placement.partition_of(*it) == PartitionId(partition));
+        found.expect("each partition has colours")
+    };
+    let mut colours = vec![in_partition(0), in_partition(1)];
+    colours.sort_unstable();
+    let content = Content::new(colours, vec![Bytes::from_static(b"body")]);
+    let id = AppendId { client: 1, number: 0, content: content.digest() };
+    let owner = fuzzylog::Owner { generation: 0, identity: 5 };
+    let propose = ProposeTime { id, below: 0, seen: AppendTime::ZERO, owner, content };
+    let epoch = ChainEpoch(2);
+    table.burst(client_role(), Submit { call: 0, epoch, command: propose.into() });
+    table.burst(node(2), StableThrough { epoch, through: RowIndex(1) });
+    assert_eq!((table.role.state().unfinished_count(), table.role.unchanged_since(id)), (1, None));
+    table.timer(ChainTimer::Tick);
+    let seen_at = table.now();
+    assert_eq!(table.role.unchanged_since(id), Some(seen_at));
+    for _ in 0..3 {
+        table.pass(stuck_after);
+        let did = table.timer(ChainTimer::Tick);
+        let is_report =
+            |(_, message): &(bool, FuzzyClientIn)| matches!(message, FuzzyClientIn::StuckAppend(_));
+        assert!(answers(&did).iter().any(is_report), "{did:?}");
+        assert_eq!(table.role.unchanged_since(id), Some(seen_at), "reported, and still as it was");
+    }
+    let owner = fuzzylog::Owner { generation: 1, identity: 6 };
+    let content = table.role.state().unfinished().next().expect("it is there").content.clone();
+    let take_over = TakeOver { id, owner, content };
+    table.burst(client_role(), Submit { call: 1, epoch, command: take_over.into() });
+    table.burst(node(2), StableThrough { epoch, through: RowIndex(2) });
+    table.timer(ChainTimer::Tick);
+    assert_eq!(table.role.unchanged_since(id), Some(table.now()), "somebody works on it");
 }

@@ -292,3 +292,53 @@ fn what_is_trimmed_leaves_memory_and_journals() {
         }
     });
 }
+
+// A colour that is not listed is forgotten by who looks after them; one that is listed twice is counted twice.
+#[test]
+fn colours_are_listed_page_by_page() {
+    side_by_side(async {
+        let cluster = Cluster::start(1, SETTINGS, "").await;
+        let address = cluster.hosts[0].admin;
+        let mut expected = BTreeMap::new();
+        for number in 0..20_u64 {
+            let colour = format!("colour {number}");
+            for _ in 0..=number % 3 {
+                let (code, _) =
+                    post(address, "/v1/fuzzylog/append", &json!({ "colours": [colour], "body": "x" }))
+                        .expect("an answer");
+                assert_eq!(code, 200);
+            }
+            expected.insert(colour, json!([0, 1 + number % 3]));
+        }
+        let trim = json!({ "before": 1 });
+        post(address, "/v1/fuzzylog/colours/colour%203/trim", &trim).expect("an answer");
+        expected.remove("colour 3");
+        post(address, "/v1/fuzzylog/colours/colour%204/trim", &trim).expect("an answer");
+        expected.insert("colour 4".to_owned(), json!([1, 2]));
+        let (mut listed, mut trimmed) = (BTreeMap::new(), 0);
+        for partition in 0..3 {
+            let mut from = String::new();
+            loop {
+                let path = format!("/v1/fuzzylog/colours?partition={partition}&limit=2{from}");
+                let page = http::get(address, &path).expect("an answer").json();
+                let colours = page["colours"].as_array().expect("colours");
+                assert!(colours.len() <= 2, "{page}");
+                for it in colours {
+                    match it["colour"].as_str() {
+                        Some(name) => {
+                            let before = listed.insert(name.to_owned(), json!([it["first"], it["tail"]]));
+                            assert_eq!(before, None, "{name} twice");
+                        }
+                        None => {
+                            assert_eq!((&it["first"], &it["tail"]), (&json!(1), &json!(1)), "{it}");
+                            trimmed += 1;
+                        }
+                    }
+                }
+                let Some(next) = page["next"].as_str() else { break };
+                from = format!("&from={next}");
+            }
+        }
+        assert_eq!((listed, trimmed), (expected, 1));
+    });
+}
