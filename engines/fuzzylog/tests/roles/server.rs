@@ -467,9 +467,9 @@ fn a_head_knows_for_how_long_an_append_is_as_it_is() {
         assert!(answers(&did).iter().any(is_report), "{did:?}");
         assert_eq!(table.role.unchanged_since(id), Some(seen_at), "reported, and still as it was");
     }
-    let owner = fuzzylog::Owner { generation: 1, identity: 6 };
+    let (expected, owner) = (Some(owner), fuzzylog::Owner { generation: 1, identity: 6 });
     let content = table.role.state().unfinished().next().expect("it is there").content.clone();
-    let take_over = TakeOver { id, owner, content };
+    let take_over = TakeOver { id, expected, owner, content };
     table.burst(client_role(), Submit { call: 1, epoch, command: take_over.into() });
     table.burst(node(2), StableThrough { epoch, through: RowIndex(2) });
     table.timer(ChainTimer::Tick);

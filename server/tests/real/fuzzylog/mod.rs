@@ -320,7 +320,7 @@ fn colours_are_listed_page_by_page() {
             let mut from = String::new();
             loop {
                 let path = format!("/v1/fuzzylog/colours?partition={partition}&limit=2{from}");
-                let page = http::get(address, &path).expect("an answer").json();
+                let page = http::ask(address, "GET", &path, b"").expect("an answer").json();
                 let colours = page["colours"].as_array().expect("colours");
                 assert!(colours.len() <= 2, "{page}");
                 for it in colours {
