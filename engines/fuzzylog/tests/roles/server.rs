@@ -434,7 +434,7 @@ fn what_was_applied_while_a_snapshot_was_written_stays_applied() {
     assert_eq!((again.length(), again.state().applied()), (RowIndex(24), RowIndex(24)));
 }
 
-// An operator who is told the time since the last report, or of an append that goes on, looks for a fault in the wrong place.
+// An operator who sees the time since the last report, or of an append that goes on, looks for a fault in the wrong place.
 #[test]
 fn a_head_knows_for_how_long_an_append_is_as_it_is() {
     let placement = ColourPlacement::over(2);

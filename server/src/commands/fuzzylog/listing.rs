@@ -1,4 +1,4 @@
-//! What is in the partitions: their colours, and appends that are not finished.
+//! The partitions, and what is in them: colours, and appends that are not finished.
 
 use super::client::Hosts;
 use crate::commands::kv::Output;
@@ -7,6 +7,33 @@ use serde_json::{Map, Value, json};
 
 /// Colours of one answer.
 const PAGE: usize = 1_000;
+
+/// Prints the partitions and their chains.
+pub(super) fn partitions(hosts: &Hosts, output: Output) -> Result<(), Failure> {
+    let answer = hosts.read("/v1/fuzzylog/partitions")?;
+    if output == Output::Json {
+        println!("{answer}");
+        return Ok(());
+    }
+    for chain in answer["partitions"].as_array().into_iter().flatten() {
+        let names = |of: &str| -> Vec<&str> {
+            chain[of].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
+        };
+        let leaving = names("leaving").join(", ");
+        let state = match (chain["serves"] == true, leaving.is_empty()) {
+            (false, _) => "  not serving yet".to_owned(),
+            (true, true) => String::new(),
+            (true, false) => format!("  leaving: {leaving}"),
+        };
+        println!(
+            "partition {}  epoch {}  {}{state}",
+            chain["partition"],
+            chain["epoch"],
+            names("chain").join(" -> ")
+        );
+    }
+    Ok(())
+}
 
 /// Prints the colours of all partitions, or of one, up to a limit.
 pub(super) fn colours(

@@ -225,31 +225,7 @@ impl Fuzzylog {
                 show(output, &answer, || format!("{colour} begins at {}", answer["first"]));
                 Ok(())
             }
-            Self::Partitions { output, hosts } => {
-                let answer = hosts.read("/v1/fuzzylog/partitions")?;
-                if output == Output::Json {
-                    println!("{answer}");
-                    return Ok(());
-                }
-                for chain in answer["partitions"].as_array().into_iter().flatten() {
-                    let names = |of: &str| -> Vec<&str> {
-                        chain[of].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
-                    };
-                    let leaving = names("leaving").join(", ");
-                    let state = match (chain["serves"] == true, leaving.is_empty()) {
-                        (false, _) => "  not serving yet".to_owned(),
-                        (true, true) => String::new(),
-                        (true, false) => format!("  leaving: {leaving}"),
-                    };
-                    println!(
-                        "partition {}  epoch {}  {}{state}",
-                        chain["partition"],
-                        chain["epoch"],
-                        names("chain").join(" -> ")
-                    );
-                }
-                Ok(())
-            }
+            Self::Partitions { output, hosts } => listing::partitions(&hosts, output),
             Self::Colours { partition, limit, output, hosts } => {
                 listing::colours(&hosts, partition, limit, output)
             }
