@@ -50,7 +50,9 @@ pub use process::{LinearizableKv, Process, ProcessError};
 pub use tls::{Tls, TlsError, TlsFiles};
 pub use txn::{OneShotCall, OneShotOutcome, ReadCall, ReadResult, Transaction, TxnClient, TxnError};
 pub use wire::commands::Level;
-pub use wire::fuzzylog::{FuzzyFailure, FuzzyFault, NewNode, NodeAt, NodePoint, SeenTime, SnapshotId};
+pub use wire::fuzzylog::{
+    FuzzyFailure, FuzzyFault, LogCount, NewNode, NodeAt, NodeOrigin, NodePoint, SeenTime, SnapshotId,
+};
 pub use wire::kv::{Expect, Item, Versioned};
 pub use wire::log::{Cleanup, Description, GroupState, LogIdentity, LogStat, Progress, Rows};
 pub use wire::native as protocol;

@@ -4,9 +4,19 @@ use super::{FuzzyAppended, FuzzyError, FuzzyLog, FuzzyNode, unreadable};
 use kernel::Bytes;
 use std::time::Duration;
 use wire::fuzzylog::{
-    FuzzyCall, FuzzyFailure, FuzzyReply, PlayColour, PlayedAcross, PlayedNodes, SnapshotId, SyncColour,
-    WAIT_MS_MAX,
+    FuzzyCall, FuzzyFailure, FuzzyReply, NodeOrigin, PlayColour, PlayedAcross, PlayedNode, PlayedNodes,
+    SnapshotId, SyncColour, WAIT_MS_MAX,
 };
+
+/// Nodes from a position on.
+struct Page {
+    from: u64,
+    /// The position after the last node that is known to be there.
+    tail: u64,
+    nodes: Vec<PlayedNode>,
+    /// Among several regions, where each is from; else none.
+    origins: Vec<NodeOrigin>,
+}
 
 /// Plays one colour: every node once, in order.
 #[derive(Clone, Debug)]
@@ -39,12 +49,19 @@ impl FuzzyInstance {
                 let (colour, from) = (self.name(), self.next);
                 self.page(PlayColour { id: 0, colour, from, to }.into()).await?
             }
-            None => self.first_page(0).await?,
+            None => self.first_page(Duration::ZERO).await?,
         };
         let tail = page.tail;
         if page.nodes.is_empty() && self.next < tail {
             return Err(unreadable());
         }
+        Ok((self.take(page)?, tail))
+    }
+
+    /// The next page; at the end, waits for a node as long as `wait` says (30 s at most). With the colour's end.
+    pub(crate) async fn page_within(&mut self, wait: Duration) -> Result<(Vec<FuzzyNode>, u64), FuzzyError> {
+        let page = self.first_page(wait).await?;
+        let tail = page.tail;
         Ok((self.take(page)?, tail))
     }
 
@@ -92,9 +109,7 @@ impl FuzzyInstance {
 
     /// The next page of nodes, about 128 KiB; at the end, waits for one as long as `wait` says (30 s at most).
     pub async fn play(&mut self, wait: Duration) -> Result<Vec<FuzzyNode>, FuzzyError> {
-        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX);
-        let page = self.first_page(wait_ms).await?;
-        self.take(page)
+        self.page_within(wait).await.map(|(nodes, _)| nodes)
     }
 
     /// Drops the nodes that a snapshot has from this colour. They stay in their other colours.
@@ -106,20 +121,27 @@ impl FuzzyInstance {
         Bytes::copy_from_slice(self.colour.as_bytes())
     }
 
-    async fn first_page(&self, wait_ms: u32) -> Result<PlayedNodes, FuzzyError> {
+    async fn first_page(&self, wait: Duration) -> Result<Page, FuzzyError> {
+        let wait_ms = u32::try_from(wait.as_millis()).unwrap_or(u32::MAX).min(WAIT_MS_MAX);
         let (seen, colour) = (self.log.seen(), self.name());
         self.page(SyncColour { id: 0, seen, colour, from: self.next, wait_ms }.into()).await
     }
 
-    async fn page(&self, call: FuzzyCall) -> Result<PlayedNodes, FuzzyError> {
+    async fn page(&self, call: FuzzyCall) -> Result<Page, FuzzyError> {
         match self.log.call(call).await? {
-            FuzzyReply::PlayedNodes(page) if page.from == self.next => Ok(page),
+            FuzzyReply::PlayedNodes(page) if page.from == self.next => {
+                let PlayedNodes { from, tail, nodes, .. } = page;
+                Ok(Page { from, tail, nodes, origins: Vec::new() })
+            }
             FuzzyReply::PlayedAcross(page) if page.from == self.next => {
-                let PlayedAcross { id, seen, from, tail, nodes, region, .. } = page;
+                let PlayedAcross { from, tail, nodes, region, origins, .. } = page;
                 if !self.log.session.plays_in(&region) {
                     return Err(FuzzyError::Failed(FuzzyFailure::OtherRegion));
                 }
-                Ok(PlayedNodes { id, seen, from, tail, nodes })
+                if origins.len() != nodes.len() {
+                    return Err(unreadable());
+                }
+                Ok(Page { from, tail, nodes, origins })
             }
             _ => Err(unreadable()),
         }
@@ -138,13 +160,14 @@ impl FuzzyInstance {
     }
 
     /// The nodes of a page that are of this colour: one with the same digest has others at positions of its own.
-    fn take(&mut self, page: PlayedNodes) -> Result<Vec<FuzzyNode>, FuzzyError> {
+    fn take(&mut self, page: Page) -> Result<Vec<FuzzyNode>, FuzzyError> {
         let text = |name: &Bytes| String::from_utf8(name.to_vec()).map_err(|_| unreadable());
         let mut nodes = Vec::with_capacity(page.nodes.len());
-        for (position, node) in (page.from..).zip(page.nodes) {
+        let origins = page.origins.into_iter().map(Some).chain(std::iter::repeat(None));
+        for ((position, node), origin) in (page.from..).zip(page.nodes).zip(origins) {
             if !node.colours.is_empty() {
                 let colours = node.colours.iter().map(text).collect::<Result<_, _>>()?;
-                nodes.push(FuzzyNode { position, at: node.at, colours, body: node.body });
+                nodes.push(FuzzyNode { position, at: node.at, colours, body: node.body, origin });
             }
             self.next = position + 1;
         }

@@ -36,8 +36,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::fuzzylog::{
     AppendNodes, AppendPlayed, AppendedNode, AwaitSnapshot, FuzzyCall, FuzzyFailure, FuzzyReply,
-    NameSnapshot, NewNode, NumberedBy, SeenTime, SnapshotColours, SnapshotId, TrimColour, TrimSeen,
-    WAIT_MS_MAX,
+    NameSnapshot, NewNode, NodeOrigin, NumberedBy, SeenTime, SnapshotColours, SnapshotId, TrimColour,
+    TrimSeen, WAIT_MS_MAX,
 };
 
 /// A client of the partially ordered log, and a session of it. Cheap to clone; must be made inside a tokio runtime.
@@ -68,6 +68,8 @@ pub struct FuzzyNode {
     pub colours: Vec<String>,
     /// What it holds for the colour that is played.
     pub body: Bytes,
+    /// Where it is from, among several regions.
+    pub origin: Option<NodeOrigin>,
 }
 
 fn names<S: AsRef<str>>(colours: &[S]) -> Vec<Bytes> {
@@ -96,6 +98,11 @@ impl FuzzyLog {
     /// True if the session has played in one of several regions.
     pub(crate) fn knows_regions(&self) -> bool {
         self.session.is_among_regions()
+    }
+
+    /// The one of several regions that the session has played in.
+    pub(crate) fn region(&self) -> Option<Bytes> {
+        self.session.region()
     }
 
     /// An instance that plays one colour, from its beginning or behind a snapshot.

@@ -52,6 +52,11 @@ impl Session {
         *self.state().region.get_or_insert_with(|| region.clone()) == *region
     }
 
+    /// The region that it has played in.
+    pub(super) fn region(&self) -> Option<Bytes> {
+        self.state().region.clone()
+    }
+
     /// True if there are several regions, as far as it knows.
     pub(super) fn is_among_regions(&self) -> bool {
         self.state().region.is_some()

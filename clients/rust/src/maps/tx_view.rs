@@ -332,7 +332,7 @@ mod tests {
 
     fn play(view: &mut TxView, position: u64, node: impl Into<TxNode>) {
         let (colours, body) = (vec!["a".to_owned()], body_of(node));
-        view.play(&FuzzyNode { position, at: SeenTime::default(), colours, body });
+        view.play(&FuzzyNode { position, at: SeenTime::default(), colours, body, origin: None });
     }
 
     fn intention(number: u64, colours: &[&str], read: Option<u64>, value: &'static str) -> Intention {

@@ -108,7 +108,13 @@ impl MapLog for SimulatedLog {
             for (name, body) in bodies {
                 let colour = world.colours.entry(name.clone()).or_default();
                 let position = colour.nodes.len() as u64;
-                colour.nodes.push(FuzzyNode { position, at: at(clock), colours: names.clone(), body });
+                colour.nodes.push(FuzzyNode {
+                    position,
+                    at: at(clock),
+                    colours: names.clone(),
+                    body,
+                    origin: None,
+                });
                 colour.hidden += 1;
                 positions.insert(name, position);
             }

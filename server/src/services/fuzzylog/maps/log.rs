@@ -146,6 +146,7 @@ impl MapLog for HostLog {
             at: node.at,
             colours: node.colours.iter().map(name_of).collect(),
             body: node.body,
+            origin: None,
         };
         // One that names no colour is of another colour with the same digest.
         let own = (from..).zip(nodes).filter(|(_, node)| !node.colours.is_empty());
