@@ -9,6 +9,7 @@
 //! | [`TxMap`] | one a shard; transactions in several | strictly serializable |
 //! | [`CrdtMap`] | one | causal, convergent |
 //! | [`TxCrdtMap`] | one a shard; a change in several | the same, and a change is seen as a whole |
+//! | [`RedBlueMap`] | one, in several regions | causal; takings are in one order, and no balance is below 0 |
 //!
 //! A view of all of a log needs all of it. So `store_views`, which each map has, stores views in the log and trims behind them; who finds
 //! nodes trimmed goes on from the last view. The view of the colour `m` is in the colour `m.view`, which must be nobody else's.
@@ -18,6 +19,8 @@ mod crdt_map;
 mod log;
 mod log_map;
 mod memory;
+mod red_blue_map;
+mod regions;
 mod shard;
 mod stored;
 mod tx_crdt_map;
@@ -29,6 +32,8 @@ pub use crdt_map::{CrdtMap, KeyChange, ObservedPuts, PutTag};
 pub use log::{MapLog, MapPage};
 pub use log_map::{LatestValues, MapChange, ShardedMap};
 pub use memory::MapMemory;
+pub use red_blue_map::{AddAmount, BalanceNode, Balances, RedBlueMap, TakeAmount};
+pub use regions::{PrimaryRegion, RegionLog};
 pub use shard::{MapShard, MapView, ShardPlayed};
 pub use stored::{StoreError, StoredView, ViewBegun, ViewChunk, ViewLimits, ViewNode, ViewStored};
 pub use tx_crdt_map::{ObservedChanges, ShardChange, TxCrdtMap};

@@ -104,7 +104,7 @@ impl<V> Drop for Played<V> {
 
 impl<V: MapView> Played<V> {
     /// Plays nodes that were not played yet, up to a position. What has no room in memory is not played.
-    fn take(&mut self, nodes: &[FuzzyNode], next: u64) -> Result<(), FuzzyError> {
+    pub(super) fn take(&mut self, nodes: &[FuzzyNode], next: u64) -> Result<(), FuzzyError> {
         let from = self.next;
         for node in nodes.iter().filter(|node| node.position >= from) {
             self.memory.check(0)?;

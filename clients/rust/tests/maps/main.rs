@@ -1,7 +1,10 @@
 //! The maps over a simulated log, one thread, one seed: what workers see at once is as each map says.
 
 mod reading;
+mod region_workload;
+mod regions;
 mod simulated;
+mod simulated_regions;
 mod storing;
 mod workload;
 

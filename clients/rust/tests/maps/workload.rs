@@ -86,7 +86,7 @@ impl Recorder {
     }
 }
 
-fn name(key: usize) -> String {
+pub(crate) fn name(key: usize) -> String {
     format!("k{key}")
 }
 

@@ -1,0 +1,65 @@
+//! Workers and users of maps of several regions, and what they saw.
+
+use super::workload::name;
+use kernel::Rng;
+use ordinate_client::maps::{RedBlueMap, RegionLog};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Keys of all workloads.
+pub(crate) const KEYS: usize = 4;
+
+/// What was added and taken.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    /// What was added, less what was taken.
+    pub(crate) sum: AtomicI64,
+    /// What may have been taken besides.
+    pub(crate) doubtful: AtomicI64,
+    /// Takings that were done, that were refused for want of it, and that the primary region did not answer.
+    pub(crate) taken: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    pub(crate) unreached: AtomicU64,
+}
+
+/// Nobody has less than nothing.
+pub(crate) async fn has_enough(map: &RedBlueMap<impl RegionLog>) {
+    for key in 0..KEYS {
+        let balance = map.balance(&name(key)).await;
+        assert!(balance >= 0, "{} has {balance}", name(key));
+    }
+}
+
+/// Adds, takes and transfers.
+pub(crate) async fn banking(map: RedBlueMap<impl RegionLog>, worker: u64, calls: usize, ledger: &Ledger) {
+    let mut rng = Rng::seeded(worker);
+    for _ in 0..calls {
+        let (key, amount) = (rng.index(KEYS), 1 + rng.index(9) as u64);
+        if rng.chance(0.5) {
+            map.add(&name(key), amount).await.expect("its region serves");
+            ledger.sum.fetch_add(amount as i64, Ordering::SeqCst);
+        } else {
+            let other = (key + 1) % KEYS;
+            let (taken, less) = match rng.chance(0.3) {
+                true => (map.transfer(&name(key), &name(other), amount).await, 0),
+                false => (map.take(&name(key), amount).await, amount as i64),
+            };
+            match taken {
+                Ok(true) => {
+                    ledger.sum.fetch_sub(less, Ordering::SeqCst);
+                    ledger.taken.fetch_add(1, Ordering::SeqCst);
+                }
+                Ok(false) => drop(ledger.refused.fetch_add(1, Ordering::SeqCst)),
+                Err(error) => {
+                    let may_be = if error.is_surely_void() { 0 } else { less };
+                    ledger.doubtful.fetch_add(may_be, Ordering::SeqCst);
+                    ledger.unreached.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        }
+        has_enough(&map).await;
+    }
+}
+
+/// As long as a call may take where no time passes.
+pub(crate) const LONG: Duration = Duration::from_secs(3_600);

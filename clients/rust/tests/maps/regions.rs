@@ -1,0 +1,132 @@
+//! The maps of several regions over a simulated log of two, one thread, one seed: together, cut from each other, and together again.
+
+use crate::region_workload::{KEYS, LONG, Ledger, banking, has_enough};
+use crate::simulated_regions::{REGIONS, RegionSession};
+use crate::workload::name;
+use ordinate_client::maps::{PrimaryRegion, RedBlueMap};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+const SEEDS: u64 = 40;
+/// Processes of each region.
+const PROCESSES: usize = 2;
+const CALLS: usize = 20;
+
+/// Runs these at once, on one thread.
+async fn all_at_once<T: 'static>(tasks: impl IntoIterator<Item: Future<Output = T> + 'static>) -> Vec<T> {
+    let tasks: Vec<_> = tasks.into_iter().map(tokio::task::spawn_local).collect();
+    let mut ends = Vec::new();
+    for task in tasks {
+        ends.push(task.await.expect("it ends"));
+    }
+    ends
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    tokio::task::LocalSet::new().block_on(&runtime, test);
+}
+
+/// How a process of a region reaches the first one.
+fn primary(log: &RegionSession, region: usize) -> PrimaryRegion<RegionSession> {
+    let primary = match region {
+        0 => PrimaryRegion::here(REGIONS[0]),
+        _ => PrimaryRegion::reached_by(REGIONS[0], log.session(0, region)),
+    };
+    primary.with_wait(LONG)
+}
+
+/// The region of each process.
+fn regions() -> impl Iterator<Item = (u64, usize)> {
+    (0..2 * PROCESSES).map(|process| (process as u64, process % 2))
+}
+
+// A balance that is below 0 somewhere, a taking that one region counts and the other does not, or one that is lost or done twice.
+#[test]
+fn balances_are_never_below_nothing() {
+    let (mut taken, mut refused, mut unreached) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        run(async {
+            let (log, ledger) = (RegionSession::seeded(seed), Rc::new(Ledger::default()));
+            let open = |process, region| {
+                RedBlueMap::open(&log.session(region, region), "bank", primary(&log, region), process)
+            };
+            let maps: Vec<_> = regions().map(|(process, region)| open(process, region)).collect();
+            for (phase, is_cut) in [(0, false), (1, true), (2, false)] {
+                log.cut(is_cut);
+                let work = |(worker, map): (u64, &RedBlueMap<RegionSession>)| {
+                    let (map, ledger, seed) = (map.clone(), Rc::clone(&ledger), 1_000 * seed + 10 * phase);
+                    async move { banking(map, seed + worker, CALLS, &ledger).await }
+                };
+                all_at_once((0..).zip(&maps).map(work)).await;
+            }
+            log.settle();
+            let mut sums = Vec::new();
+            for map in maps.iter().chain([&open(99, 1)]) {
+                map.sync().await.expect("it is played");
+                has_enough(map).await;
+                let mut balances = Vec::new();
+                for key in 0..KEYS {
+                    balances.push(map.balance(&name(key)).await);
+                }
+                sums.push(balances);
+            }
+            sums.dedup();
+            assert_eq!(sums.len(), 1, "seed {seed}: {sums:?}");
+            let (sum, most) = (sums[0].iter().sum::<i128>(), ledger.sum.load(Ordering::SeqCst).into());
+            let least = most - i128::from(ledger.doubtful.load(Ordering::SeqCst));
+            assert!((least..=most).contains(&sum), "seed {seed}: {sum} of {least} to {most}");
+            taken += ledger.taken.load(Ordering::SeqCst);
+            refused += ledger.refused.load(Ordering::SeqCst);
+            unreached += ledger.unreached.load(Ordering::SeqCst);
+        });
+    }
+    println!("takings: {taken} done, {refused} refused, {unreached} not answered");
+    assert!(taken > 100 && refused > 100 && unreached > 100);
+}
+
+// Who takes in one region what was acknowledged as given in the other one is refused, by what is known here.
+#[test]
+fn takings_of_both_regions_are_in_one_order() {
+    for seed in 0..SEEDS {
+        run(async {
+            let log = RegionSession::seeded(seed);
+            let open = |region| {
+                let primary = primary(&log, region);
+                RedBlueMap::open(&log.session(region, region), "bank", primary, region as u64)
+            };
+            let maps = [open(0), open(1)];
+            maps[1].add("a", 5).await.expect("it is added");
+            assert_eq!(maps[1].transfer("a", "b", 5).await, Ok(true), "seed {seed}");
+            assert_eq!(maps[0].transfer("b", "c", 5).await, Ok(true), "seed {seed}");
+            assert_eq!(maps[1].transfer("c", "d", 5).await, Ok(true), "seed {seed}");
+            assert_eq!(maps[0].take("c", 1).await, Ok(false), "seed {seed}");
+            log.cut(true);
+            maps[1].add("d", 1).await.expect("its region serves");
+            let error = maps[1].take("d", 9).await.expect_err("the primary region does not answer");
+            assert!(error.is_surely_void(), "{error}");
+            assert_eq!(maps[1].balance("d").await, 6);
+            assert_eq!(maps[0].take("d", 5).await, Ok(true), "the primary region needs nobody");
+            assert_eq!(maps[0].take("d", 1).await, Ok(false), "what is not there yet");
+        });
+    }
+}
+
+// What is known of one map's colour, and taken for another one's.
+#[test]
+fn maps_that_reach_the_primary_region_alike_know_nothing_of_each_other() {
+    run(async {
+        let log = RegionSession::seeded(1);
+        let (here, there) = (primary(&log, 0), primary(&log, 1));
+        for (name, count) in [("one", 9), ("other", 2)] {
+            let giver = RedBlueMap::open(&log.session(0, 0), name, here.clone(), 0);
+            let taker = RedBlueMap::open(&log.session(1, 1), name, there.clone(), 1);
+            for _ in 0..count {
+                giver.add("a", 1).await.expect("it is added");
+            }
+            assert_eq!(taker.take("a", count).await, Ok(true));
+            assert_eq!(taker.take("a", 1).await, Ok(false));
+        }
+    });
+}
