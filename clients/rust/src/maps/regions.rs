@@ -190,6 +190,11 @@ impl<L: RegionLog> PrimaryRegion<L> {
         self.wait
     }
 
+    /// True if this process is in it.
+    pub(super) fn is_here(&self) -> bool {
+        self.log.is_none()
+    }
+
     /// Refuses to go on in a region that is not the one that was named. To be asked when the view's session has played.
     pub(super) fn check<V: MapView>(&self, shard: &MapShard<L, V>) -> Result<(), FuzzyError> {
         let is_named = |log: &L| log.region().is_none_or(|region| region == self.name);

@@ -1,8 +1,8 @@
 //! Workers and users of maps of several regions, and what they saw.
 
-use super::workload::name;
+use super::workload::{Recorder, Seen, name};
 use kernel::Rng;
-use ordinate_client::maps::{RedBlueMap, RegionLog};
+use ordinate_client::maps::{CapMap, RedBlueMap, RegionLog};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -58,6 +58,31 @@ pub(crate) async fn banking(map: RedBlueMap<impl RegionLog>, worker: u64, calls:
             }
         }
         has_enough(&map).await;
+    }
+}
+
+/// Sets all keys, one after the other.
+pub(crate) async fn set_all(map: &CapMap<impl RegionLog>, worker: u64, recorder: &Recorder) {
+    for key in 0..KEYS {
+        let (begun, value) = (recorder.now(), recorder.value());
+        map.put(&name(key), value.clone()).await.expect("it is put");
+        recorder.add(worker, begun, &Seen { reads: &[], writes: &[(key, value)] });
+    }
+}
+
+/// Puts and gets of single keys.
+pub(crate) async fn capped(map: CapMap<impl RegionLog>, worker: u64, calls: usize, recorder: &Recorder) {
+    let mut rng = Rng::seeded(worker + recorder.now());
+    for _ in 0..calls {
+        let (key, begun) = (rng.index(KEYS), recorder.now());
+        if rng.chance(0.4) {
+            let value = recorder.value();
+            map.put(&name(key), value.clone()).await.expect("it is put");
+            recorder.add(worker, begun, &Seen { reads: &[], writes: &[(key, value)] });
+        } else {
+            let found = map.get(&name(key)).await.expect("it is read");
+            recorder.add(worker, begun, &Seen { reads: &[(key, found)], writes: &[] });
+        }
     }
 }
 

@@ -1,11 +1,15 @@
 //! The maps of several regions over a simulated log of two, one thread, one seed: together, cut from each other, and together again.
 
-use crate::region_workload::{KEYS, LONG, Ledger, banking, has_enough};
+use crate::region_workload::{KEYS, LONG, Ledger, banking, capped, has_enough, set_all};
 use crate::simulated_regions::{REGIONS, RegionSession};
-use crate::workload::name;
-use ordinate_client::maps::{PrimaryRegion, RedBlueMap};
+use crate::workload::{Recorder, decide, name};
+use consistency::Model;
+use consistency::history::Draft;
+use kernel::{Bytes, Decode as _};
+use ordinate_client::maps::{CapMap, CapNode, CapOrder, PrimaryRegion, RedBlueMap};
 use std::future::Future;
 use std::rc::Rc;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 const SEEDS: u64 = 40;
@@ -129,4 +133,85 @@ fn maps_that_reach_the_primary_region_alike_know_nothing_of_each_other() {
             assert_eq!(taker.take("a", 1).await, Ok(false));
         }
     });
+}
+
+/// How many of a map's nodes in the first region are joins.
+fn joins(log: &RegionSession) -> usize {
+    let is_join = |body: &Bytes| matches!(CapNode::decoded(body), Ok(CapNode::CapJoin(_)));
+    log.all("cap", 0).iter().filter(|node| is_join(&node.body)).count()
+}
+
+/// What the processes of a map do at once, and what they see.
+async fn work(maps: &[CapMap<RegionSession>], recorder: &Rc<Recorder>) -> Vec<Draft> {
+    let work = |(worker, map): (u64, &CapMap<RegionSession>)| {
+        let (map, recorder) = (map.clone(), Rc::clone(recorder));
+        async move { capped(map, worker, CALLS, &recorder).await }
+    };
+    // Two workers of each process, which have all of it in common.
+    all_at_once((0..).zip(maps.iter().chain(maps)).map(work)).await;
+    std::mem::take(&mut *recorder.drafts.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Processes that were alone find out that the primary region answers.
+async fn join(maps: &[CapMap<RegionSession>], seed: u64) {
+    for map in maps.iter().skip(1).step_by(2) {
+        let status = map.join().await.expect("the primary region answers");
+        assert_eq!(status.order, CapOrder::Linearizable, "seed {seed}");
+    }
+}
+
+/// One run: linearizable before a cut and behind it, and causal as a whole.
+async fn capped_run(seed: u64) {
+    let (log, recorder) = (RegionSession::seeded(seed), Rc::new(Recorder::default()));
+    let open = |(process, region)| {
+        CapMap::open(&log.session(region, region), "cap", primary(&log, region), process, None)
+    };
+    let maps: Vec<_> = regions().map(open).collect();
+    let mut all = Vec::new();
+    for is_cut in [false, true, false] {
+        log.cut(is_cut);
+        if is_cut {
+            all.extend(work(&maps, &recorder).await);
+            let forks = [maps[0].status().await.order, maps[1].status().await.order];
+            assert_eq!(forks, [CapOrder::Linearizable, CapOrder::Causal], "seed {seed}");
+            log.cut(false);
+            let before = joins(&log);
+            match seed % 2 {
+                0 => {
+                    join(&maps, seed).await;
+                    assert!(joins(&log) <= before + PROCESSES, "seed {seed}: one join a process is enough");
+                }
+                // While they work, those that are alone and the others.
+                _ => all.extend(tokio::join!(work(&maps, &recorder), join(&maps, seed)).0),
+            }
+        } else {
+            // What was there before is not looked at by those who look at this part alone.
+            set_all(&maps[seed as usize % maps.len()], 100, &recorder).await;
+            let part = work(&maps, &recorder).await;
+            let count = decide(part.clone(), Model::Linearizable);
+            assert_eq!(count, KEYS + 2 * maps.len() * CALLS, "seed {seed}");
+            all.extend(part);
+        }
+    }
+    decide(all, Model::CausalPlus);
+    log.settle();
+    let mut ends = Vec::new();
+    for map in &maps {
+        assert_eq!(map.status().await.order, CapOrder::Linearizable, "seed {seed}");
+        let mut values = Vec::new();
+        for key in 0..KEYS {
+            values.push(map.get(&name(key)).await.expect("it is read"));
+        }
+        ends.push(values);
+    }
+    ends.dedup();
+    assert_eq!(ends.len(), 1, "seed {seed}: all copies are equal");
+}
+
+// A get that does not see what was put in the other region; a process that shows less after a cut than in it; forks in two orders.
+#[test]
+fn cap_map_is_linearizable_but_for_a_cut_and_causal_in_it() {
+    for seed in 0..SEEDS {
+        run(capped_run(seed));
+    }
 }

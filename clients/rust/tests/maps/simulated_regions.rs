@@ -133,6 +133,13 @@ impl RegionSession {
         self.world().is_cut = is_cut;
     }
 
+    /// Everything of a colour, as a region plays it.
+    pub(crate) fn all(&self, name: &str, region: usize) -> Vec<FuzzyNode> {
+        let mut world = self.world();
+        let colour = world.colour(name);
+        (0..colour.chains[region].nodes.len()).map(|at| node_at(colour, name, region, at)).collect()
+    }
+
     /// Copies until both regions have everything.
     pub(crate) fn settle(&self) {
         let is_whole = |world: &World| {

@@ -17,7 +17,7 @@ pub(crate) const SHARDS: usize = 3;
 /// What was seen, in the order in which it was.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    drafts: Mutex<Vec<Draft>>,
+    pub(crate) drafts: Mutex<Vec<Draft>>,
     clock: AtomicU64,
     values: AtomicU64,
     /// Transactions that were refused.
@@ -32,22 +32,22 @@ const LIMITS: ViewLimits = ViewLimits { log_bytes: 1, view_bytes: 1 << 20, chunk
 const STORES: f64 = 0.15;
 
 /// What a call has read of keys, and written to them.
-struct Seen<'a> {
-    reads: &'a [(usize, Option<Bytes>)],
-    writes: &'a [(usize, String)],
+pub(crate) struct Seen<'a> {
+    pub(crate) reads: &'a [(usize, Option<Bytes>)],
+    pub(crate) writes: &'a [(usize, String)],
 }
 
 impl Recorder {
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
     /// A value that nobody else writes.
-    fn value(&self) -> String {
+    pub(crate) fn value(&self) -> String {
         format!("v{}", self.values.fetch_add(1, Ordering::SeqCst))
     }
 
-    fn add(&self, worker: u64, begun: u64, seen: &Seen<'_>) {
+    pub(crate) fn add(&self, worker: u64, begun: u64, seen: &Seen<'_>) {
         let mut draft = Draft::new(Process(worker), Time(begun), Time(self.now()));
         for (key, value) in seen.reads {
             draft = match value {
@@ -69,20 +69,25 @@ impl Recorder {
     /// How many calls were made, all of which together are as the model says.
     pub(crate) fn decide(&self, model: Model) -> usize {
         let drafts = std::mem::take(&mut *self.drafts.lock().unwrap_or_else(PoisonError::into_inner));
-        let (mut recorded, count) = (History::new(), drafts.len());
-        drafts.into_iter().for_each(|draft| {
-            recorded.add(draft);
-        });
-        match check(&recorded, model) {
-            Ok(Verdict::Holds) => count,
-            Ok(Verdict::Violated(witness)) => {
-                let lines: Vec<String> =
-                    witness.operations.iter().map(|it| operation_line(&recorded, *it)).collect();
-                panic!("{}\n{}", witness.summary, lines.join("\n"));
-            }
-            Ok(Verdict::Undecided(why)) => panic!("undecided, {why}"),
-            Err(error) => panic!("{error}"),
+        decide(drafts, model)
+    }
+}
+
+/// How many calls these are, all of which together are as the model says.
+pub(crate) fn decide(drafts: Vec<Draft>, model: Model) -> usize {
+    let (mut recorded, count) = (History::new(), drafts.len());
+    drafts.into_iter().for_each(|draft| {
+        recorded.add(draft);
+    });
+    match check(&recorded, model) {
+        Ok(Verdict::Holds) => count,
+        Ok(Verdict::Violated(witness)) => {
+            let lines: Vec<String> =
+                witness.operations.iter().map(|it| operation_line(&recorded, *it)).collect();
+            panic!("{}\n{}", witness.summary, lines.join("\n"));
         }
+        Ok(Verdict::Undecided(why)) => panic!("undecided, {why}"),
+        Err(error) => panic!("{error}"),
     }
 }
 
