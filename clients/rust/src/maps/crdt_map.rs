@@ -23,6 +23,7 @@ kernel::record! {
 
 kernel::record! {
     /// A change of a key: what it subsumes, and what it puts.
+    #[derive(Eq)]
     pub struct KeyChange {
         /// The key.
         key: Bytes,
@@ -100,6 +101,25 @@ impl ObservedPuts {
         self.puts.get(key.as_bytes()).into_iter().flat_map(|puts| puts.values().cloned()).collect()
     }
 
+    /// As it is stored.
+    pub(super) fn to_stored(&self) -> StoredPuts {
+        let pairs =
+            |puts: &BTreeMap<PutTag, Bytes>| puts.iter().map(|(tag, value)| (*tag, value.clone())).collect();
+        let puts = self.puts.iter().map(|(key, puts)| (key.clone(), pairs(puts))).collect();
+        StoredPuts { count: self.count, puts }
+    }
+
+    /// As it was stored.
+    pub(super) fn of_stored(stored: StoredPuts) -> Self {
+        let StoredPuts { count, puts } = stored;
+        let puts = puts.into_iter().map(|(key, puts)| {
+            let puts = puts.into_iter().map(|(tag, value)| (tag, detached(&value))).collect();
+            (detached(&key), puts)
+        });
+        let puts = puts.collect();
+        Self { bytes: Self::counted(&puts), puts, count }
+    }
+
     /// The change that sets or removes a key, for one who has seen this much.
     pub fn change(&self, key: &str, put: Option<Bytes>, process: u64) -> KeyChange {
         let key = Bytes::copy_from_slice(key.as_bytes());
@@ -116,20 +136,11 @@ impl MapView for ObservedPuts {
     }
 
     fn stored(&self) -> Vec<u8> {
-        let pairs =
-            |puts: &BTreeMap<PutTag, Bytes>| puts.iter().map(|(tag, value)| (*tag, value.clone())).collect();
-        let puts = self.puts.iter().map(|(key, puts)| (key.clone(), pairs(puts))).collect();
-        StoredPuts { count: self.count, puts }.encoded()
+        self.to_stored().encoded()
     }
 
     fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
-        let StoredPuts { count, puts } = StoredPuts::decoded(stored)?;
-        let puts = puts.into_iter().map(|(key, puts)| {
-            let puts = puts.into_iter().map(|(tag, value)| (tag, detached(&value))).collect();
-            (detached(&key), puts)
-        });
-        let puts = puts.collect();
-        *self = Self { bytes: Self::counted(&puts), puts, count };
+        *self = Self::of_stored(StoredPuts::decoded(stored)?);
         Ok(())
     }
 

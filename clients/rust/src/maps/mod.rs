@@ -11,6 +11,7 @@
 //! | [`TxCrdtMap`] | one a shard; a change in several | the same, and a change is seen as a whole |
 //! | [`RedBlueMap`] | one, in several regions | causal; takings are in one order, and no balance is below 0 |
 //! | [`CapMap`] | one, in several regions | linearizable; causal where the primary region does not answer |
+//! | [`CopsMap`] | one a shard, in several regions | causal over all keys, convergent, for contexts that users carry |
 //!
 //! A view of all of a log needs all of it. So `store_views`, which each map has, stores views in the log and trims behind them; who finds
 //! nodes trimmed goes on from the last view. The view of the colour `m` is in the colour `m.view`, which must be nobody else's.
@@ -18,6 +19,8 @@
 mod atomic_map;
 mod cap_map;
 mod cap_view;
+mod cops_map;
+mod cops_view;
 mod crdt_map;
 mod log;
 mod log_map;
@@ -33,6 +36,8 @@ mod tx_view;
 pub use atomic_map::AtomicMap;
 pub use cap_map::{CapMap, CapOrder, CapStatus};
 pub use cap_view::{CapJoin, CapNode, CapPut, CapView};
+pub use cops_map::CopsMap;
+pub use cops_view::{CopsChange, CopsContext, CopsView, ShardPast};
 pub use crdt_map::{CrdtMap, KeyChange, ObservedPuts, PutTag};
 pub use log::{MapLog, MapPage};
 pub use log_map::{LatestValues, MapChange, ShardedMap};

@@ -2,7 +2,8 @@
 
 use super::workload::{Recorder, Seen, name};
 use kernel::Rng;
-use ordinate_client::maps::{CapMap, RedBlueMap, RegionLog};
+use ordinate_client::maps::{CapMap, CopsContext, CopsMap, RedBlueMap, RegionLog};
+use ordinate_client::{FuzzyError, FuzzyFailure};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -84,6 +85,45 @@ pub(crate) async fn capped(map: CapMap<impl RegionLog>, worker: u64, calls: usiz
             recorder.add(worker, begun, &Seen { reads: &[(key, found)], writes: &[] });
         }
     }
+}
+
+/// Puts and gets by a user who goes from process to process, of one region or another, with a context. Returns how often it came too early.
+pub(crate) async fn travelling(
+    maps: Vec<CopsMap<impl RegionLog>>,
+    user: u64,
+    calls: usize,
+    recorder: &Recorder,
+) -> usize {
+    let mut rng = Rng::seeded(user);
+    let (mut context, mut at, mut early) = (CopsContext::default(), user as usize % maps.len(), 0);
+    for _ in 0..calls {
+        let before = at;
+        if rng.chance(0.3) {
+            at = rng.index(maps.len());
+            context = CopsContext::from_bytes(&context.to_bytes()).expect("it is whole");
+        }
+        if rng.chance(0.4) {
+            maps[at].sync().await.expect("it is played");
+        }
+        let (key, begun, value) = (rng.index(KEYS), recorder.now(), recorder.value());
+        let done = match rng.chance(0.4) {
+            true => {
+                let put = maps[at].put(&name(key), value.clone(), &mut context).await;
+                put.map(|()| recorder.add(user, begun, &Seen { reads: &[], writes: &[(key, value)] }))
+            }
+            false => {
+                let found = maps[at].get(&name(key), &mut context).await;
+                found.map(|found| recorder.add(user, begun, &Seen { reads: &[(key, found)], writes: &[] }))
+            }
+        };
+        match done {
+            Ok(()) => {}
+            // It goes back to where it has seen it.
+            Err(FuzzyError::Failed(FuzzyFailure::NotHere)) => (at, early) = (before, early + 1),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    early
 }
 
 /// As long as a call may take where no time passes.

@@ -1,12 +1,14 @@
 //! The maps of several regions over a simulated log of two, one thread, one seed: together, cut from each other, and together again.
 
-use crate::region_workload::{KEYS, LONG, Ledger, banking, capped, has_enough, set_all};
+use crate::region_workload::{KEYS, LONG, Ledger, banking, capped, has_enough, set_all, travelling};
 use crate::simulated_regions::{REGIONS, RegionSession};
 use crate::workload::{Recorder, decide, name};
 use consistency::Model;
 use consistency::history::Draft;
 use kernel::{Bytes, Decode as _};
-use ordinate_client::maps::{CapMap, CapNode, CapOrder, PrimaryRegion, RedBlueMap};
+use ordinate_client::FuzzyNode;
+use ordinate_client::maps::{CapMap, CapNode, CapOrder, CopsChange, CopsMap, PrimaryRegion, RedBlueMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::PoisonError;
@@ -16,6 +18,7 @@ const SEEDS: u64 = 40;
 /// Processes of each region.
 const PROCESSES: usize = 2;
 const CALLS: usize = 20;
+const SHARDS: usize = 3;
 
 /// Runs these at once, on one thread.
 async fn all_at_once<T: 'static>(tasks: impl IntoIterator<Item: Future<Output = T> + 'static>) -> Vec<T> {
@@ -214,4 +217,69 @@ fn cap_map_is_linearizable_but_for_a_cut_and_causal_in_it() {
     for seed in 0..SEEDS {
         run(capped_run(seed));
     }
+}
+
+/// Each change has a later count than all that its user had seen, in whichever shard: else two keys' copies choose against each other. And it
+/// says that it comes behind what it takes away: else a copy takes that away before it is there.
+fn changes_follow(log: &RegionSession) {
+    let changes = |shard: usize| {
+        let nodes = log.all(&format!("cops.{shard}"), 0).into_iter();
+        let change = |node: FuzzyNode| {
+            let origin = node.origin.expect("it has one");
+            ((origin.region, origin.number), CopsChange::decoded(&node.body).expect("a change"))
+        };
+        nodes.map(change).collect::<BTreeMap<_, _>>()
+    };
+    let shards: Vec<_> = (0..SHARDS).map(changes).collect();
+    for (shard, all) in shards.iter().enumerate() {
+        for CopsChange { change, past } in all.values() {
+            let (mut seen, mut own) = (BTreeSet::new(), BTreeSet::new());
+            for (of, log) in past.iter().flat_map(|it| it.logs.iter().map(|log| (it.shard as usize, log))) {
+                let tag = |number| shards[of][&(log.region.clone(), number)].change.tag;
+                seen.extend((0..log.count).map(tag));
+                own.extend((0..log.count).map(tag).filter(|_| of == shard));
+            }
+            assert!(seen.last().is_none_or(|seen| *seen < change.tag));
+            assert!(change.subsumes.iter().all(|tag| own.contains(tag)));
+        }
+    }
+}
+
+// A user who sees a change, and not what its writer had seen; or less in the next region than in the one before.
+#[test]
+fn cops_map_is_causal_for_users_who_travel() {
+    let mut early = 0;
+    for seed in 0..SEEDS {
+        run(async {
+            let (log, recorder) = (RegionSession::seeded(seed), Rc::new(Recorder::default()));
+            let open = |(process, region)| {
+                CopsMap::open(&log.session(region, region), "cops", SHARDS, process, LONG)
+            };
+            let maps: Vec<_> = regions().map(open).collect();
+            for (phase, is_cut) in [(0, false), (1, true), (2, false)] {
+                log.cut(is_cut);
+                let work = |user: u64| {
+                    let (maps, recorder) = (maps.clone(), Rc::clone(&recorder));
+                    let user = 10_000 * seed + 100 * phase + user;
+                    async move { travelling(maps, user, CALLS, &recorder).await }
+                };
+                early += all_at_once((0..5).map(work)).await.into_iter().sum::<usize>();
+            }
+            assert!(recorder.decide(Model::CausalPlus) > 5 * CALLS, "seed {seed}");
+            log.settle();
+            changes_follow(&log);
+            let mut ends = Vec::new();
+            for map in &maps {
+                map.sync().await.expect("it is played");
+                let (mut values, mut context) = (Vec::new(), Default::default());
+                for key in 0..KEYS {
+                    values.push(map.get(&name(key), &mut context).await.expect("it is read"));
+                }
+                ends.push(values);
+            }
+            ends.dedup();
+            assert_eq!(ends.len(), 1, "seed {seed}: all copies are equal");
+        });
+    }
+    assert!(early > 0, "nobody came too early");
 }
