@@ -5,7 +5,6 @@ use kernel::Rng;
 use ordinate_client::maps::{CapMap, CopsContext, CopsMap, RedBlueMap, RegionLog};
 use ordinate_client::{FuzzyError, FuzzyFailure};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Keys of all workloads.
 pub(crate) const KEYS: usize = 4;
@@ -125,6 +124,3 @@ pub(crate) async fn travelling(
     }
     early
 }
-
-/// As long as a call may take where no time passes.
-pub(crate) const LONG: Duration = Duration::from_secs(3_600);

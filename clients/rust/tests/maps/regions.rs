@@ -1,6 +1,6 @@
 //! The maps of several regions over a simulated log of two, one thread, one seed: together, cut from each other, and together again.
 
-use crate::region_workload::{KEYS, LONG, Ledger, banking, capped, has_enough, set_all, travelling};
+use crate::region_workload::{KEYS, Ledger, banking, capped, has_enough, set_all, travelling};
 use crate::simulated_regions::{REGIONS, RegionSession};
 use crate::workload::{Recorder, decide, name};
 use consistency::Model;
@@ -13,11 +13,14 @@ use std::future::Future;
 use std::rc::Rc;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 const SEEDS: u64 = 40;
 /// Processes of each region.
 const PROCESSES: usize = 2;
 const CALLS: usize = 20;
+/// As long as a call may take where no time passes.
+const LONG: Duration = Duration::from_secs(3_600);
 const SHARDS: usize = 3;
 
 /// Runs these at once, on one thread.
