@@ -1,7 +1,7 @@
 //! The maps over real hosts, one of which dies meanwhile: what workers see at once is as each map says.
 
 #[path = "../../../../clients/rust/tests/maps/workload.rs"]
-mod workload;
+pub(super) mod workload;
 
 use super::SETTINGS;
 use crate::support::cluster::{Cluster, PATIENCE};

@@ -5,6 +5,7 @@ mod map_calls;
 mod maps;
 mod members;
 mod region_changes;
+mod region_maps;
 mod regions;
 mod served_maps;
 

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 const SETTINGS: &str = "[fuzzylog]\npartitions = 2\n";
 const REGIONS: &str = "[regions]\nohio = \"a,b,c\"\ntokyo = \"d,e,f\"\n";
-const OHIO: [usize; 3] = [0, 1, 2];
-const TOKYO: [usize; 3] = [3, 4, 5];
+pub(super) const OHIO: [usize; 3] = [0, 1, 2];
+pub(super) const TOKYO: [usize; 3] = [3, 4, 5];
 const COLOURS: [&str; 3] = ["red", "blue", "green"];
 const WRITERS: u64 = 2;
 /// Ten times what was measured at most on a busy machine, so no test of speed: who waits for a time limit of TCP's takes longer.
@@ -24,7 +24,7 @@ const JOINED_WITHIN: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Six hosts; those of a region reach those of the other one through relays.
-fn planned(cut: &Cut) -> Cluster {
+pub(super) fn planned(cut: &Cut) -> Cluster {
     let mut cluster = Cluster::planned(6, SETTINGS, REGIONS);
     for (own, others) in [(OHIO, TOKYO), (TOKYO, OHIO)] {
         let mut addresses = BTreeMap::new();
