@@ -3,6 +3,8 @@
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
+const NANOS_PER_MICRO: u64 = 1_000;
+
 /// Nanoseconds on the driver's monotonic clock; comparable within one run of one host only.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(pub u64);
@@ -53,6 +55,27 @@ impl Wall {
     /// The interval by which duties may be done that rest on true time; none while they must be given up.
     pub fn trusted(self) -> Option<Self> {
         self.usable.then_some(self)
+    }
+
+    /// Microseconds since the Unix epoch that no true time of this moment is after (the Spanner paper's TT.now.latest).
+    pub fn latest_micros(self) -> u64 {
+        self.latest.div_ceil(NANOS_PER_MICRO)
+    }
+
+    /// Microseconds since the Unix epoch that no true time of this moment is before (TT.now.earliest).
+    pub fn earliest_micros(self) -> u64 {
+        self.earliest / NANOS_PER_MICRO
+    }
+
+    /// True if so many microseconds since the Unix epoch have surely passed (TT.after). By a clock that cannot be relied on, nothing has.
+    pub fn has_passed_micros(self, at: u64) -> bool {
+        self.usable && self.earliest > at.saturating_mul(NANOS_PER_MICRO)
+    }
+
+    /// How long it takes at least until they have surely passed; zero if they have.
+    pub fn until_passed_micros(self, at: u64) -> Duration {
+        let passed = at.saturating_mul(NANOS_PER_MICRO).saturating_add(1);
+        Duration::from_nanos(passed.saturating_sub(self.earliest))
     }
 
     /// The middle of the interval, which is the system's clock: for display and timestamps that promise nothing.

@@ -269,6 +269,8 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::joining_server_counts, &["DUR"]),
     fuzzylog(&::fuzzylog::planted::sealed_server_answers_syncs, &["FENCE"]),
     fuzzylog(&::fuzzylog::planted::directors_move_at_once, &["AGREE"]),
+    fuzzylog(&::fuzzylog::planted::answered_before_it_has_passed, &["RT", "SSER"]),
+    fuzzylog(&::fuzzylog::planted::goes_ahead_in_strict_order, &["RT", "SSER"]),
     regions(&::fuzzylog::planted::edges_left_out, &["CAUSAL"]),
     regions(&::fuzzylog::planted::found_before_it_is_there, &["SNAP", "CAUSAL"]),
     regions(&::fuzzylog::planted::carries_one_region_alone, &["SNAP"]),

@@ -23,7 +23,7 @@ WAIT_MAX = 30.0
 
 _APPEND, _SYNC, _PLAY, _SNAPSHOT, _TRIM, _APPEND_PLAYED, _NAME, _AWAIT, _TRIM_SEEN = range(1, 10)
 _APPENDED, _PLAYED, _TAKEN, _TRIMMED, _FAILED, _PLAYED_ACROSS, _NAMED, _IS_HERE = range(1, 9)
-_BUSY, _UNKNOWN, _WAS_TRIMMED, _BEYOND, _NOT_GRANTED = 1, 2, 6, 7, 11
+_BUSY, _UNKNOWN, _WAS_TRIMMED, _BEYOND, _NOT_GRANTED, _NO_CLOCK = 1, 2, 6, 7, 11, 15
 _FAILURES: dict[int, tuple[type[errors.FuzzyError], str]] = {
     3: (errors.FuzzyMalformed, "malformed, or beyond a limit: nothing was executed"),
     4: (errors.FuzzyForgotten, "the client has the answer to this number"),
@@ -34,6 +34,7 @@ _FAILURES: dict[int, tuple[type[errors.FuzzyError], str]] = {
     12: (errors.OtherRegion, "what was seen, or the position, is another region's: give a snapshot's id"),
     13: (errors.NotHere, "this region has not all of the snapshot yet: nothing was executed"),
     14: (errors.FuzzyMalformed, "the snapshot's id is cut or changed, or another cluster's"),
+    16: (errors.FuzzyMalformed, "what was seen is of a time that has not come: nothing was executed"),
 }
 
 
@@ -237,7 +238,7 @@ def read_reply(variant: int, reader: wire.Reader) -> Any:
     if variant != _FAILED:
         raise wire.Malformed(f"reply {variant}")
     why, position = reader.u8(), reader.u64()
-    if why in (_BUSY, _UNKNOWN):
+    if why in (_BUSY, _UNKNOWN, _NO_CLOCK):
         # What may have been executed is asked for again, too: it has a number.
         raise Busy
     if why == _WAS_TRIMMED:

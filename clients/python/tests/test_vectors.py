@@ -185,6 +185,7 @@ class Vectors(unittest.TestCase):
         self.assertEqual(read("snapshot-named"), self.SNAPSHOT)
         self.assertEqual(read("snapshot-is-here"), (later, [7], self.SNAPSHOT))
         for name, kind in {"otherregion": errors.OtherRegion, "nothere": errors.NotHere, "nosnapshot": errors.FuzzyMalformed,
+                           "fromthefuture": errors.FuzzyMalformed,
                            "full": errors.FuzzyFull, "diskfull": errors.FuzzyDiskFull, "forgotten": errors.FuzzyForgotten,
                            "numberused": errors.FuzzyNumberUsed, "malformed": errors.FuzzyMalformed,
                            "notgranted": errors.NotGranted}.items():
@@ -193,7 +194,7 @@ class Vectors(unittest.TestCase):
         with self.assertRaises(errors.AlreadyTrimmed) as trimmed:
             read("failed-trimmed")
         self.assertEqual(trimmed.exception.first, 9)
-        for name in ("busy", "unknown"):
+        for name in ("busy", "unknown", "noclock"):
             with self.assertRaises(Busy):
                 read(f"failed-{name}")
         one = fuzzylog.SnapshotId.parse("3e8-2-1/a=b=7,blue/x=9")

@@ -3,7 +3,7 @@
 //! **Promised.** A node is appended to one or several *colours*, each a totally ordered chain of nodes. What was acknowledged is on the disks
 //! of all servers of the chain in force, and at least of `replicas_min`. An append is executed once under its user's number, in all its
 //! colours or in none for good. Appends and syncs of one colour are linearizable. All appends, syncs and snapshots are serializable,
-//! in an order that each user's own order agrees with; over several colours that order need not be the one of real time. From: Lockerman et al., *The
+//! in an order that each user's own order agrees with; over several colours that order need not be the one of real time, unless [`FuzzyOrder::Strict`] is asked for. From: Lockerman et al., *The
 //! FuzzyLog: A Partially Ordered Shared Log*, OSDI 2018.
 //!
 //! ```text
@@ -45,6 +45,7 @@
 //! - A partition proposes one time for an append, no matter who asks; so everybody who has all proposals comes to the same time. Owners decide who goes on
 //!   and cleans up.
 //! - An append to one partition need not wait for a pending one of other users: see [`partition`].
+//! - In the strict order ([`FuzzyOrder::Strict`]) times are those of wall clocks and are waited out, as Spanner does; the paper has none.
 //! - A snapshot of several colours is ordered as an append is, and stores nothing.
 //! - Appends that come together at a client role are one command of the row, each with its own name and outcome.
 //! - Backups, which the paper has none of: a cut is a snapshot in all partitions, nodes are scanned below its time, and what is restored
@@ -52,7 +53,7 @@
 //! - Other regions' nodes are placed into a colour's own chain when what they depend on is there. The paper has a log for each region, which
 //!   clients merge.
 //!
-//! **Not built here**: nodes of a region got from a third one, appends through another region, colours that move, real-time order over colours.
+//! **Not built here**: nodes of a region got from a third one, appends through another region, colours that move.
 #![forbid(unsafe_code)]
 
 pub mod chain_server;
@@ -70,12 +71,12 @@ mod terms;
 pub use chain_server::{ChainServer, OtherRegion, RegionPlan, SourceSeen};
 pub use client::{
     AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
-    OpenCall, PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
+    OpenCall, PassedWaits, PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
 };
 pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
 pub use director::{Director, DirectorMachine};
 pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
-pub use parameters::FuzzyParameters;
+pub use parameters::{FuzzyOrder, FuzzyParameters};
 pub use partition::{
     Across, ColourNode, NodeSource, PartitionState, ScanPage, ScannedNode, SeveralStage, SpanDigest,
 };

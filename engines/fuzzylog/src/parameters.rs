@@ -1,10 +1,34 @@
 //! Timeouts and bounds.
 
+use crate::terms::AppendTime;
+use kernel::Wall;
 use std::time::Duration;
+
+/// Which order all appends, syncs and snapshots have. All hosts of a deployment have the same, from its first start on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FuzzyOrder {
+    /// Serializable, in an order that each user's own agrees with.
+    #[default]
+    Serializable,
+    /// Strictly serializable: times are microseconds since the Unix epoch, between an append's beginning and its end, and nothing goes
+    /// ahead of what is pending. Hosts' wall clocks must hold what they say.
+    Strict,
+}
+
+impl FuzzyOrder {
+    /// True if times follow real time.
+    pub fn is_strict(self) -> bool {
+        self == Self::Strict
+    }
+}
 
 /// Timeouts and bounds of the engine.
 #[derive(Clone, Debug)]
 pub struct FuzzyParameters {
+    /// Which order there is.
+    pub order: FuzzyOrder,
+    /// In the strict order: what a user has seen may be so far ahead of a host's clock at most, or that user's host's clock lies.
+    pub clock_error_max: Duration,
     /// How often everybody looks after what is late.
     pub tick: Duration,
     /// How long an unanswered message waits before it is sent again.
@@ -58,10 +82,20 @@ pub struct FuzzyParameters {
     pub pull_again_after: Duration,
 }
 
+impl FuzzyParameters {
+    /// In the strict order, by a clock that can be relied on: true of a time that no honest clock has come to.
+    pub(crate) fn is_to_come(&self, at: AppendTime, wall: Wall) -> bool {
+        let ahead = self.clock_error_max.as_micros() as u64;
+        self.order.is_strict() && wall.usable && at.clock > wall.latest_micros().saturating_add(ahead)
+    }
+}
+
 impl Default for FuzzyParameters {
     fn default() -> Self {
         let ms = Duration::from_millis;
         Self {
+            order: FuzzyOrder::Serializable,
+            clock_error_max: ms(250),
             tick: ms(20),
             resend_after: ms(60),
             stuck_after: ms(100),

@@ -59,4 +59,8 @@ kernel::planted_bugs! {
     found_before_it_is_there = "F09",
     /// A user who carries what it has seen to another region carries its own region's nodes alone.
     carries_one_region_alone = "F33",
+    /// In the strict order an append is answered before its time has passed.
+    answered_before_it_has_passed = "F34",
+    /// In the strict order an append goes ahead of a pending one.
+    goes_ahead_in_strict_order = "F35",
 }

@@ -4,10 +4,12 @@ use fuzzylog::chain_server::{
     Applied, ChainRecord, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forward, JournalName,
     LeavingRegion, NodesPulled, Ordered, Ping, Play, Project, PullNodes, PullRow, PullState, Pulled,
     Received, Scan, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
+    SyncThrough,
 };
 use fuzzylog::client::{
-    CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, LogsCounted, LogsFound, NamedOutcome,
-    NodesPage, NotThere, ProjectionDecided, ScanTooEarly, Scanned, ServerSealed, StuckAppend, Synced,
+    CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, InForceThrough, LogsCounted,
+    LogsFound, NamedOutcome, NodesPage, NotThere, ProjectionDecided, ScanTooEarly, Scanned, ServerSealed,
+    StuckAppend, Synced,
 };
 use fuzzylog::director::{
     ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck,
@@ -186,6 +188,7 @@ fn messages() -> Vec<FuzzyMessage> {
         CountLogs { call, colour, below: FIRST }.into(),
         FindLogs { call, colour, counts: edges() }.into(),
         Scan { call, below: AT, from: POINT, to: Some(POINT), digests: true }.into(),
+        SyncThrough { call, epoch, colour, seen: AT, begun: AT, through: INDEX }.into(),
         Forward { epoch, first: INDEX, entries: entries(), takes_many: Some(true) }.into(),
         DurableThrough { epoch, through: INDEX }.into(),
         Received { epoch, length, without: Some(vec![LEAVING]) }.into(),
@@ -236,6 +239,7 @@ fn messages() -> Vec<FuzzyMessage> {
         LogsFound { call, below: Some(FIRST), at: AT }.into(),
         Scanned { call, page: scanned() }.into(),
         ScanTooEarly { call }.into(),
+        InForceThrough { call, epoch, length }.into(),
         WantProjection { partition, epoch }.into(),
         Pong {
             partition,

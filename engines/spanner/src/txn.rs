@@ -126,8 +126,6 @@ impl ReadSet {
     }
 }
 
-const NANOS_PER_MICRO: u64 = 1_000;
-
 /// True time, as it bounds timestamps (the paper's TrueTime).
 #[derive(Clone, Copy, Debug)]
 pub struct TrueTime(pub Wall);
@@ -135,23 +133,22 @@ pub struct TrueTime(pub Wall);
 impl TrueTime {
     /// A timestamp that no true time of this moment is after (TT.now.latest).
     pub fn latest(self) -> Timestamp {
-        Timestamp(self.0.latest.div_ceil(NANOS_PER_MICRO))
+        Timestamp(self.0.latest_micros())
     }
 
     /// A timestamp that no true time of this moment is before (TT.now.earliest).
     pub fn earliest(self) -> Timestamp {
-        Timestamp(self.0.earliest / NANOS_PER_MICRO)
+        Timestamp(self.0.earliest_micros())
     }
 
     /// True if the timestamp has surely passed (TT.after). By a clock that cannot be relied on, none has.
     pub fn has_passed(self, at: Timestamp) -> bool {
-        self.0.usable && self.0.earliest > at.0.saturating_mul(NANOS_PER_MICRO)
+        self.0.has_passed_micros(at.0)
     }
 
     /// How long it takes at least until it has surely passed; zero if it has.
     pub fn until_passed(self, at: Timestamp) -> std::time::Duration {
-        let passed = at.0.saturating_mul(NANOS_PER_MICRO).saturating_add(1);
-        std::time::Duration::from_nanos(passed.saturating_sub(self.0.earliest))
+        self.0.until_passed_micros(at.0)
     }
 }
 

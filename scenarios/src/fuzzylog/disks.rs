@@ -47,6 +47,7 @@ pub(super) fn is_claim(message: &FuzzyMessage) -> bool {
 fn in_force(message: &FuzzyMessage) -> Option<ChainEpoch> {
     match message {
         FuzzyMessage::Client(FuzzyClientIn::EpochInForce(it)) => Some(it.epoch),
+        FuzzyMessage::Client(FuzzyClientIn::InForceThrough(it)) => Some(it.epoch),
         FuzzyMessage::Client(FuzzyClientIn::Synced(it)) => Some(it.epoch),
         FuzzyMessage::Client(_)
         | FuzzyMessage::ChainServer(_)

@@ -1,5 +1,6 @@
 //! What users asked for and were answered, and what must be true of it.
 
+use super::strict::{Dated, check_times};
 use super::truth::Truth;
 use ::fuzzylog::{
     AppendCall, AppendId, AppendTime, Colour, ColourNode, Content, Edge, FuzzyRefusal, FuzzyRequest,
@@ -73,6 +74,12 @@ fn content_of(request: &FuzzyRequest) -> Option<Content> {
     }
 }
 
+/// True of an answer after which users ask for the same again: a clock cannot be relied on.
+pub(super) fn asks_again(response: &FuzzyResponse) -> bool {
+    use FuzzyRefusal::{FromTheFuture, NoClock};
+    matches!(response, FuzzyResponse::Refused(NoClock | FromTheFuture))
+}
+
 fn name_of(call: &AppendCall) -> AppendId {
     AppendId { client: call.client, number: call.number, content: call.content.digest() }
 }
@@ -141,6 +148,7 @@ impl History {
             | (FuzzyRequest::CountLogs(_), FuzzyResponse::LogsCounted { .. })
             | (FuzzyRequest::FindLogs(_), FuzzyResponse::LogsFound { .. })
             | (_, FuzzyResponse::Refused(FuzzyRefusal::Busy)) => true,
+            (_, response) if asks_again(response) => true,
             (FuzzyRequest::Sync(call), FuzzyResponse::AlreadyTrimmed { first }) => {
                 *first > call.from && Some(first) <= self.trimmed.get(&call.colour)
             }
@@ -161,7 +169,7 @@ impl History {
     }
 
     /// Everything, at the end.
-    pub(super) fn check(&self, truth: &Truth) {
+    pub(super) fn check(&self, truth: &Truth, follows_real_time: bool) {
         for asked in self.calls.values() {
             match (&asked.request, &asked.answered) {
                 (FuzzyRequest::Append(call), Some((_, FuzzyResponse::Appended { at, placed }))) => {
@@ -217,7 +225,24 @@ impl History {
             }
         }
         self.check_colours(truth);
-        self.check_all(truth);
+        self.check_all(truth, follows_real_time);
+        if follows_real_time {
+            check_times(self.dated());
+        }
+    }
+
+    /// Appends and snapshots that were answered, from when they were asked for first.
+    fn dated(&self) -> Vec<Dated> {
+        let dated = self.calls.values().filter_map(|asked| {
+            let (answered, response) = asked.answered.as_ref()?;
+            let (FuzzyResponse::Appended { at, .. } | FuzzyResponse::Snapshotted { at, .. }) = response
+            else {
+                return None;
+            };
+            let first = asked.again.and_then(|first| self.calls.get(&first)).unwrap_or(asked);
+            Some(Dated { began: first.at, answered: *answered, at: *at })
+        });
+        dated.collect()
     }
 
     /// Syncs and appends of each colour are linearizable.
@@ -237,7 +262,7 @@ impl History {
     }
 
     /// All of it has an order that each user's own order agrees with.
-    fn check_all(&self, truth: &Truth) {
+    fn check_all(&self, truth: &Truth, follows_real_time: bool) {
         let mut recorded = Recorded::new();
         for (id, asked) in &self.calls {
             if let Some(draft) = self.draft(*id, asked, None, truth) {
@@ -246,7 +271,10 @@ impl History {
         }
         self.add_copied(None, truth, &mut recorded);
         recorded.add(end(&truth.colours().collect::<Vec<_>>()));
-        decide(&recorded, Model::ProcessOrderedSerializable, "SER");
+        match follows_real_time {
+            true => decide(&recorded, Model::StrictSerializable, "SSER"),
+            false => decide(&recorded, Model::ProcessOrderedSerializable, "SER"),
+        }
     }
 
     /// A call as one operation, as far as it concerns a colour.
@@ -256,7 +284,7 @@ impl History {
             return None;
         }
         let mut answers = self.calls.iter().filter(|(other, it)| **other == id || it.again == Some(id));
-        let answered = answers.find_map(|(_, it)| it.answered.clone());
+        let answered = answers.find_map(|(_, it)| it.answered.clone().filter(|(_, it)| !asks_again(it)));
         let who = process(asked.user, asked.incarnation);
         let concerns = |colour: &Colour| only.is_none_or(|only| only == *colour);
         let list = |draft: Draft, colour: Colour, tail: NodePosition| {

@@ -8,6 +8,7 @@ mod history;
 mod marks;
 pub mod regions;
 pub mod smallest;
+mod strict;
 mod truth;
 mod users;
 
@@ -28,6 +29,7 @@ use sim::{
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
+use strict::Strictness;
 use truth::Truth;
 use users::{Planned, Users};
 
@@ -59,10 +61,13 @@ pub struct FuzzyScenario {
     changes: Changes,
     /// Who directs, by the version of their log's configuration.
     directors: BTreeMap<u64, Vec<HostId>>,
+    strictness: Strictness,
 }
 
 const CLIENTS: usize = 3;
 const USERS_PER_CLIENT: usize = 2;
+/// In the strict order: a clock that is worse is not relied on.
+const CLOCK_ERROR_MAX: Duration = Duration::from_millis(500);
 /// Looks of that kind in one run.
 const PROBES_MAX: u16 = 60;
 /// Who looks is a user of its own each time.
@@ -141,27 +146,33 @@ impl FuzzyScenario {
         let spares = rng.below(2) as usize;
         let parameters = draw_parameters(width, rng);
         let log = draw_log(rng);
+        let (all_change, users) = (rng.chance(0.5), Users::draw(rng));
+        let plots = if rng.chance(0.5) { 12 } else { 0 };
+        let strictness = Strictness::draw(rng);
+        let order = strictness.order;
+        let parameters = FuzzyParameters { order, clock_error_max: CLOCK_ERROR_MAX, ..parameters };
         let deployment =
             FuzzyDeployment::new(0, &entries, partitions, (width, spares), parameters.clone(), log);
-        let changes = Changes::new(deployment.clone(), entries, rng.chance(0.5));
+        let changes = Changes::new(deployment.clone(), entries, all_change);
         Self {
             servers,
             clients,
-            users: Users::draw(rng),
+            users,
             history: History::default(),
-            truth: Truth::new(deployment.placement()),
+            truth: Truth::new(deployment.placement(), order),
             disks: Disks::default(),
             rising: Rising::default(),
             parameters,
             chains: Chains::new(&deployment),
             deployment,
-            plots: if rng.chance(0.5) { 12 } else { 0 },
+            plots,
             apart: None,
             beside: Vec::new(),
             probes: 0,
             replicas: width,
             changes,
             directors: BTreeMap::new(),
+            strictness,
         }
     }
 
@@ -288,6 +299,7 @@ impl Scenario for FuzzyScenario {
             operations: (20, 120),
             liveness: s(60),
             bounds: limits::BOUNDS,
+            clock_error_max: self.strictness.order.is_strict().then_some(CLOCK_ERROR_MAX),
             ..Tuning::default()
         }
     }
@@ -319,6 +331,7 @@ impl Scenario for FuzzyScenario {
     ) {
         let planned = self.users.plan(operation.client, rng);
         self.ask(operation.client, node, planned, control);
+        self.lie(rng, control);
         for user in self.users.companions(operation.client) {
             let planned = self.users.plan(user, rng);
             self.beside.push((user, node, planned));
@@ -459,6 +472,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
+        self.strictness.heal();
         let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }
@@ -528,7 +542,7 @@ impl Scenario for FuzzyScenario {
             }
         }
         self.truth.check_atomic(|_, _| false);
-        self.history.check(&self.truth);
+        self.history.check(&self.truth, self.strictness.holds());
     }
 
     fn history(&self) -> Option<String> {

@@ -6,8 +6,8 @@ use super::Node;
 use super::disks::Disks;
 use ::fuzzylog::partition::command::{Command, Outcome, Placed, ShadowNode};
 use ::fuzzylog::{
-    AppendId, AppendTime, ChainServer, Colour, ColourNode, ColourPlacement, NodePosition, Owner, PartitionId,
-    PartitionState, RegionId, RowIndex,
+    AppendId, AppendTime, ChainServer, Colour, ColourNode, ColourPlacement, FuzzyOrder, NodePosition, Owner,
+    PartitionId, PartitionState, RegionId, RowIndex,
 };
 use kernel::{HostId, NodeId, SnapshotStep, invariant};
 use sim::Cluster;
@@ -71,9 +71,9 @@ impl Twin {
 }
 
 impl Truth {
-    pub(super) fn new(placement: ColourPlacement) -> Self {
+    pub(super) fn new(placement: ColourPlacement, order: FuzzyOrder) -> Self {
         let twin = |partition| {
-            let state = PartitionState::new(PartitionId(partition), placement);
+            let state = PartitionState::new(PartitionId(partition), placement, order);
             Twin { digests: vec![state.digest()], state, ends: BTreeMap::new() }
         };
         Self {

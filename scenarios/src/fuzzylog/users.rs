@@ -1,5 +1,6 @@
 //! What users want next, and what they have seen.
 
+use super::history::asks_again;
 use crate::limits::Sizes;
 use ::fuzzylog::{
     AppendCall, AppendTime, Colour, Content, CountLogsCall, Edge, FindLogsCall, FuzzyRequest, FuzzyResponse,
@@ -225,6 +226,9 @@ impl Users {
             | FuzzyResponse::Refused(_) => {}
         }
         match request {
+            FuzzyRequest::Append(_) | FuzzyRequest::Snapshot(_) if asks_again(response) => {
+                user.again = user.first.map(|first| (request.clone(), first));
+            }
             FuzzyRequest::Append(AppendCall { number, .. })
             | FuzzyRequest::Snapshot(SnapshotCall { number, .. }) => {
                 user.open.remove(number);

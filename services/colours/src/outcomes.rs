@@ -26,6 +26,8 @@ impl From<FuzzyRefusal> for Failing {
             FuzzyRefusal::Content(_) | FuzzyRefusal::NumberOutOfRange => FuzzyFailure::Malformed.into(),
             FuzzyRefusal::Forgotten => FuzzyFailure::Forgotten.into(),
             FuzzyRefusal::NumberUsed => FuzzyFailure::NumberUsed.into(),
+            FuzzyRefusal::NoClock => FuzzyFailure::NoClock.into(),
+            FuzzyRefusal::FromTheFuture => FuzzyFailure::FromTheFuture.into(),
             FuzzyRefusal::BeyondTail { tail } => Self { why: FuzzyFailure::BeyondTail, position: tail.0 },
         }
     }

@@ -190,11 +190,15 @@ pub enum FuzzyFailure {
     NotHere,
     /// Never executed: the snapshot's id is cut or changed, or another cluster's.
     NoSnapshot,
+    /// Not executed, in the strict order: the host's clock cannot be relied on. May be sent again, best to another host.
+    NoClock,
+    /// Not executed, in the strict order: what its caller has seen is of a time that has not come.
+    FromTheFuture,
 }
 
 impl FuzzyFailure {
     /// All, in the order of their numbers on the wire, from 1 on.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::Busy,
         Self::Unknown,
         Self::Malformed,
@@ -209,6 +213,8 @@ impl FuzzyFailure {
         Self::OtherRegion,
         Self::NotHere,
         Self::NoSnapshot,
+        Self::NoClock,
+        Self::FromTheFuture,
     ];
 
     /// True if the call surely had no effect.
@@ -218,7 +224,7 @@ impl FuzzyFailure {
 
     /// True if the same call may be sent again, under its number, and may succeed then.
     pub fn may_be_retried(self) -> bool {
-        matches!(self, Self::Busy | Self::Unknown | Self::DiskFull | Self::NotHere)
+        matches!(self, Self::Busy | Self::Unknown | Self::DiskFull | Self::NotHere | Self::NoClock)
     }
 }
 
@@ -245,6 +251,8 @@ impl fmt::Display for FuzzyFailure {
             Self::NoSnapshot => {
                 "the snapshot's id is cut or changed, or another cluster's: nothing was executed"
             }
+            Self::NoClock => "the host's clock cannot be relied on: nothing was executed",
+            Self::FromTheFuture => "what was seen is of a time that has not come: nothing was executed",
         })
     }
 }

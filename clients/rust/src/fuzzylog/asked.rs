@@ -27,7 +27,7 @@ impl Ask for FuzzyCall {
 
     /// What may have been executed is asked for again, too: it has a number.
     fn outcome(&self, reply: FuzzyReply, _so_far: SoFar) -> Option<Result<FuzzyReply, CallError>> {
-        let again = |why| matches!(why, FuzzyFailure::Busy | FuzzyFailure::Unknown);
+        let again = |why| matches!(why, FuzzyFailure::Busy | FuzzyFailure::Unknown | FuzzyFailure::NoClock);
         let again = matches!(&reply, FuzzyReply::FuzzyFailed(failed) if again(failed.why));
         (!again).then_some(Ok(reply))
     }

@@ -10,7 +10,8 @@ use kernel::{Bytes, Encode as _};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A map over several colours whose changes may concern many keys. Serializable, in an order that each session's own order agrees
-/// with; not strictly: two changes of different keys may be seen in an order that real time contradicts. Cheap to clone.
+/// with; not strictly, unless the log's order is: two changes of different keys may be seen in an order that real time contradicts. Cheap
+/// to clone.
 #[derive(Debug)]
 pub struct AtomicMap<L> {
     shards: Vec<MapShard<L, LatestValues>>,

@@ -3,8 +3,8 @@
 use super::row::APPENDS_MAX;
 use super::{ChainServer, Submit};
 use crate::messages::client::{HeadBusy, ServerSealed};
-use crate::partition::command::{AppendMany, Command, Restore, RowEntry};
-use crate::terms::{AppendId, ChainEpoch, Content};
+use crate::partition::command::{Append, AppendMany, Command, Restore, RowEntry};
+use crate::terms::{AppendId, AppendTime, ChainEpoch, Content};
 use kernel::{Cx, NodeId};
 
 /// So many times as many appends are pending where they are not admitted.
@@ -19,6 +19,8 @@ enum NoRoom {
     Busy,
     /// The partition has as much as it may have.
     Full,
+    /// It does not know what time it is.
+    NoClock,
 }
 
 impl ChainServer {
@@ -45,7 +47,7 @@ impl ChainServer {
         if !self.is_sound(&command) {
             return cx.reject("command with an unsound content");
         }
-        let command = match command {
+        let mut command = match command {
             Command::AppendMany(many) => match self.admitted(from, many, cx) {
                 Some(many) => many.into(),
                 None => return,
@@ -55,13 +57,14 @@ impl ChainServer {
                 None => command,
             },
         };
+        self.date(&mut command, cx);
         self.order(RowEntry { origin: from, call, command }, cx);
     }
 
     /// Those of several appends for which there is room; the others are turned away one by one.
     fn admitted(&self, from: NodeId, many: AppendMany, cx: &mut Cx<'_, Self>) -> Option<AppendMany> {
         let mut appends = many.appends;
-        appends.retain(|named| match self.no_room_for_begun(named.append.id, usize::MAX, cx) {
+        appends.retain(|named| match self.no_room_for_append(&named.append, cx) {
             Some(why) => {
                 self.turn_away(from, named.call, why, cx);
                 false
@@ -72,7 +75,11 @@ impl ChainServer {
     }
 
     fn turn_away(&self, client: NodeId, call: u64, why: NoRoom, cx: &mut Cx<'_, Self>) {
-        cx.mark(if why == NoRoom::Full { "chain.row_was_full" } else { "chain.head_was_busy" });
+        cx.mark(match why {
+            NoRoom::Busy => "chain.head_was_busy",
+            NoRoom::Full => "chain.row_was_full",
+            NoRoom::NoClock => "chain.clock_cannot_be_relied_on",
+        });
         cx.send(client, HeadBusy { call, partition: self.partition, is_full: why == NoRoom::Full });
     }
 
@@ -114,14 +121,19 @@ impl ChainServer {
     fn no_room_for(&self, command: &Command, cx: &Cx<'_, Self>) -> Option<NoRoom> {
         let pending_max = self.parameters.pending_max;
         match command {
-            Command::Append(command) => self.no_room_for_begun(command.id, usize::MAX, cx),
+            Command::Append(command) => self.no_room_for_append(command, cx),
             Command::ProposeTime(command) => {
                 // An append's first partition admits it. Two that are full for each other's appends would wait for each other.
                 let first = command.content.colours.iter().map(|&it| self.placement.partition_of(it)).min();
                 let most = if first == Some(self.partition) { pending_max } else { ELSEWHERE * pending_max };
-                self.no_room_for_begun(command.id, most, cx)
+                self.no_room_for_begun(command.id, command.seen, most, cx)
             }
             // What finishes an append has more room than what begins one.
+            Command::TakeOver(command)
+                if self.proposes(command) && self.cannot_date(AppendTime::ZERO, cx) =>
+            {
+                Some(NoRoom::NoClock)
+            }
             Command::TakeOver(_) | Command::Fix(_) | Command::CleanUp(_) | Command::Raise(_) => {
                 let is_busy = self.window >= FINISHING * self.parameters.window_bytes || cx.is_disk_full();
                 is_busy.then_some(NoRoom::Busy)
@@ -141,8 +153,21 @@ impl ChainServer {
         }
     }
 
+    fn no_room_for_append(&self, append: &Append, cx: &Cx<'_, Self>) -> Option<NoRoom> {
+        self.no_room_for_begun(append.id, append.seen, usize::MAX, cx)
+    }
+
     /// What begins an append; so many to several partitions may be unfinished.
-    fn no_room_for_begun(&self, id: AppendId, several_max: usize, cx: &Cx<'_, Self>) -> Option<NoRoom> {
+    fn no_room_for_begun(
+        &self,
+        id: AppendId,
+        seen: AppendTime,
+        several_max: usize,
+        cx: &Cx<'_, Self>,
+    ) -> Option<NoRoom> {
+        if self.cannot_date(seen, cx) {
+            return Some(NoRoom::NoClock);
+        }
         let is_known = || self.state.knows_client(id.client);
         let clients_full = self.state.clients() >= self.parameters.clients_max && !is_known();
         if self.is_busy(several_max, cx) || clients_full {

@@ -1,6 +1,6 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
-//! `admission` is what a head takes, `row` how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
+//! `admission` is what a head takes, `strict` how it dates that in the strict order, `row` how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
 //! serves, `regions` how other regions' nodes come and this one's go, `copy` how one that joins gets the row, `snapshot` what replaces
 //! the row's beginning, `retained` what one that joins lacks meanwhile, `stuck` how a head notices what is not going on.
 //!
@@ -19,6 +19,7 @@ mod retained;
 mod row;
 mod snapshot;
 mod stored;
+mod strict;
 mod stuck;
 
 pub use crate::messages::chain_server::*;
@@ -27,6 +28,7 @@ pub use record::{
 };
 pub use regions::{OtherRegion, RegionPlan, SourceSeen};
 pub(crate) use row::{APPENDS_MAX, append_bytes};
+pub(crate) use strict::latest;
 
 use crate::FuzzyLog;
 use crate::parameters::FuzzyParameters;
@@ -137,7 +139,6 @@ impl ChainServer {
         Self {
             partition,
             placement,
-            parameters,
             client,
             journal: None,
             run: 0,
@@ -149,7 +150,8 @@ impl ChainServer {
             row: StoredRow::default(),
             saved: Saved::default(),
             retained: Retained::default(),
-            state: PartitionState::new(partition, placement),
+            state: PartitionState::new(partition, placement, parameters.order),
+            parameters,
             links: Links::default(),
             syncs: VecDeque::new(),
             copy: None,
@@ -310,6 +312,9 @@ impl Role for ChainServer {
         match message {
             ChainServerIn::Client(FromClient::Submit(message)) => self.on_submit(from, message, cx),
             ChainServerIn::Client(FromClient::Sync(message)) => self.on_sync(from, &message, cx),
+            ChainServerIn::Client(FromClient::SyncThrough(message)) => {
+                self.on_sync_through(from, &message, cx);
+            }
             ChainServerIn::Client(FromClient::Play(message)) => self.on_play(from, &message, cx),
             ChainServerIn::Client(FromClient::CountLogs(message)) => self.on_count_logs(from, &message, cx),
             ChainServerIn::Client(FromClient::FindLogs(message)) => self.on_find_logs(from, &message, cx),

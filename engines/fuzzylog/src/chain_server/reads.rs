@@ -2,10 +2,13 @@
 //!
 //! A sync is asked of all servers of the chain. One that is sealed refuses. Every later projection has a server that was sealed, so when
 //! all have answered the epoch was in force after the question, and the tail knew of everything that was acknowledged before.
+//!
+//! In the strict order the others say how long their rows are, and the tail is asked then: it answers when it has applied so much, and
+//! nothing is pending at a time that had passed when the sync began. What it lacks gets a later time, so no command is needed for a sync.
 
-use super::{ChainServer, CountLogs, FindLogs, Play, Scan, Sync};
+use super::{ChainServer, CountLogs, FindLogs, Play, Scan, Sync, SyncThrough};
 use crate::messages::client::{
-    EpochInForce, LogsCounted, LogsFound, NodesPage, NotThere, ScanTooEarly, Scanned, Synced,
+    EpochInForce, InForceThrough, LogsCounted, LogsFound, NodesPage, NotThere, ScanTooEarly, Scanned, Synced,
 };
 use crate::partition::ColourNode;
 use crate::terms::{AppendTime, Colour, NodePosition, RowIndex};
@@ -18,6 +21,8 @@ pub(super) struct WaitingSync {
     call: u64,
     colour: Colour,
     seen: AppendTime,
+    /// What is at or before this time is not to be pending either.
+    begun: AppendTime,
     through: RowIndex,
 }
 
@@ -29,20 +34,47 @@ impl ChainServer {
             return;
         }
         let me = cx.node();
-        let is_lower = self.is_head(me) && self.state.clock() < seen.clock;
-        if is_lower && !self.raises(seen) && self.window < self.parameters.window_bytes {
-            cx.mark("chain.raised_its_clock_for_a_sync");
-            self.raise(seen, cx);
+        self.raise_for_sync(seen, cx);
+        if self.parameters.order.is_strict() {
+            return cx.send(from, InForceThrough { call, epoch, length: self.length() });
         }
         if !self.is_tail(me) {
             return cx.send(from, EpochInForce { call, epoch });
         }
-        self.syncs.retain(|sync| (sync.client, sync.call) != (from, call));
+        let (begun, through) = (AppendTime::ZERO, RowIndex(0));
+        self.wait_for_sync(WaitingSync { client: from, call, colour, seen, begun, through });
+    }
+
+    pub(super) fn on_sync_through(&mut self, from: NodeId, message: &SyncThrough, cx: &mut Cx<'_, Self>) {
+        let SyncThrough { call, epoch, colour, seen, begun, through } = *message;
+        if self.refuse(from, call, epoch, cx) {
+            return;
+        }
+        if !self.is_tail(cx.node()) {
+            return cx.reject("sync for a server that is not the tail");
+        }
+        self.raise_for_sync(seen, cx);
+        self.wait_for_sync(WaitingSync { client: from, call, colour, seen, begun, through });
+    }
+
+    /// It is answered when the tail has applied what it has now, and as much as is said.
+    fn wait_for_sync(&mut self, sync: WaitingSync) {
+        self.syncs.retain(|it| (it.client, it.call) != (sync.client, sync.call));
         if self.syncs.len() < self.parameters.syncs_max {
             // One that has joined may lack what was acknowledged before.
             let whole_from = self.serving_projection().map_or(RowIndex(0), |it| it.whole_from);
-            let through = self.length().max(whole_from);
-            self.syncs.push_back(WaitingSync { client: from, call, colour, seen, through });
+            let through = sync.through.max(self.length()).max(whole_from);
+            self.syncs.push_back(WaitingSync { through, ..sync });
+        }
+    }
+
+    /// A head brings its clock up to what the user has seen.
+    fn raise_for_sync(&mut self, seen: AppendTime, cx: &mut Cx<'_, Self>) {
+        let is_lower =
+            self.is_head(cx.node()) && self.state.clock() < seen.clock && !self.is_to_come(seen, cx);
+        if is_lower && !self.raises(seen) && self.window < self.parameters.window_bytes {
+            cx.mark("chain.raised_its_clock_for_a_sync");
+            self.raise(seen, cx);
         }
     }
 
@@ -69,9 +101,11 @@ impl ChainServer {
         self.state.applied() < self.length() && self.row.last().is_some_and(|last| is_raise(&last.command))
     }
 
-    /// Nothing that is at or before what the user has seen is still to be delivered.
-    fn is_past(&self, seen: AppendTime) -> bool {
-        self.state.clock() >= seen.clock && self.state.first_queued().is_none_or(|first| first > seen)
+    /// Nothing that is at or before what the user has seen is still to be delivered; nor, in the strict order, at or before what may have
+    /// passed when the sync began. What gets its time later gets a later one there, however low the clock is.
+    fn is_past(&self, sync: &WaitingSync) -> bool {
+        let until = sync.seen.max(sync.begun);
+        self.state.clock() >= sync.seen.clock && self.state.first_queued().is_none_or(|first| first > until)
     }
 
     pub(super) fn answer_syncs(&mut self, cx: &mut Cx<'_, Self>) {
@@ -83,7 +117,7 @@ impl ChainServer {
         };
         let mut waiting = std::mem::take(&mut self.syncs);
         waiting.retain(|sync| {
-            if self.state.applied() < sync.through || !self.is_past(sync.seen) {
+            if self.state.applied() < sync.through || !self.is_past(sync) {
                 return true;
             }
             let (first, tail) = (self.state.first(sync.colour), self.state.tail(sync.colour));

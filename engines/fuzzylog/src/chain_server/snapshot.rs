@@ -224,7 +224,7 @@ impl ChainServer {
         if below <= self.state.applied() {
             return;
         }
-        let read = PartitionState::of_chunks(self.partition, self.placement, chunks);
+        let read = PartitionState::of_chunks(self.partition, self.placement, self.parameters.order, chunks);
         let applied = read.as_ref().map(PartitionState::applied);
         kernel::invariant!(DUR, applied == Ok(below), "own snapshot of {below} reads back as {applied:?}");
         if let Ok(state) = read {
@@ -365,7 +365,9 @@ impl ChainServer {
                 (wanted, chunks)
             }
         };
-        let read = PartitionState::of_chunks(self.partition, self.placement, chunks.clone()).ok();
+        let read =
+            PartitionState::of_chunks(self.partition, self.placement, self.parameters.order, chunks.clone())
+                .ok();
         let Some(state) = read.filter(|it| it.applied() == below && below > self.state.applied()) else {
             cx.reject("snapshot that cannot be read, or is of other commands than it says");
             return self.pull(cx);

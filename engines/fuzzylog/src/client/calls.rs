@@ -9,14 +9,14 @@ use super::several::{self, SeveralTask};
 use super::{FuzzyClient, Task};
 use crate::partition::command::{Append, Restore, Trim};
 use crate::terms::{AppendId, AppendTime, Content, ContentFlaw};
-use kernel::{Cx, RequestId, planted};
+use kernel::{Cx, RequestId, Wall, planted};
 
 /// Numbers of a client that a partition may have to remember at a time.
 const NUMBERS_MAX: u64 = 1_024;
 
 impl FuzzyClient {
     pub(super) fn on_call(&mut self, id: RequestId, request: FuzzyRequest, cx: &mut Cx<'_, Self>) {
-        if let Some(refusal) = self.refusal(&request) {
+        if let Some(refusal) = self.refusal(&request, cx.wall()) {
             return cx.respond(id, FuzzyResponse::Refused(refusal));
         }
         match request {
@@ -31,7 +31,7 @@ impl FuzzyClient {
             }
             FuzzyRequest::Sync(call) => {
                 let partition = self.placement.partition_of(call.colour);
-                self.begin(Some(id), Task::Reading(Box::new(Reading::sync(partition, call))), cx);
+                self.begin(Some(id), Task::Reading(Box::new(Reading::sync(partition, call, cx.wall()))), cx);
             }
             FuzzyRequest::Play(call) => {
                 let partition = self.placement.partition_of(call.colour);
@@ -74,9 +74,12 @@ impl FuzzyClient {
         }
     }
 
-    fn refusal(&self, request: &FuzzyRequest) -> Option<FuzzyRefusal> {
+    fn refusal(&self, request: &FuzzyRequest, wall: Wall) -> Option<FuzzyRefusal> {
         if self.outstanding() >= self.parameters.calls_max {
             return Some(FuzzyRefusal::Busy);
+        }
+        if let Some(refusal) = self.refusal_by_the_clock(request, wall) {
+            return Some(refusal);
         }
         let flaw = |content: &Content| {
             let (colours, bytes) = (self.parameters.colours_max, self.parameters.append_bytes_max);

@@ -1,18 +1,20 @@
 //! The client role (the paper's library): appends, plays, takes snapshots, trims, and finishes what other clients have left unfinished.
 //!
 //! `requests` is what local applications ask, `calls` how that begins, `batches` how appends of one burst go together, `reads` are syncs and plays, `several` appends to several partitions and how they are taken
-//! over.
+//! over, `passing` answers that wait until their times have passed.
 //!
 //! A user is named by a number of its own, the client, and numbers its appends and snapshots. It may ask again by any client role, under the same
 //! number, until it has the answer. It hands on the last time that it has seen: what it does later is ordered behind.
 
 mod batches;
 mod calls;
+mod passing;
 mod reads;
 mod requests;
 mod several;
 
 pub use crate::messages::client::*;
+pub use passing::PassedWaits;
 pub use requests::{
     AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, OpenCall,
     PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
@@ -27,6 +29,7 @@ use crate::projection::ChainProjection;
 use crate::terms::{AppendId, ChainEpoch, ColourPlacement, PartitionId};
 use batches::Batches;
 use kernel::{Cx, Instant, NodeId, Position, RequestId, Role};
+use passing::Passing;
 use reads::Reading;
 pub use several::SeveralInFlight;
 use several::SeveralTask;
@@ -37,7 +40,7 @@ use std::time::Duration;
 kernel::timers! {
     /// The client's timers.
     pub enum FuzzyClientTimer {
-        /// Look after what is late.
+        /// Look after what is late, or answer what has passed. One timer for both: who has this role within another one gives it one.
         Tick,
     }
 }
@@ -103,6 +106,9 @@ pub struct FuzzyClient {
     bytes: usize,
     /// Take-overs in flight, by what they finish.
     recovering: BTreeMap<AppendId, u64>,
+    passing: Passing,
+    /// When it is to look after what is late.
+    ticks_at: Instant,
 }
 
 impl FuzzyClient {
@@ -125,6 +131,8 @@ impl FuzzyClient {
             operations: BTreeMap::new(),
             bytes: 0,
             recovering: BTreeMap::new(),
+            passing: Passing::default(),
+            ticks_at: Instant(0),
         }
     }
 
@@ -135,7 +143,7 @@ impl FuzzyClient {
 
     /// Calls of local applications in flight.
     pub fn outstanding(&self) -> usize {
-        self.operations.len() - self.recovering.len()
+        self.operations.len() - self.recovering.len() + self.passing.len()
     }
 
     /// Take-overs in flight.
@@ -239,8 +247,9 @@ impl FuzzyClient {
         match &operation.task {
             Task::One { partition: own, command } if *own == partition => {
                 let is_snapshot = matches!(command, Command::Append(it) if it.content.is_snapshot());
+                let reveals = outcome.at();
                 let response = response_of(outcome, is_snapshot);
-                self.end(call, response, cx);
+                self.end_when_passed(call, response, reveals, cx);
             }
             Task::Several(_) => self.on_several(call, partition, outcome, cx),
             Task::One { .. } | Task::Reading(_) => {}
@@ -352,7 +361,8 @@ impl Role for FuzzyClient {
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         // What is answered to an earlier run means nothing to this one.
         self.next_call = cx.rng().bits() >> 1;
-        cx.set_timer(FuzzyClientTimer::Tick, self.parameters.tick);
+        self.ticks_at = cx.now() + self.parameters.tick;
+        self.set_tick(cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: FuzzyClientIn, cx: &mut Cx<'_, Self>) {
@@ -375,6 +385,7 @@ impl Role for FuzzyClient {
                 }
             }
             FuzzyClientIn::EpochInForce(message) => self.on_in_force(from, &message, cx),
+            FuzzyClientIn::InForceThrough(message) => self.on_in_force_through(from, &message, cx),
             FuzzyClientIn::Synced(message) => self.on_synced(from, &message, cx),
             FuzzyClientIn::NodesPage(message) => self.on_page(message, cx),
             FuzzyClientIn::LogsCounted(message) => self.on_logs_counted(message, cx),
@@ -396,8 +407,12 @@ impl Role for FuzzyClient {
     fn on_timer(&mut self, timer: FuzzyClientTimer, cx: &mut Cx<'_, Self>) {
         match timer {
             FuzzyClientTimer::Tick => {
-                self.tick(cx);
-                cx.set_timer(FuzzyClientTimer::Tick, self.parameters.tick);
+                self.answer_what_has_passed(cx);
+                if !self.parameters.order.is_strict() || cx.now() >= self.ticks_at {
+                    self.tick(cx);
+                    self.ticks_at = cx.now() + self.parameters.tick;
+                }
+                self.set_tick(cx);
             }
         }
     }

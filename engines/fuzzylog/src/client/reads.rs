@@ -4,11 +4,14 @@ use super::requests::{
     CountLogsCall, FindLogsCall, FuzzyRefusal, FuzzyResponse, PlayCall, PlayedPage, ScanCall, SnapshotCall,
     SyncCall,
 };
-use super::{EpochInForce, FuzzyClient, LogsCounted, LogsFound, NodesPage, Scanned, Synced, Task};
-use crate::messages::chain_server::{CountLogs, FindLogs, Play, Scan, Sync};
+use super::{
+    EpochInForce, FuzzyClient, InForceThrough, LogsCounted, LogsFound, NodesPage, Scanned, Synced, Task,
+};
+use crate::chain_server::latest;
+use crate::messages::chain_server::{CountLogs, FindLogs, Play, Scan, Sync, SyncThrough};
 use crate::partition::command::Placed;
-use crate::terms::{AppendTime, ChainEpoch, Colour, Edge, NodePosition, PartitionId};
-use kernel::{Cx, NodeId, RequestId, planted};
+use crate::terms::{AppendTime, ChainEpoch, Colour, Edge, NodePosition, PartitionId, RowIndex};
+use kernel::{Cx, NodeId, RequestId, Wall, planted};
 
 /// A sync or a play in flight.
 #[derive(Clone, Debug)]
@@ -17,6 +20,8 @@ pub(super) struct Reading {
     colour: Colour,
     from: NodePosition,
     seen: AppendTime,
+    /// In the strict order, of a sync: all that was answered before it began has an earlier time.
+    begun: AppendTime,
     stage: Stage,
     /// Only where a planted bug asks for one colour after the other.
     one_by_one: Option<(Vec<Colour>, Vec<Placed>)>,
@@ -25,7 +30,13 @@ pub(super) struct Reading {
 #[derive(Clone, Debug)]
 enum Stage {
     /// The tail is to answer, and all others to say that the epoch is in force.
-    Syncing { epoch: ChainEpoch, in_force: Vec<NodeId>, synced: Option<Synced> },
+    Syncing {
+        epoch: ChainEpoch,
+        in_force: Vec<NodeId>,
+        synced: Option<Synced>,
+        /// In the strict order: the longest row of those in force; the tail is asked when all have said it.
+        through: RowIndex,
+    },
     /// Some server is to hand over nodes; which one is asked goes round.
     Playing { to: NodePosition, source: u64 },
     /// The same, to count what of each region's log is below the position.
@@ -36,35 +47,46 @@ enum Stage {
     Scanning { scan: ScanCall, source: u64 },
 }
 
+impl Stage {
+    fn syncing() -> Self {
+        Self::Syncing { epoch: ChainEpoch(0), in_force: Vec::new(), synced: None, through: RowIndex(0) }
+    }
+}
+
 impl Reading {
-    pub(super) fn sync(partition: PartitionId, call: SyncCall) -> Self {
+    pub(super) fn sync(partition: PartitionId, call: SyncCall, wall: Wall) -> Self {
         let SyncCall { colour, from, seen } = call;
-        let stage = Stage::Syncing { epoch: ChainEpoch(0), in_force: Vec::new(), synced: None };
-        Self { partition, colour, from, seen, stage, one_by_one: None }
+        let (begun, stage) = (latest(wall), Stage::syncing());
+        Self { partition, colour, from, seen, begun, stage, one_by_one: None }
+    }
+
+    fn new(partition: PartitionId, colour: Colour, from: NodePosition, stage: Stage) -> Self {
+        let (seen, begun) = (AppendTime::ZERO, AppendTime::ZERO);
+        Self { partition, colour, from, seen, begun, stage, one_by_one: None }
     }
 
     pub(super) fn play(partition: PartitionId, call: PlayCall, source: u64) -> Self {
         let PlayCall { colour, from, to } = call;
         let stage = Stage::Playing { to, source };
-        Self { partition, colour, from, seen: AppendTime::ZERO, stage, one_by_one: None }
+        Self::new(partition, colour, from, stage)
     }
 
     pub(super) fn count_logs(partition: PartitionId, call: CountLogsCall, source: u64) -> Self {
         let CountLogsCall { colour, below } = call;
         let stage = Stage::Counting { source };
-        Self { partition, colour, from: below, seen: AppendTime::ZERO, stage, one_by_one: None }
+        Self::new(partition, colour, below, stage)
     }
 
     pub(super) fn find_logs(partition: PartitionId, call: FindLogsCall, source: u64) -> Self {
         let FindLogsCall { colour, counts } = call;
         let stage = Stage::Finding { counts, source };
-        Self { partition, colour, from: NodePosition(0), seen: AppendTime::ZERO, stage, one_by_one: None }
+        Self::new(partition, colour, NodePosition(0), stage)
     }
 
     pub(super) fn scan(scan: ScanCall, source: u64) -> Self {
         let (partition, colour, from) = (scan.partition, scan.from.colour, scan.from.position);
         let stage = Stage::Scanning { scan, source };
-        Self { partition, colour, from, seen: AppendTime::ZERO, stage, one_by_one: None }
+        Self::new(partition, colour, from, stage)
     }
 
     pub(super) fn partition(&self) -> PartitionId {
@@ -83,7 +105,7 @@ impl FuzzyClient {
     pub(super) fn say_reading(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
         let Some(reading) = self.reading(call) else { return };
         let (partition, colour, seen, from) = (reading.partition, reading.colour, reading.seen, reading.from);
-        let stage = reading.stage.clone();
+        let (stage, begun) = (reading.stage.clone(), reading.begun);
         let projection = self.projection(partition);
         let epoch = projection.epoch;
         if !projection.is_bootstrapped() {
@@ -91,17 +113,24 @@ impl FuzzyClient {
         }
         let nodes: Vec<NodeId> = projection.nodes().collect();
         match stage {
-            Stage::Syncing { epoch: begun, in_force, synced } => {
+            Stage::Syncing { epoch: asked_in, in_force, synced, through } => {
                 let tail = projection.tail();
                 let is_asked = |node: &NodeId| {
-                    begun != epoch || !in_force.contains(node) && (synced.is_none() || tail != Some(*node))
+                    asked_in != epoch || !in_force.contains(node) && (synced.is_none() || tail != Some(*node))
                 };
-                cx.multicast(nodes.into_iter().filter(is_asked), Sync { call, epoch, colour, seen });
-                if let Some(Reading { stage: Stage::Syncing { epoch: begun, in_force, synced }, .. }) =
-                    self.reading(call).filter(|_| begun != epoch)
-                {
-                    (*begun, *synced) = (epoch, None);
-                    in_force.clear();
+                let mut asked: Vec<NodeId> = nodes.into_iter().filter(is_asked).collect();
+                if self.parameters.order.is_strict() {
+                    // The tail is asked when the others have answered.
+                    let is_last = asked.iter().all(|node| tail == Some(*node));
+                    if is_last && let Some(tail) = asked.pop() {
+                        let through = if asked_in == epoch { through } else { RowIndex(0) };
+                        cx.send(tail, SyncThrough { call, epoch, colour, seen, begun, through });
+                    }
+                    asked.retain(|node| tail != Some(*node));
+                }
+                cx.multicast(asked, Sync { call, epoch, colour, seen });
+                if asked_in != epoch {
+                    self.begin_syncing(call, epoch);
                 }
             }
             Stage::Playing { to, source } => {
@@ -123,11 +152,20 @@ impl FuzzyClient {
         }
     }
 
+    /// Nobody of this epoch has answered.
+    fn begin_syncing(&mut self, call: u64, epoch: ChainEpoch) {
+        if let Some(Reading { stage, .. }) = self.reading(call)
+            && let Stage::Syncing { .. } = stage
+        {
+            *stage = Stage::Syncing { epoch, in_force: Vec::new(), synced: None, through: RowIndex(0) };
+        }
+    }
+
     /// Another projection: what the servers of the one before have said does not count.
     pub(super) fn restart_reading(&mut self, call: u64) {
-        if let Some(Reading { stage: Stage::Syncing { in_force, synced, .. }, .. }) = self.reading(call) {
-            in_force.clear();
-            *synced = None;
+        if let Some(Reading { stage: Stage::Syncing { epoch, .. }, .. }) = self.reading(call) {
+            let epoch = *epoch;
+            self.begin_syncing(call, epoch);
         }
     }
 
@@ -155,6 +193,28 @@ impl FuzzyClient {
         }
     }
 
+    pub(super) fn on_in_force_through(
+        &mut self,
+        from: NodeId,
+        message: &InForceThrough,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let InForceThrough { call, epoch, length } = *message;
+        let Some(reading) = self.reading(call) else { return };
+        let partition = reading.partition;
+        let Stage::Syncing { epoch: own, in_force, through, .. } = &mut reading.stage else { return };
+        if *own != epoch || in_force.contains(&from) {
+            return;
+        }
+        in_force.push(from);
+        *through = length.max(*through);
+        let in_force = in_force.clone();
+        let projection = self.projection(partition);
+        if projection.nodes().all(|node| Some(node) == projection.tail() || in_force.contains(&node)) {
+            self.say(call, cx);
+        }
+    }
+
     pub(super) fn on_synced(&mut self, from: NodeId, message: &Synced, cx: &mut Cx<'_, Self>) {
         let Some(reading) = self.reading(message.call) else { return };
         let partition = reading.partition;
@@ -172,7 +232,7 @@ impl FuzzyClient {
     fn end_sync(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
         let Some(reading) = self.reading(call) else { return };
         let (partition, from, seen) = (reading.partition, reading.from, reading.seen);
-        let Stage::Syncing { epoch, in_force, synced: Some(synced) } = &reading.stage else { return };
+        let Stage::Syncing { epoch, in_force, synced: Some(synced), .. } = &reading.stage else { return };
         let (epoch, in_force, synced) = (*epoch, in_force.clone(), synced.clone());
         let projection = self.projection(partition);
         let all = projection.nodes().all(|node| Some(node) == projection.tail() || in_force.contains(&node));
@@ -186,7 +246,8 @@ impl FuzzyClient {
             return self.next_of_one_by_one(call, synced.tail, cx);
         }
         if from < synced.first {
-            return self.end(call, FuzzyResponse::AlreadyTrimmed { first: synced.first }, cx);
+            let response = FuzzyResponse::AlreadyTrimmed { first: synced.first };
+            return self.end_when_passed(call, response, synced.last, cx);
         }
         let colour = reading.colour;
         if from >= synced.tail {
@@ -196,7 +257,7 @@ impl FuzzyClient {
                 let (tail, nodes) = (synced.tail, Vec::new());
                 FuzzyResponse::Played(PlayedPage { colour, from, nodes, tail, seen })
             };
-            return self.end(call, response, cx);
+            return self.end_when_passed(call, response, synced.last, cx);
         }
         reading.stage = Stage::Playing { to: synced.tail, source: call };
         self.say(call, cx);
@@ -217,7 +278,7 @@ impl FuzzyClient {
         }
         let seen = nodes.last().map_or(reading.seen, |node| node.at.max(reading.seen));
         let page = PlayedPage { colour, from, nodes, tail: to, seen };
-        self.end(call, FuzzyResponse::Played(page), cx);
+        self.end_when_passed(call, FuzzyResponse::Played(page), seen, cx);
     }
 
     pub(super) fn on_logs_counted(&mut self, message: LogsCounted, cx: &mut Cx<'_, Self>) {
@@ -249,7 +310,7 @@ impl FuzzyClient {
         let colour = call.colours[0];
         let partition = self.placement.partition_of(colour);
         let mut reading =
-            Reading::sync(partition, SyncCall { colour, from: NodePosition(0), seen: call.seen });
+            Reading::sync(partition, SyncCall { colour, from: NodePosition(0), seen: call.seen }, cx.wall());
         reading.one_by_one = Some((call.colours[1..].to_vec(), Vec::new()));
         self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
     }
@@ -266,7 +327,7 @@ impl FuzzyClient {
         }
         reading.colour = left.remove(0);
         reading.partition = placement.partition_of(reading.colour);
-        reading.stage = Stage::Syncing { epoch: ChainEpoch(0), in_force: Vec::new(), synced: None };
+        reading.stage = Stage::syncing();
         self.say(call, cx);
     }
 }

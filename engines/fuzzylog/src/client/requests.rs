@@ -169,6 +169,24 @@ pub enum FuzzyRequest {
     Follow(Members),
 }
 
+impl FuzzyRequest {
+    /// The last time that the user has seen, of what is answered with a time.
+    pub(super) fn seen(&self) -> Option<AppendTime> {
+        match self {
+            Self::Append(call) => Some(call.seen),
+            Self::Snapshot(call) => Some(call.seen),
+            Self::Sync(call) => Some(call.seen),
+            Self::Play(_) | Self::Cut(_) | Self::Open(_) => Some(AppendTime::ZERO),
+            Self::Trim(_)
+            | Self::CountLogs(_)
+            | Self::FindLogs(_)
+            | Self::Scan(_)
+            | Self::Restore(_)
+            | Self::Follow(_) => None,
+        }
+    }
+}
+
 /// A page of nodes.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PlayedPage {
@@ -256,6 +274,10 @@ pub enum FuzzyRefusal {
     Forgotten,
     /// The user has used the number for something else.
     NumberUsed,
+    /// In the strict order: this host's clock cannot be relied on; it may be tried again.
+    NoClock,
+    /// In the strict order: the user has seen a time that no honest clock has come to.
+    FromTheFuture,
     /// A trim or a play beyond the end.
     BeyondTail {
         /// The end, as far as is known.

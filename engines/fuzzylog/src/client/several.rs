@@ -298,7 +298,7 @@ impl FuzzyClient {
                 || planted!(other_owners_not_replaced),
             "{id:?} is delivered at {times:?}"
         );
-        self.end(call, delivered(at, placed, is_snapshot), cx);
+        self.end_when_passed(call, delivered(at, placed, is_snapshot), at, cx);
         let nobody = self.new_call();
         for partition in partitions {
             self.submit(nobody, partition, CleanUp { id, owner }.into(), cx);

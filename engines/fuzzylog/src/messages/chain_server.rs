@@ -124,6 +124,21 @@ kernel::messages! {
             /// A digest is enough.
             digests: bool,
         },
+        /// To the tail, in the strict order, when all others have said that the epoch is in force: how far does a colour go?
+        7 => SyncThrough {
+            /// The client's name for its call.
+            call: u64,
+            /// The client's epoch.
+            epoch: ChainEpoch,
+            /// The colour.
+            colour: Colour,
+            /// The last time that the user has seen.
+            seen: AppendTime,
+            /// What is at or before this time, which had not passed when the sync began, is to be there.
+            begun: AppendTime,
+            /// All of the row below is to be there.
+            through: RowIndex,
+        },
     }
 }
 

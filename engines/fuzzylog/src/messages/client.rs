@@ -5,7 +5,7 @@ use crate::partition::command::Outcome;
 use crate::partition::{ColourNode, ScanPage};
 use crate::projection::ChainProjection;
 use crate::terms::{
-    AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, NodePosition, Owner, PartitionId,
+    AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, NodePosition, Owner, PartitionId, RowIndex,
 };
 use kernel::NodeId;
 
@@ -143,6 +143,15 @@ kernel::messages! {
         15 => ScanTooEarly {
             /// The client's name for its call.
             call: u64,
+        },
+        /// From a server that is not the tail, in the strict order: the epoch was in force after the question.
+        16 => InForceThrough {
+            /// The client's name for its call.
+            call: u64,
+            /// The epoch.
+            epoch: ChainEpoch,
+            /// The length of its row then.
+            length: RowIndex,
         },
     }
 }

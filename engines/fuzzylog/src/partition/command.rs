@@ -316,6 +316,25 @@ kernel::messages! {
     }
 }
 
+impl Outcome {
+    /// The time that it reveals; the earliest one, if it reveals none.
+    pub(crate) fn at(&self) -> AppendTime {
+        match self {
+            Self::Delivered(it) => it.at,
+            Self::Proposed(it) => it.at,
+            Self::Fixed(it) => it.at,
+            Self::Held(_)
+            | Self::Forgotten(_)
+            | Self::Conflict(_)
+            | Self::Unknown(_)
+            | Self::TrimmedTo(_)
+            | Self::BeyondTail(_)
+            | Self::Restoring(_)
+            | Self::RestoredTo(_) => AppendTime::ZERO,
+        }
+    }
+}
+
 /// Who is to be answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CommandOrigin {

@@ -8,6 +8,9 @@
 //! time between the append that was delivered last and the first pending one. So a client that dies in the middle of an append is in
 //! nobody's way but theirs who have seen later times. The paper lets everybody wait.
 //!
+//! **Strict order.** Nothing goes ahead. Heads write how late it is into what their users have seen, so a time is no earlier than its
+//! append's beginning: see `chain_server::strict`.
+//!
 //! Invariant: whatever is delivered later has a later time; the time of an append to several partitions is not before any of their
 //! proposals; the clock is not behind any time that was proposed, fixed or delivered.
 
@@ -22,6 +25,7 @@ mod scanning;
 mod several;
 pub mod snapshot;
 
+use crate::parameters::FuzzyOrder;
 use crate::terms::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, RowIndex,
 };
@@ -93,6 +97,7 @@ pub struct Unfinished<'a> {
 pub struct PartitionState {
     partition: PartitionId,
     placement: ColourPlacement,
+    order: FuzzyOrder,
     clock: u64,
     /// When the append was delivered that was delivered last.
     last: AppendTime,
@@ -118,10 +123,11 @@ pub struct PartitionState {
 
 impl PartitionState {
     /// A partition without a command.
-    pub fn new(partition: PartitionId, placement: ColourPlacement) -> Self {
+    pub fn new(partition: PartitionId, placement: ColourPlacement, order: FuzzyOrder) -> Self {
         Self {
             partition,
             placement,
+            order,
             clock: 0,
             last: AppendTime::ZERO,
             queue: BTreeMap::new(),
@@ -200,6 +206,11 @@ impl PartitionState {
     /// True if a client has had no command from an index on.
     pub fn has_idle_clients(&self, used_below: RowIndex) -> bool {
         self.clients.has_idle(used_below)
+    }
+
+    /// True of an append to several partitions that has a time here, proposed or known.
+    pub fn is_begun(&self, id: AppendId) -> bool {
+        self.several.contains_key(&id) || self.outcome_so_far(id).is_some()
     }
 
     /// True if its client may still ask for an append that is delivered here.
@@ -400,7 +411,11 @@ impl PartitionState {
     /// A time between what was delivered and what is pending, if the client has seen nothing later.
     fn ahead_of_pending(&self, seen: AppendTime) -> Option<AppendTime> {
         let pending = self.first_queued()?;
-        let base = if planted!(goes_ahead_of_what_was_seen) { self.last } else { self.last.max(seen) };
+        if self.order.is_strict() && !planted!(goes_ahead_in_strict_order) {
+            return None;
+        }
+        let is_unseen = planted!(goes_ahead_of_what_was_seen) || self.order.is_strict();
+        let base = if is_unseen { self.last } else { self.last.max(seen) };
         let at = AppendTime { ahead: base.ahead + 1, ..base };
         (at < pending && base.clock <= self.clock).then_some(at)
     }

@@ -9,6 +9,7 @@ use super::command::{CommandOrigin, Delivered, LogBegin, Placed, RegionPartition
 use super::regions::{LogHead, Regions, SavedLogs, Stream};
 use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
+use crate::parameters::FuzzyOrder;
 use crate::terms::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, Edge, NodePosition, Owner, PartitionId, RegionId,
     RestoreId, RowIndex,
@@ -272,9 +273,10 @@ impl PartitionState {
     pub fn of_chunks(
         partition: PartitionId,
         placement: ColourPlacement,
+        order: FuzzyOrder,
         chunks: Vec<Bytes>,
     ) -> Result<Self, DecodeError> {
-        let mut state = Self::new(partition, placement);
+        let mut state = Self::new(partition, placement, order);
         for chunk in chunks {
             let mut reader = Reader::new(chunk);
             while reader.remaining() > 0 {

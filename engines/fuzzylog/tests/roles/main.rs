@@ -8,3 +8,4 @@ mod regions;
 mod replication;
 mod restoring;
 mod server;
+mod strict;

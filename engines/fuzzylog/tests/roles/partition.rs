@@ -5,7 +5,8 @@ use fuzzylog::partition::command::{
     Trim,
 };
 use fuzzylog::{
-    AppendId, AppendTime, Colour, ColourPlacement, Content, NodePosition, Owner, PartitionId, PartitionState,
+    AppendId, AppendTime, Colour, ColourPlacement, Content, FuzzyOrder, NodePosition, Owner, PartitionId,
+    PartitionState,
 };
 use kernel::{Bytes, NodeId, SnapshotStep};
 
@@ -37,7 +38,12 @@ impl Cast {
         let placement = ColourPlacement::over(2);
         let is_here = |colour: &Colour| placement.partition_of(*colour) == HERE;
         let (here, elsewhere): (Vec<Colour>, Vec<Colour>) = (0..64).map(Colour).partition(is_here);
-        Self { state: PartitionState::new(HERE, placement), here, elsewhere: elsewhere[0], calls: 0 }
+        Self {
+            state: PartitionState::new(HERE, placement, FuzzyOrder::Serializable),
+            here,
+            elsewhere: elsewhere[0],
+            calls: 0,
+        }
     }
 
     /// The outcomes of one command, with the calls that they answer.
@@ -285,7 +291,8 @@ fn a_snapshot_has_all_of_the_state() {
         let placement = ColourPlacement::over(2);
         cast.state.begin_snapshot();
         let chunks = chunks_of(&mut cast.state, budget, |_| {});
-        let state = PartitionState::of_chunks(HERE, placement, chunks).expect("just written");
+        let state = PartitionState::of_chunks(HERE, placement, FuzzyOrder::Serializable, chunks)
+            .expect("just written");
         assert_eq!(image(&state), expected);
         assert_eq!(state.live_bytes(), cast.state.live_bytes());
         let mut other = Cast { state, here: cast.here.clone(), ..Cast::new() };
@@ -327,7 +334,9 @@ fn a_snapshot_is_of_the_moment_at_which_it_began() {
             }
         });
         assert!(number > 102, "{number}: it was written at once");
-        let state = PartitionState::of_chunks(HERE, ColourPlacement::over(2), chunks).expect("just written");
+        let state =
+            PartitionState::of_chunks(HERE, ColourPlacement::over(2), FuzzyOrder::Serializable, chunks)
+                .expect("just written");
         assert_eq!(image(&state), expected, "in chunks of {budget}");
     }
 }
@@ -354,8 +363,13 @@ fn what_is_retained_is_counted_as_it_comes_and_goes() {
         cast.outcome(Append { below: 9, ..append });
     }
     cast.outcome(Trim { colour, before: cast.state.tail(colour) });
-    let again =
-        PartitionState::of_chunks(HERE, ColourPlacement::over(2), image(&cast.state)).expect("its own");
+    let again = PartitionState::of_chunks(
+        HERE,
+        ColourPlacement::over(2),
+        FuzzyOrder::Serializable,
+        image(&cast.state),
+    )
+    .expect("its own");
     assert_eq!(cast.state.live_bytes(), again.live_bytes());
     assert_eq!((cast.state.bytes(), cast.state.clients()), (0, 2));
 }

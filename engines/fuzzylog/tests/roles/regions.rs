@@ -5,8 +5,8 @@ use fuzzylog::partition::command::{
     RowEntry, StreamPoint, Trim, TrimmedTo,
 };
 use fuzzylog::{
-    AppendId, AppendTime, Colour, ColourNode, ColourPlacement, Content, Edge, NodePosition, PartitionId,
-    PartitionState, RegionId,
+    AppendId, AppendTime, Colour, ColourNode, ColourPlacement, Content, Edge, FuzzyOrder, NodePosition,
+    PartitionId, PartitionState, RegionId,
 };
 use kernel::{Bytes, NodeId, Rng, SnapshotStep};
 use std::collections::BTreeMap;
@@ -139,7 +139,8 @@ impl Region {
             copy.begin_snapshot();
             while copy.snapshot_step(64, &mut image) == SnapshotStep::More {}
             let chunks = vec![Bytes::from(image)];
-            *state = PartitionState::of_chunks(partition, placement, chunks).expect("just written");
+            *state = PartitionState::of_chunks(partition, placement, FuzzyOrder::Serializable, chunks)
+                .expect("just written");
         }
     }
 }
@@ -148,7 +149,9 @@ impl Region {
 pub(super) fn regions(sizes: &[(RegionId, u16)]) -> Vec<Region> {
     let region = |&(own, partitions): &(RegionId, u16)| {
         let placement = ColourPlacement::over(partitions);
-        let states = (0..partitions).map(|it| PartitionState::new(PartitionId(it), placement)).collect();
+        let states = (0..partitions)
+            .map(|it| PartitionState::new(PartitionId(it), placement, FuzzyOrder::Serializable))
+            .collect();
         let others = sizes.iter().filter(|(id, _)| *id != own);
         let others: Vec<RegionPartitions> =
             others.map(|&(region, partitions)| RegionPartitions { region, partitions }).collect();
@@ -325,7 +328,7 @@ fn what_was_seen_is_found_in_another_region_when_all_of_it_is_there() {
 #[test]
 fn what_was_appended_before_there_were_regions_is_copied() {
     let placement = ColourPlacement::over(1);
-    let states = || vec![PartitionState::new(PartitionId(0), placement)];
+    let states = || vec![PartitionState::new(PartitionId(0), placement, FuzzyOrder::Serializable)];
     let mut ohio = Region { id: OHIO, partitions: states(), calls: 0 };
     for _ in 0..2 {
         ohio.append(&[RED, Colour(1)], &[]);

@@ -4,8 +4,8 @@ use fuzzylog::partition::command::{
     Answered, Append, CleanUp, Command, Fix, Outcome, ProposeTime, Restore, RowEntry, Trim,
 };
 use fuzzylog::{
-    AppendId, AppendTime, Colour, ColourNode, ColourPlacement, Content, NodePosition, Owner, PartitionId,
-    PartitionState, RestoreId, ScanPage, ScanPoint, SpanDigest,
+    AppendId, AppendTime, Colour, ColourNode, ColourPlacement, Content, FuzzyOrder, NodePosition, Owner,
+    PartitionId, PartitionState, RestoreId, ScanPage, ScanPoint, SpanDigest,
 };
 use kernel::{Bytes, NodeId, SnapshotStep};
 
@@ -24,7 +24,9 @@ struct Cast {
 impl Cast {
     fn of(partitions: u16) -> Self {
         let placement = ColourPlacement::over(partitions);
-        let states = (0..partitions).map(|it| PartitionState::new(PartitionId(it), placement)).collect();
+        let states = (0..partitions)
+            .map(|it| PartitionState::new(PartitionId(it), placement, FuzzyOrder::Serializable))
+            .collect();
         Self { placement, states, number: 0 }
     }
 
@@ -379,7 +381,8 @@ fn snapshots_have_what_is_out_of_view() {
     into.open(ANOTHER);
     while !write(&mut into.states[0]) {}
     let placement = into.placement;
-    let again = PartitionState::of_chunks(PartitionId(0), placement, chunks).expect("what was just written");
+    let again = PartitionState::of_chunks(PartitionId(0), placement, FuzzyOrder::Serializable, chunks)
+        .expect("what was just written");
     let mut both = [was, again].map(|state| Cast { placement, states: vec![state], number: 1_000 });
     assert_eq!(both[0].states[0].bytes(), both[1].states[0].bytes());
     let opened = both.each_mut().map(|it| it.open(MINE));

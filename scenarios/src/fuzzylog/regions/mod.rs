@@ -11,8 +11,8 @@ use super::users::{Planned, Users};
 use super::{Node, draw_log, draw_parameters};
 use crate::limits;
 use ::fuzzylog::{
-    AppendId, ChainServer, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzyRequest, FuzzyResponse,
-    OtherRegion, PartitionId, RegionId,
+    AppendId, ChainServer, FuzzyDeployment, FuzzyMessage, FuzzyOrder, FuzzyParameters, FuzzyRequest,
+    FuzzyResponse, OtherRegion, PartitionId, RegionId,
 };
 use audit::Audit;
 use changes::{Changes, STEP};
@@ -164,7 +164,7 @@ impl RegionsScenario {
                 client: HostId::named(&format!("c{}", id.0)),
                 history: History::of_region(*id),
                 users: users.among_regions(),
-                truth: Truth::new(deployment.placement()),
+                truth: Truth::new(deployment.placement(), FuzzyOrder::Serializable),
                 disks: Disks::default(),
                 chains: Chains::new(&deployment),
                 width,
@@ -491,7 +491,7 @@ impl Scenario for RegionsScenario {
                     || source != region.id && Some(region.id) == goes
             });
             region.history.lacks(begins, goes);
-            region.history.check(&region.truth);
+            region.history.check(&region.truth, false);
         }
     }
 

@@ -153,6 +153,8 @@ fn failure_in(reply: &Bytes) -> Option<CallFailure> {
         FuzzyFailure::OtherRegion => CallFailure::of_caller("other_region"),
         FuzzyFailure::NotHere => CallFailure::of_service("not_here"),
         FuzzyFailure::NoSnapshot => CallFailure::of_caller("no_snapshot"),
+        FuzzyFailure::NoClock => CallFailure::of_service("no_clock"),
+        FuzzyFailure::FromTheFuture => CallFailure::of_caller("from_the_future"),
     })
 }
 

@@ -59,7 +59,7 @@ impl Refused {
     pub(super) fn failed(failed: &FuzzyFailed, writes: bool) -> Self {
         let FuzzyFailed { why, position, .. } = *failed;
         let status = match why {
-            FuzzyFailure::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            FuzzyFailure::Busy | FuzzyFailure::NoClock => StatusCode::SERVICE_UNAVAILABLE,
             FuzzyFailure::Unknown => StatusCode::GATEWAY_TIMEOUT,
             FuzzyFailure::Malformed | FuzzyFailure::OneDigest => StatusCode::BAD_REQUEST,
             FuzzyFailure::Forgotten | FuzzyFailure::NumberUsed => StatusCode::CONFLICT,
@@ -69,7 +69,7 @@ impl Refused {
             FuzzyFailure::NotGranted => StatusCode::FORBIDDEN,
             FuzzyFailure::OtherRegion => StatusCode::CONFLICT,
             FuzzyFailure::NotHere => StatusCode::PRECONDITION_FAILED,
-            FuzzyFailure::NoSnapshot => StatusCode::BAD_REQUEST,
+            FuzzyFailure::NoSnapshot | FuzzyFailure::FromTheFuture => StatusCode::BAD_REQUEST,
         };
         let executed = (!writes || why.is_surely_void()).then_some(false);
         let text = match why {
@@ -95,7 +95,9 @@ impl Refused {
             | FuzzyFailure::NotGranted
             | FuzzyFailure::OtherRegion
             | FuzzyFailure::NotHere
-            | FuzzyFailure::NoSnapshot => refused,
+            | FuzzyFailure::NoSnapshot
+            | FuzzyFailure::NoClock
+            | FuzzyFailure::FromTheFuture => refused,
         }
     }
 
