@@ -309,9 +309,9 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
         Ok(Started::default())
     }
 
-    /// Whether it can be on in a cluster of several regions: it orders nothing over them.
-    fn is_in_regions(&self) -> bool {
-        false
+    /// Whether it can be on in a cluster of several regions, and if not, why: it orders nothing over them.
+    fn goes_with_regions(&self) -> Result<(), &'static str> {
+        Err("its order would span them")
     }
 
     /// Whether its state is in what `ordinate backup` takes of a host, or must have been executed before.

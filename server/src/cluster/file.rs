@@ -156,9 +156,9 @@ fn check_regions(regions: &[Region], services: &[Arc<dyn Service>]) -> Result<()
     if regions.is_empty() {
         return Ok(());
     }
-    let spans = services.iter().find(|it| !it.is_in_regions());
-    if let Some(service) = spans {
-        let what = format!("{} does not go with [regions]: its order would span them", service.listed().name);
+    let spans = services.iter().find_map(|it| Some((it, it.goes_with_regions().err()?)));
+    if let Some((service, why)) = spans {
+        let what = format!("{} does not go with [regions]: {why}", service.listed().name);
         return Err(FileError::new(None, what, "a cluster of its own for it, without [regions]"));
     }
     if !services.iter().any(|it| it.listed().name == crate::services::fuzzylog::LISTED.name) {

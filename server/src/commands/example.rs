@@ -40,6 +40,7 @@ shards = 4
 
 # [fuzzylog]                     # the partially ordered log
 # partitions = 3
+# order = "strict"               # times that follow real time: they rest on the clock
 
 # [regions]                      # hosts far from each other, each region serving alone; with [fuzzylog] and nothing else
 # ohio  = "a,b,c"

@@ -6,7 +6,7 @@
 use super::body::{AppendBody, AwaitBody, ClientBody, SnapshotBody, TrimBody};
 use super::numbers::Numbered;
 use super::regions::RegionsStatus;
-use super::replies::{Page, Refused, positions};
+use super::replies::{Page, Refused, positions, time_in_words};
 use super::status::{chains_in_words, servers};
 use super::{FuzzyService, asking, nodes};
 use crate::admin::state::Admin;
@@ -51,7 +51,8 @@ async fn ask(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<FuzzyReply, Re
 
 /// A page of a colour from this host's gateway.
 pub(super) async fn page(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<Page, Refused> {
-    Page::of(ask(admin, call).await?).ok_or_else(Refused::unexpected)
+    let order = service(admin)?.order;
+    Page::of(ask(admin, call).await?, order).ok_or_else(Refused::unexpected)
 }
 
 /// How long a region is waited for that has not all of a snapshot, unless the caller says otherwise.
@@ -172,8 +173,10 @@ pub(super) async fn append(State(admin): State<Arc<Admin>>, body: Bytes) -> Resu
         FuzzyReply::AppendedNodes(reply) => {
             let node = reply.nodes.first().ok_or_else(Refused::unexpected)?;
             let positions = positions(&colours, &node.positions);
-            let (seen, at) = (reply.seen.to_string(), node.at.to_string());
-            Ok(Json(json!({ "seen": seen, "at": at, "positions": positions })).into_response())
+            let mut answer = time_in_words(node.at, service.order);
+            answer.insert("seen".to_owned(), json!(reply.seen.to_string()));
+            answer.insert("positions".to_owned(), json!(positions));
+            Ok(Json(answer).into_response())
         }
         _ => Err(Refused::unexpected()),
     }
@@ -190,10 +193,11 @@ pub(super) async fn snapshot(State(admin): State<Arc<Admin>>, body: Bytes) -> Re
     match ended(taken, in_use)? {
         FuzzyReply::SnapshotTaken(reply) => {
             let tails = positions(&colours, &reply.tails);
-            let (seen, at) = (reply.seen.to_string(), reply.at.to_string());
-            let mut answer = json!({ "seen": seen, "at": at, "tails": tails });
+            let mut answer = time_in_words(reply.at, service.order);
+            answer.insert("seen".to_owned(), json!(reply.seen.to_string()));
+            answer.insert("tails".to_owned(), json!(tails));
             if let Some(snapshot) = name_snapshot(&admin, reply.seen, colours, reply.tails).await? {
-                answer["snapshot"] = json!(snapshot);
+                answer.insert("snapshot".to_owned(), json!(snapshot));
             }
             Ok(Json(answer).into_response())
         }

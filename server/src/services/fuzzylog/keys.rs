@@ -21,6 +21,15 @@ pub const KEYS: &[Key] = &[
          colours more often needs two phases",
     ),
     key(
+        "fuzzylog.order",
+        KeyKind::Word(&["serializable", "strict"]),
+        "serializable",
+        "strict: times follow real time over all colours, and appends, syncs and snapshots are strictly serializable; hosts need a \
+         clock ([clock]), and an append waits until its time has passed, twice the clock's error",
+        "all hosts must agree, from the first start of the service on; strict: without a clock nothing is appended or read, and nothing \
+         goes ahead of a pending append",
+    ),
+    key(
         "fuzzylog.replicas",
         KeyKind::Number(1, 8),
         "3",

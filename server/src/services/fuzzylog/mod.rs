@@ -30,6 +30,7 @@ use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use axum::http::Method;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
+use fuzzylog::FuzzyOrder;
 use kernel::{Bytes, Decode as _, Encode as _, HostSlot};
 use numbers::Numbers;
 use runtime::{Agreement, HostView};
@@ -100,6 +101,8 @@ fn routes() -> Router<Arc<Admin>> {
 pub struct FuzzyService {
     /// How many partitions colours are distributed among.
     pub partitions: u16,
+    /// Which order there is.
+    pub order: FuzzyOrder,
     /// How many hosts hold each partition; all, while there are fewer.
     pub replicas: usize,
     /// A partition whose chain has fewer servers does not serve.
@@ -149,6 +152,10 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     }
     Ok(Some(Arc::new(FuzzyService {
         partitions,
+        order: match values.text("fuzzylog.order").as_deref() {
+            Some("strict") => FuzzyOrder::Strict,
+            _ => FuzzyOrder::Serializable,
+        },
         replicas,
         replicas_min,
         partition_bytes,
@@ -182,8 +189,18 @@ impl Service for FuzzyService {
         Engine::FuzzyLog
     }
 
+    /// In the strict order times are bounded by true time.
+    fn needs_clock(&self) -> bool {
+        self.order.is_strict()
+    }
+
     fn agree(&self, agreement: &mut Agreement) {
-        agreement.add("fuzzylog.engine", self.engine().name(), FIXED);
+        // The order is said with the engine: earlier versions know no order, and what only one side says is not compared.
+        let engine = match self.order {
+            FuzzyOrder::Serializable => self.engine().name().to_owned(),
+            FuzzyOrder::Strict => format!("{} with order strict", self.engine().name()),
+        };
+        agreement.add("fuzzylog.engine", &engine, FIXED);
         agreement.add("fuzzylog.partitions", &self.partitions.to_string(), FIXED);
         // An earlier version has compared how many hosts there were to begin with, by a shorter name.
         agreement.add("fuzzylog.replicas wanted", &self.replicas.to_string(), !FIXED);
@@ -194,8 +211,11 @@ impl Service for FuzzyService {
         false
     }
 
-    fn is_in_regions(&self) -> bool {
-        true
+    fn goes_with_regions(&self) -> Result<(), &'static str> {
+        match self.order {
+            FuzzyOrder::Serializable => Ok(()),
+            FuzzyOrder::Strict => Err("fuzzylog.order is \"strict\", and each region orders by itself"),
+        }
     }
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
@@ -235,11 +255,13 @@ impl Service for FuzzyService {
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         let host = view.nodes().next().map(|(node, _)| node.host());
         let maps = self.maps.status(host, self.map_limits);
-        Box::new(FuzzyStatus { maps, ..FuzzyStatus::of(file, view.nodes(), view.now()) })
+        let order = if self.order.is_strict() { "strict" } else { "serializable" };
+        Box::new(FuzzyStatus { maps, order, ..FuzzyStatus::of(file, view.nodes(), view.now()) })
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {
         let (partitions, replicas) = (self.partitions, self.replicas.min(file.hosts.len()));
-        vec![("fuzzylog", format!("fuzzylog, {partitions} partitions on {replicas} hosts each"))]
+        let order = if self.order.is_strict() { ", in the strict order" } else { "" };
+        vec![("fuzzylog", format!("fuzzylog, {partitions} partitions on {replicas} hosts each{order}"))]
     }
 }

@@ -24,6 +24,8 @@ const START_FOR: Duration = Duration::from_millis(800);
 /// Which role of which host is where.
 pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeployment {
     let parameters = FuzzyParameters {
+        order: fuzzy.order,
+        clock_error_max: file.clock.error_max,
         replicas_min: fuzzy.replicas_min,
         live_bytes_max: fuzzy.partition_bytes,
         snapshot_every_bytes: fuzzy.snapshot_bytes,

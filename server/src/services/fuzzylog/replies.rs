@@ -4,11 +4,12 @@ use crate::services::json_bytes::put_bytes;
 use axum::Json;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use fuzzylog::FuzzyOrder;
 use kernel::Bytes;
 use serde_json::{Map, Value, json};
 use wire::fuzzylog::{
     FuzzyFailed, FuzzyFailure, FuzzyFault, FuzzyReply, LogCount, NodeOrigin, PlayedAcross, PlayedNode,
-    PlayedNodes,
+    PlayedNodes, SeenTime,
 };
 
 /// A call that came to nothing, and whether it may have been executed.
@@ -132,6 +133,8 @@ pub(super) fn positions(colours: &[Bytes], positions: &[u64]) -> Map<String, Val
 pub(super) struct Page {
     pub(super) nodes: PlayedNodes,
     pub(super) across: Option<PageAcross>,
+    /// Times follow real time.
+    order: FuzzyOrder,
 }
 
 /// What a page has of regions.
@@ -141,12 +144,12 @@ pub(super) struct PageAcross {
 }
 
 impl Page {
-    pub(super) fn of(reply: FuzzyReply) -> Option<Self> {
+    pub(super) fn of(reply: FuzzyReply, order: FuzzyOrder) -> Option<Self> {
         match reply {
-            FuzzyReply::PlayedNodes(nodes) => Some(Self { nodes, across: None }),
+            FuzzyReply::PlayedNodes(nodes) => Some(Self { nodes, across: None, order }),
             FuzzyReply::PlayedAcross(PlayedAcross { id, seen, from, tail, nodes, region, origins }) => {
                 let nodes = PlayedNodes { id, seen, from, tail, nodes };
-                Some(Self { nodes, across: Some(PageAcross { region, origins }) })
+                Some(Self { nodes, across: Some(PageAcross { region, origins }), order })
             }
             _ => None,
         }
@@ -161,7 +164,8 @@ impl Page {
     pub(super) fn nodes_in_words(&self) -> impl Iterator<Item = (u64, Value)> {
         let origins = self.across.iter().flat_map(|it| &it.origins).map(Some).chain(std::iter::repeat(None));
         let nodes = (self.nodes.from..).zip(&self.nodes.nodes).zip(origins);
-        nodes.map(|((position, node), origin)| (position, node_in_words(position, node, origin)))
+        let order = self.order;
+        nodes.map(move |((position, node), origin)| (position, node_in_words(position, node, origin, order)))
     }
 
     /// All of it.
@@ -181,11 +185,16 @@ impl Page {
     }
 }
 
+/// When something was ordered; in the strict order also as a time of day, in microseconds since the Unix epoch.
+pub(super) fn time_in_words(at: SeenTime, order: FuzzyOrder) -> Map<String, Value> {
+    let time = order.is_strict().then(|| ("time_us".to_owned(), json!(at.clock)));
+    [("at".to_owned(), json!(at.to_string()))].into_iter().chain(time).collect()
+}
+
 /// A node; of several regions with where it is from.
-fn node_in_words(position: u64, node: &PlayedNode, origin: Option<&NodeOrigin>) -> Value {
-    let mut fields = Map::new();
+fn node_in_words(position: u64, node: &PlayedNode, origin: Option<&NodeOrigin>, order: FuzzyOrder) -> Value {
+    let mut fields = time_in_words(node.at, order);
     fields.insert("position".to_owned(), json!(position));
-    fields.insert("at".to_owned(), json!(node.at.to_string()));
     if node.colours.is_empty() {
         fields.insert("other_colour".to_owned(), json!(true));
         return Value::Object(fields);

@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 /// What a host does for the partially ordered log.
 #[derive(Clone, Default, Debug, Serialize)]
 pub struct FuzzyStatus {
+    /// Which order there is.
+    pub order: &'static str,
     /// Its servers, by their partitions.
     pub partitions: BTreeMap<u16, ChainServerStatus>,
     /// The chains, as this host knows them: the directors' hosts know them first.
@@ -31,6 +33,10 @@ pub struct FuzzyStatus {
     pub calls_in_progress: usize,
     /// Appends to several partitions that are taken over here.
     pub taking_over: usize,
+    /// Answers that waited until their times had passed, in the strict order.
+    pub passed_waits: u64,
+    /// How long they waited together, in seconds.
+    pub passed_wait_seconds: f64,
     /// The maps that are in use here.
     pub maps: MapsStatus,
     /// The other regions, if there are some.
@@ -180,6 +186,9 @@ impl FuzzyStatus {
                 let ColourGatewayNode::Gateway(gateway) = embedded.node();
                 status.calls_in_progress = gateway.outstanding();
                 status.taking_over = gateway.client().recovering();
+                let waits = gateway.client().passed_waits();
+                status.passed_waits = waits.count;
+                status.passed_wait_seconds = waits.sum.as_secs_f64();
             }
         }
         for member in members(nodes.into_iter()) {
@@ -201,6 +210,27 @@ impl FuzzyStatus {
     }
 }
 
+impl FuzzyStatus {
+    fn call_metrics(&self, page: &mut MetricsPage) {
+        page.gauge("fuzzylog_calls", "Calls that wait for an answer here", self.calls_in_progress as f64);
+        page.gauge(
+            "fuzzylog_taking_over",
+            "Appends to several partitions that this host finishes for others",
+            self.taking_over as f64,
+        );
+        page.counter(
+            "fuzzylog_time_waits",
+            "Answers that waited until their times had passed, in the strict order",
+            self.passed_waits,
+        );
+        page.seconds_counter(
+            "fuzzylog_time_wait_seconds",
+            "How long they waited together",
+            self.passed_wait_seconds,
+        );
+    }
+}
+
 impl ServiceStatus for FuzzyStatus {
     fn fields(&self) -> Map<String, Value> {
         [("fuzzylog".to_owned(), json(self))].into_iter().collect()
@@ -214,12 +244,7 @@ impl ServiceStatus for FuzzyStatus {
     }
 
     fn metrics(&self, page: &mut MetricsPage) {
-        page.gauge("fuzzylog_calls", "Calls that wait for an answer here", self.calls_in_progress as f64);
-        page.gauge(
-            "fuzzylog_taking_over",
-            "Appends to several partitions that this host finishes for others",
-            self.taking_over as f64,
-        );
+        self.call_metrics(page);
         self.maps.metrics(page);
         if let Some(regions) = &self.regions {
             regions.metrics(page);

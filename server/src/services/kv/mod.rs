@@ -97,8 +97,8 @@ impl Service for KeyValue {
     }
 
     /// Each region has a log of its own, which decides on its members.
-    fn is_in_regions(&self) -> bool {
-        true
+    fn goes_with_regions(&self) -> Result<(), &'static str> {
+        Ok(())
     }
 
     /// Nobody is to take a store of one region for one of all.

@@ -8,6 +8,7 @@ mod region_changes;
 mod region_maps;
 mod regions;
 mod served_maps;
+mod strict;
 
 use crate::support::cluster::{Cluster, PATIENCE};
 use crate::support::{http, side_by_side};

@@ -226,11 +226,11 @@ fn changes_of(puts: BTreeMap<String, JsonBytes>, deletes: Vec<String>) -> Result
 
 /// `GET /v1/map`
 async fn list(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
-    let maps = maps(&admin)?;
+    let (maps, order) = (maps(&admin)?, service(&admin)?.order);
     let all = in_time(maps.catalogue.all()).await.map_err(|error| words::refused(error, false))?;
     let (mut listed, until) = (Vec::with_capacity(all.len()), tokio::time::Instant::now() + LISTED_WITHIN);
     for (name, made) in all {
-        let mut fields = words::made(&name, &made);
+        let mut fields = words::made(&name, &made, order);
         if let Some(map) = maps.in_use(&name) {
             // One that waits for the log is listed without.
             fields.extend(tokio::time::timeout_at(until, words::in_use(&map)).await.unwrap_or_default());
@@ -249,7 +249,7 @@ async fn status(
     let call = MapCall::begin(&admin, &name, query.seen.as_deref()).await?;
     call.done_in_time(call.map.map.sync(), false).await?;
     let made = MapMade { kind: Some(call.map.kind), shards: call.map.shards };
-    let mut fields = words::made(&name, &made);
+    let mut fields = words::made(&name, &made, service(&admin)?.order);
     fields.extend(words::in_use(&call.map).await);
     Ok(call.answer(fields))
 }
@@ -281,7 +281,7 @@ async fn create(
     let unknown = || Err(NotCreated::Log(FuzzyError::Failed(FuzzyFailure::Unknown)));
     let created = created.unwrap_or_else(|_| unknown());
     let created = created.map_err(|why| words::not_created(&name, why))?;
-    let mut fields = words::made(&name, &MapMade { kind: Some(kind), shards });
+    let mut fields = words::made(&name, &MapMade { kind: Some(kind), shards }, service(&admin)?.order);
     fields.insert("created".to_owned(), json!(created));
     Ok(Json(fields).into_response())
 }

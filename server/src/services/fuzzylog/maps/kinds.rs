@@ -1,5 +1,6 @@
 //! The kinds of maps, and what each promises.
 
+use fuzzylog::FuzzyOrder;
 use std::fmt;
 use std::str::FromStr;
 
@@ -36,10 +37,11 @@ impl MapKind {
         }
     }
 
-    /// What it promises, in words.
-    pub const fn consistency(self) -> &'static str {
+    /// What it promises over a log of this order, in words.
+    pub const fn consistency(self, order: FuzzyOrder) -> &'static str {
         match self {
             Self::Log | Self::Sharded => "linearizable",
+            Self::Atomic if matches!(order, FuzzyOrder::Strict) => "strictly serializable",
             Self::Atomic => "serializable, in an order that each host's own agrees with; not linearizable",
             Self::Tx => "strictly serializable",
             Self::Crdt => "causal and convergent: a host answers with what it has played",

@@ -7,6 +7,7 @@ use super::open::OpenMap;
 use super::served::Found;
 use crate::services::json_bytes::put_bytes;
 use axum::http::StatusCode;
+use fuzzylog::FuzzyOrder;
 use ordinate_client::FuzzyError;
 use serde_json::{Map, Value, json};
 use wire::fuzzylog::{FuzzyFailed, FuzzyFailure};
@@ -67,11 +68,11 @@ pub(super) fn not_created(name: &str, why: NotCreated) -> Refused {
 }
 
 /// A map as it was made.
-pub(super) fn made(name: &str, made: &MapMade) -> Map<String, Value> {
+pub(super) fn made(name: &str, made: &MapMade, order: FuzzyOrder) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("map".to_owned(), json!(name));
     fields.insert("kind".to_owned(), json!(made.kind.map_or("unknown", MapKind::name)));
-    let consistency = made.kind.map_or("unknown: of a later version", MapKind::consistency);
+    let consistency = made.kind.map_or("unknown: of a later version", |kind| kind.consistency(order));
     fields.insert("consistency".to_owned(), json!(consistency));
     fields.insert("shards".to_owned(), json!(made.shards));
     fields
