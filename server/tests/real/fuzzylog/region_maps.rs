@@ -70,7 +70,7 @@ impl Stage {
             address.to_string()
         });
         let open = |process: u64| {
-            let hosts = if process % 2 == 0 { OHIO } else { TOKYO };
+            let hosts = if process.is_multiple_of(2) { OHIO } else { TOKYO };
             let session = || {
                 let endpoints = hosts.map(|host| native(host).to_string());
                 FuzzyLog::connect(endpoints).with_timeout(PATIENCE)
