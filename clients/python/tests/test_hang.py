@@ -83,7 +83,7 @@ class Closing(unittest.IsolatedAsyncioTestCase):
     async def test_a_link_closes_at_any_turn_of_a_dial(self) -> None:
         for turns in range(8):
             host = Host()
-            link = Link([await host.start()], None, "", lambda _: None, lambda: None, lambda: None)
+            link = Link([await host.start()], None, "", lambda _: None, lambda: None, lambda: None, lambda _: None)
             dialled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             streams = await link._dial(link._endpoints[0])
 
