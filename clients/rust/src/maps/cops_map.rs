@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use wire::fuzzylog::{COLOURS_MAX, FuzzyFailure};
 
 /// A map over several colours, in one region or several. Causally consistent over all keys, for each context: reads go by what this process
-/// has played, and ask nobody who has it already; of changes that have not seen each other all copies choose alike. Cheap to clone;
+/// has played, and send no message if that includes the context; of concurrent changes all copies choose the same one. Cheap to clone;
 /// [`CopsMap::sync`] plays on.
 #[derive(Debug)]
 pub struct CopsMap<L> {

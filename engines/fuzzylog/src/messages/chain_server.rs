@@ -134,7 +134,7 @@ kernel::messages! {
             colour: Colour,
             /// The last time that the user has seen.
             seen: AppendTime,
-            /// What is at or before this time, which had not passed when the sync began, is to be there.
+            /// The latest time that it may have been when the sync began: nothing at or before it may still be pending.
             begun: AppendTime,
             /// All of the row below is to be there.
             through: RowIndex,

@@ -104,9 +104,16 @@ pub(super) fn stuck(hosts: &Hosts, output: Output) -> Result<(), Failure> {
     }
     let mut any = false;
     for (partition, seen) in &partitions {
-        for append in seen["appends"].as_array().into_iter().flatten() {
+        let appends = seen["appends"].as_array().map_or(&[][..], Vec::as_slice);
+        for append in appends {
             println!("partition {partition}  {}", unfinished(append));
             any = true;
+        }
+        // A host lists so many of a partition.
+        if let Some(more @ 1..) =
+            seen["unfinished"].as_u64().map(|all| all.saturating_sub(appends.len() as u64))
+        {
+            println!("partition {partition}  {more} more");
         }
     }
     if !any {
