@@ -4,7 +4,7 @@
 
 use crate::id::HostId;
 use crate::time::{Instant, Wall};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -88,15 +88,15 @@ pub struct WallClock {
     fence: ClockFence,
     /// Which monotonic clock this is: the time of the first report, so that a restarted host is distinguished.
     run: Option<u64>,
-    /// How many hosts the cluster has, this one included.
-    hosts: usize,
+    /// The other hosts of the cluster.
+    peers: BTreeSet<HostId>,
 }
 
 impl WallClock {
     /// A clock of which nothing is known yet, and that may be relied on while it is off by at most `error_max`.
     pub fn new(error_max: Duration) -> Self {
         let fence = ClockFence::default();
-        Self { error_max, bound: None, is_lost: true, step: None, fence, run: None, hosts: 1 }
+        Self { error_max, bound: None, is_lost: true, step: None, fence, run: None, peers: BTreeSet::new() }
     }
 
     /// The source was read.
@@ -124,17 +124,20 @@ impl WallClock {
         self.step = Some(Step { by: before.saturating_add(by), at: now, rests_on: None });
     }
 
-    /// Another host has said how its clock stands. `mine` is this host's interval, read after that arrived.
+    /// Another host has said how its clock stands. `mine` is this host's interval, read after that arrived. One that is not of the cluster,
+    /// or no more, judges no clock.
     pub fn on_report(&mut self, from: HostId, report: ClockReport, mine: Wall, now: Instant) {
+        if !self.peers.contains(&from) {
+            return;
+        }
         let mine = self.vouches(now).then_some(mine);
         self.fence.hear(from, report, (mine, now), self.run);
     }
 
     /// The hosts of the cluster beside this one.
     pub fn set_peers(&mut self, peers: impl IntoIterator<Item = HostId>) {
-        let peers: Vec<HostId> = peers.into_iter().collect();
-        self.hosts = peers.len() + 1;
-        self.fence.retain(|host| peers.contains(&host));
+        self.peers = peers.into_iter().collect();
+        self.fence.retain(|host| self.peers.contains(&host));
     }
 
     /// What this host says to another one.
@@ -170,7 +173,7 @@ impl WallClock {
             Some(ClockTrouble::Unsynchronised)
         } else if self.error(now) > self.error_max {
             Some(ClockTrouble::TooWide)
-        } else if self.fence.is_closed(self.hosts, mine, now) {
+        } else if self.fence.is_closed(self.peers.len() + 1, mine, now) {
             Some(ClockTrouble::Contradicted)
         } else {
             None
@@ -558,6 +561,8 @@ mod tests {
         assert_eq!(fenced(&hosts), [true; 2]);
         hosts[1].clock.set_peers([]);
         assert_eq!(fenced(&hosts), [true, false]);
+        exchange(&mut hosts, 0);
+        assert!(!fenced(&hosts)[1], "who is gone may say what it likes");
     }
 
     // A report that reads back otherwise accuses honest hosts.

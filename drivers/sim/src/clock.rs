@@ -73,10 +73,18 @@ impl Clock {
         }
     }
 
-    /// Roles rest on the clock, which the other servers compare with theirs.
-    pub(crate) fn is_relied_on(&mut self, error_max: Duration, peers: Vec<HostId>) {
+    /// Roles rest on the clock.
+    pub(crate) fn is_relied_on(&mut self, error_max: Duration) {
         let judge = WallClock::new(error_max);
-        self.timed = Some(Timed { error_max, peers, judge, measurements: 0 });
+        self.timed = Some(Timed { error_max, peers: Vec::new(), judge, measurements: 0 });
+    }
+
+    /// These hosts compare their clocks with it.
+    pub(crate) fn set_peers(&mut self, peers: Vec<HostId>) {
+        if let Some(timed) = self.timed.as_mut().filter(|timed| timed.peers != peers) {
+            timed.judge.set_peers(peers.iter().copied());
+            timed.peers = peers;
+        }
     }
 
     pub(crate) fn set_grain(&mut self, grain: Duration) {

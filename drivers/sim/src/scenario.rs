@@ -7,7 +7,7 @@ use crate::files::rots_a_blob;
 use crate::host::{Host, Status};
 use crate::network::Hindrance;
 use crate::plan::{Blow, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId};
-use crate::spec::{HostSpec, Incarnation, MessageOf, RequestOf, ResponseOf, StrikeKind};
+use crate::spec::{HostKind, HostSpec, Incarnation, MessageOf, RequestOf, ResponseOf, StrikeKind};
 use crate::swarm::Tuning;
 use kernel::{BlobId, ClockTrouble, HostId, HostSlot, Node, NodeId, RequestId, Rng};
 use std::time::Duration;
@@ -109,6 +109,12 @@ pub trait Scenario: Sized {
 
     /// An alarm set by [`Control::alarm`] is due.
     fn on_alarm(&mut self, _token: u64, _control: &mut Control<'_, Self::Node>) {}
+
+    /// The servers that are of the cluster now: they compare their clocks.
+    fn members(&self) -> Vec<HostId> {
+        let servers = self.hosts().into_iter().filter(|host| host.kind == HostKind::Server);
+        servers.map(|host| host.id).collect()
+    }
 
     /// The messages that [`Scenario::on_fact`] is to be notified of, which makes a scenario one that audits; `None` for one that does not.
     fn claims(&self) -> Option<IsClaim<Self::Node>> {

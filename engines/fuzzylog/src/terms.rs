@@ -106,6 +106,17 @@ plain! {
     }
 }
 
+/// From this generation on an owner is waited for no longer.
+const MOST_PATIENT: u32 = 5;
+
+impl Owner {
+    /// By how many times the usual it is waited for before somebody takes over from it. Several who take over from each other in turns,
+    /// each before the other has finished, give each other more time with each turn.
+    pub fn patience(self) -> u32 {
+        1 << self.generation.min(MOST_PATIENT)
+    }
+}
+
 plain! {
     /// A point of a partition's nodes, which are in the order of their colours, and in each of their positions.
     pub struct ScanPoint {

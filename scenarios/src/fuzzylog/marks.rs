@@ -12,6 +12,7 @@ pub(super) const MARKS: &[&str] = &[
     "chain.handed_a_snapshot_over",
     "chain.installed_a_snapshot",
     "chain.joining_server_serves",
+    "chain.passed_over_what_is_on_its_way",
     "chain.raised_its_clock_for_a_sync",
     "chain.reported_what_is_stuck",
     "chain.wrote_a_snapshot",

@@ -381,6 +381,10 @@ impl Scenario for FuzzyScenario {
         }
     }
 
+    fn members(&self) -> Vec<HostId> {
+        self.changes.needed().into_iter().collect()
+    }
+
     fn claims(&self) -> Option<IsClaim<Node>> {
         Some(disks::is_claim)
     }
@@ -524,7 +528,9 @@ impl Scenario for FuzzyScenario {
                 director.projections().map(|it| (it.epoch, it.members.len())).collect::<Vec<_>>()
             )),
             Node::Client(client) if client.outstanding() + client.recovering() > 0 => {
-                Some(format!("{id} waits: {}", client.describe()))
+                let trouble = cluster.clock_trouble(id.host());
+                let clock = trouble.map(|it| format!(" by a clock that is {it:?}")).unwrap_or_default();
+                Some(format!("{id} waits{clock}: {}", client.describe()))
             }
             Node::Client(_) | Node::Log(_) => None,
         });

@@ -6,6 +6,7 @@ use ::spanner::{ShardId, SpannerDeployment, placement};
 use kernel::client::Response;
 use kernel::{Encode as _, HostId, RequestId, Rng};
 use sim::{Cluster, Control};
+use std::collections::BTreeSet;
 
 /// The alarm by which shards are asked whether they have followed.
 pub(super) const ASK: u64 = 1;
@@ -57,6 +58,11 @@ impl Changes {
         self.operator.unsettled()
     }
 
+    /// The hosts that are wanted or may be needed.
+    pub(super) fn needed(&self) -> BTreeSet<HostId> {
+        self.operator.needed()
+    }
+
     pub(super) fn lost(&mut self, id: RequestId) {
         self.operator.lost(id);
     }
@@ -91,7 +97,7 @@ impl Changes {
         cluster: &Cluster<'_, Node>,
         rng: &mut Rng,
     ) -> Vec<HostId> {
-        let mut core: Vec<HostId> = self.operator.needed().into_iter().collect();
+        let mut core: Vec<HostId> = self.needed().into_iter().collect();
         let is_moving = self.operator.former().is_some()
             || cluster.nodes().any(|(_, node)| match node {
                 Node::Shard(role) if role.is_leading() => !role.placement().is_settled,

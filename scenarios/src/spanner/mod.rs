@@ -446,6 +446,10 @@ impl Scenario for SpannerScenario {
         self.history.lost(first, &mut self.sessions);
     }
 
+    fn members(&self) -> Vec<HostId> {
+        self.changes.needed().into_iter().collect()
+    }
+
     fn claims(&self) -> Option<IsClaim<Node>> {
         Some(audit::spanner::is_claim)
     }

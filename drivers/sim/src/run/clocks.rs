@@ -7,19 +7,15 @@ use crate::host::Status;
 use crate::plan::HostIndex;
 use crate::queue::Event;
 use crate::scenario::Scenario;
-use crate::spec::{HostKind, HostSpec};
-use kernel::{HostId, Rng};
+use kernel::Rng;
 
 impl<S: Scenario> Run<S> {
-    /// If roles rest on the clocks: each begins at an edge of its error, or anywhere within, and the servers compare theirs.
-    pub(super) fn rely_on_clocks(&mut self, hosts: &[HostSpec]) {
+    /// If roles rest on the clocks: each begins at an edge of its error, or anywhere within.
+    pub(super) fn rely_on_clocks(&mut self) {
         let Some(error_max) = self.tuning.clock_error_max else { return };
         let mut rng = Rng::seeded(mix(root(self.seed, Purpose::Clocks), 1));
-        let is_server = |spec: &HostSpec| spec.kind == HostKind::Server;
-        for (host, spec) in self.hosts.iter_mut().zip(hosts) {
-            let others = |other: &&HostSpec| is_server(spec) && is_server(other) && other.id != spec.id;
-            let peers: Vec<HostId> = hosts.iter().filter(others).map(|other| other.id).collect();
-            host.clock.is_relied_on(error_max, peers);
+        for host in &mut self.hosts {
+            host.clock.is_relied_on(error_max);
             host.clock.set_grain(self.tuning.clock_grain);
             let within = rng.between(0, 2_000_000) as f64 / 1e6 - 1.0;
             host.clock.set_offset(if self.out.swarm.clocks_at_edges { within.signum() } else { within });
@@ -27,10 +23,15 @@ impl<S: Scenario> Run<S> {
         self.out.queue.push(0, Event::Clocks);
     }
 
-    /// Every server reports to every other one that it reaches how its clock stands. That takes no time, which is the hardest judge of
-    /// honest clocks.
-    pub(super) fn compare_clocks(&mut self) {
+    /// Every member reports to all hosts that it reaches how its clock stands: the others, and those of clients that rest on theirs. That
+    /// takes no time, which is the hardest judge of honest clocks.
+    pub(super) fn compare_clocks(&mut self, scenario: &S) {
         let now = self.out.now;
+        let members = scenario.members();
+        for host in &mut self.hosts {
+            let others = members.iter().copied().filter(|&member| member != host.id);
+            host.clock.set_peers(others.collect());
+        }
         let hears = |run: &Self, index: HostIndex| {
             let host = &run.hosts[usize::from(index)];
             host.status == Status::Up && host.paused_until <= now

@@ -78,7 +78,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         seed,
         events_max: options.events_max,
     };
-    run.rely_on_clocks(&hosts);
+    run.rely_on_clocks();
     let runs: Vec<bool> = hosts.iter().map(|host| host.runs).collect();
     run.out.claims = scenario.claims();
     let caught = panics::caught(|| {
@@ -219,7 +219,7 @@ impl<S: Scenario> Run<S> {
                 self.hosts[usize::from(host)].beacons_due(&mut self.out);
             }
             Event::Beacons { .. } => {}
-            Event::Clocks => self.compare_clocks(),
+            Event::Clocks => self.compare_clocks(scenario),
             Event::Operate { client } => self.operate(client, scenario),
             Event::Alarm { token } => {
                 self.notify(scenario, |scenario, control| scenario.on_alarm(token, control))

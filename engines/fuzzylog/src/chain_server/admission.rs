@@ -6,6 +6,7 @@ use crate::messages::client::{HeadBusy, ServerSealed};
 use crate::partition::command::{Append, AppendMany, Command, Restore, RowEntry};
 use crate::terms::{AppendId, AppendTime, ChainEpoch, Content};
 use kernel::{Cx, NodeId};
+use std::collections::BTreeSet;
 
 /// So many times as many appends are pending where they are not admitted.
 const ELSEWHERE: usize = 8;
@@ -21,6 +22,58 @@ enum NoRoom {
     Full,
     /// It does not know what time it is.
     NoClock,
+}
+
+/// Calls of commands that a head has ordered in this epoch, and the chain has not confirmed. Who asks again meanwhile is answered all the
+/// same: on slow disks what is sent again would be written again, and make them slower.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unconfirmed {
+    calls: BTreeSet<(NodeId, u64)>,
+}
+
+impl Unconfirmed {
+    /// False if it is there already.
+    fn insert(&mut self, client: NodeId, call: u64, command: &Command) -> bool {
+        !is_answered(command) || self.calls.insert((client, call))
+    }
+
+    pub(super) fn remove(&mut self, entry: &RowEntry) {
+        match &entry.command {
+            Command::AppendMany(many) => {
+                for named in &many.appends {
+                    self.calls.remove(&(entry.origin, named.call));
+                }
+            }
+            _ => {
+                self.calls.remove(&(entry.origin, entry.call));
+            }
+        }
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.calls.clear();
+    }
+}
+
+/// True of a command whose call is of it alone: several that nobody waits for have one call.
+fn is_answered(command: &Command) -> bool {
+    match command {
+        Command::Append(_)
+        | Command::AppendMany(_)
+        | Command::ProposeTime(_)
+        | Command::TakeOver(_)
+        | Command::Fix(_)
+        | Command::Trim(_)
+        | Command::Restore(_) => true,
+        Command::CleanUp(_)
+        | Command::Raise(_)
+        | Command::ForgetClients(_)
+        | Command::JoinRegions(_)
+        | Command::CopyNodes(_)
+        | Command::CopiedThrough(_)
+        | Command::AddRegion(_)
+        | Command::RemoveRegion(_) => false,
+    }
 }
 
 impl ChainServer {
@@ -54,6 +107,9 @@ impl ChainServer {
             },
             command => match self.no_room_for(&command, cx) {
                 Some(why) => return self.turn_away(from, call, why, cx),
+                None if !self.unconfirmed.insert(from, call, &command) => {
+                    return cx.mark("chain.passed_over_what_is_on_its_way");
+                }
                 None => command,
             },
         };
@@ -62,14 +118,14 @@ impl ChainServer {
     }
 
     /// Those of several appends for which there is room; the others are turned away one by one.
-    fn admitted(&self, from: NodeId, many: AppendMany, cx: &mut Cx<'_, Self>) -> Option<AppendMany> {
+    fn admitted(&mut self, from: NodeId, many: AppendMany, cx: &mut Cx<'_, Self>) -> Option<AppendMany> {
         let mut appends = many.appends;
         appends.retain(|named| match self.no_room_for_append(&named.append, cx) {
             Some(why) => {
                 self.turn_away(from, named.call, why, cx);
                 false
             }
-            None => true,
+            None => self.unconfirmed.calls.insert((from, named.call)),
         });
         (!appends.is_empty()).then_some(AppendMany { appends })
     }

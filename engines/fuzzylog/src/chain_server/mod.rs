@@ -36,6 +36,7 @@ use crate::partition::PartitionState;
 use crate::partition::command::RowEntry;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainEpoch, ChainJournal, ColourPlacement, PartitionId, RowIndex};
+use admission::Unconfirmed;
 use copy::Copy;
 use idle_clients::PassedRow;
 use kernel::{Cx, Instant, NodeId, Position, Role};
@@ -119,6 +120,7 @@ pub struct ChainServer {
     copy: Option<Copy>,
     /// The epoch of the row of which it has a copy, whether or not it is still being made.
     copied: Option<ChainEpoch>,
+    unconfirmed: Unconfirmed,
     watched: Watched,
     passed: PassedRow,
     replicator: Option<Replicator>,
@@ -156,6 +158,7 @@ impl ChainServer {
             syncs: VecDeque::new(),
             copy: None,
             copied: None,
+            unconfirmed: Unconfirmed::default(),
             watched: Watched::default(),
             passed: PassedRow::default(),
             replicator: None,

@@ -263,6 +263,7 @@ impl ChainServer {
             && let Some(entry) = self.row.get(self.state.applied())
         {
             self.window = self.window.saturating_sub(entry_bytes(entry));
+            self.unconfirmed.remove(entry);
             self.state.apply(entry);
         }
         self.note_applied(window - self.window, cx);

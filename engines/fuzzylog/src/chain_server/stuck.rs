@@ -3,14 +3,40 @@
 use super::ChainServer;
 use crate::messages::client::StuckAppend;
 use crate::partition::SeveralStage;
-use crate::terms::{AppendId, Owner};
+use crate::terms::{AppendId, Owner, RowIndex};
 use kernel::{Cx, Instant, NodeId};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What a head has seen of each unfinished append.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watched {
     appends: BTreeMap<AppendId, Seen>,
+    pace: Pace,
+}
+
+/// How long a chain takes for a command: from when its head orders it until all have it on their disks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// The row had this length then, and is not applied so far.
+    waits_for: Option<(RowIndex, Instant)>,
+    takes: Duration,
+}
+
+impl Pace {
+    fn look(&mut self, applied: RowIndex, length: RowIndex, now: Instant) {
+        if let Some((through, since)) = self.waits_for {
+            let took = now.since(since);
+            if applied >= through {
+                (self.waits_for, self.takes) = (None, took);
+            } else {
+                self.takes = self.takes.max(took);
+            }
+        }
+        if self.waits_for.is_none() && applied < length {
+            self.waits_for = Some((length, now));
+        }
+    }
 }
 
 /// Since when an append is as it is.
@@ -25,10 +51,13 @@ struct Seen {
 
 impl Watched {
     pub(super) fn forget(&mut self) {
-        self.appends.clear();
+        *self = Self::default();
     }
 }
 
+/// Who works on an append waits for so many commands before this chain sees that it goes on: those of other chains, which may be as slow,
+/// and its own.
+const COMMANDS: u32 = 3;
 /// A clean-up is waited for so many times as long as a client.
 const CLEAN_UP_AFTER: u32 = 4;
 /// Appends that are reported at once.
@@ -45,7 +74,9 @@ impl ChainServer {
         if !self.is_head(cx.node()) {
             return self.watched.forget();
         }
-        let (now, stuck_after) = (cx.now(), self.parameters.stuck_after);
+        let now = cx.now();
+        self.watched.pace.look(self.state.applied(), self.length(), now);
+        let usual = self.parameters.stuck_after.max(COMMANDS * self.watched.pace.takes);
         let mut appends = BTreeMap::new();
         let mut reports = Vec::new();
         for it in self.state.unfinished() {
@@ -53,6 +84,7 @@ impl ChainServer {
             let same = before.filter(|seen| (seen.owner, seen.stage) == (it.owner, it.stage));
             let first = Seen { owner: it.owner, stage: it.stage, since: now, reported_at: now };
             let mut seen = same.unwrap_or(first);
+            let stuck_after = it.owner.patience() * usual;
             // What is delivered is in nobody's way, and its clean-up may still come. What is fixed here is fixed or pending elsewhere.
             let patience = match it.stage {
                 SeveralStage::Proposed => Some(stuck_after),

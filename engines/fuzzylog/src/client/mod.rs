@@ -167,7 +167,7 @@ impl FuzzyClient {
             Task::Several(task) => task.describe(),
             Task::Reading(reading) => format!("{reading:?}"),
         });
-        words.collect::<Vec<_>>().join(", ")
+        words.chain(self.passing.describe()).collect::<Vec<_>>().join(", ")
     }
 
     fn new_call(&mut self) -> u64 {

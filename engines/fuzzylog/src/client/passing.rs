@@ -29,6 +29,11 @@ impl Passing {
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
     }
+
+    /// Those that wait, in a few words.
+    pub(super) fn describe(&self) -> impl Iterator<Item = String> + '_ {
+        self.waiting.keys().map(|(at, _)| format!("an answer until {at:?} has passed"))
+    }
 }
 
 impl FuzzyClient {

@@ -306,8 +306,8 @@ impl FuzzyClient {
     }
 
     fn back_off(&mut self, call: u64, from: Owner, cx: &mut Cx<'_, Self>) {
-        let least = self.parameters.stuck_after;
-        let wait = least + cx.rng().duration(Duration::ZERO, self.parameters.back_off_max);
+        let (least, most) = (self.parameters.stuck_after, self.parameters.back_off_max);
+        let wait = from.patience() * (least + cx.rng().duration(Duration::ZERO, most));
         let until = cx.now() + wait;
         let Some(task) = self.several(call) else { return };
         task.tries += 1;

@@ -53,7 +53,7 @@ impl Watch {
         if self.changing.is_none() && !is_patient {
             self.begin(parameters, cx);
         }
-        self.leave_strangers_alone(parameters, cx.now());
+        self.choose_targets(parameters, cx.now());
         if let Some(changing) = self.changing.as_ref().filter(|it| it.proposed.is_none()) {
             let epoch = self.projection.epoch.next();
             for &target in changing.targets.iter().filter(|it| !changing.acks.contains_key(it)) {
@@ -151,19 +151,22 @@ impl Watch {
         }
         cx.mark("director.began_a_change");
         self.missing = nodes.iter().copied().filter(|&node| present(node).is_none()).collect();
-        let meant = nodes.into_iter().filter(|node| !self.is_stranger(*node));
-        let targets = meant.chain(joining).collect();
         let acks = BTreeMap::new();
-        let changing = Changing { begun_at: now, targets, acks, proposed: None, proposed_at: Instant(0) };
+        let (targets, proposed_at) = (joining, Instant(0));
+        let changing = Changing { begun_at: now, targets, acks, proposed: None, proposed_at };
         self.changing = Some(changing);
     }
 
-    /// Who has lost its journal is not sealed: it is to copy before, which nobody does who is sealed.
-    fn leave_strangers_alone(&mut self, parameters: &FuzzyParameters, now: Instant) {
+    /// All members are sealed, but those who have lost their journals: these are to copy before, which nobody does who is sealed. Who was
+    /// taken for one of them, by what its host's earlier server had said, is a member.
+    fn choose_targets(&mut self, parameters: &FuzzyParameters, now: Instant) {
         let Some(mut changing) = self.changing.take() else { return };
         let Changing { targets, acks, .. } = &mut changing;
         let joining = self.joining(&[], parameters, now);
         targets.retain(|it| acks.contains_key(it) || !self.is_stranger(*it) || joining.contains(it));
+        let meant = self.projection.nodes().filter(|node| !self.is_stranger(*node));
+        let others = meant.filter(|node| !targets.contains(node)).collect::<Vec<_>>();
+        targets.extend(others);
         self.changing = Some(changing);
     }
 

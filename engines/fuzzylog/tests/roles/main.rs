@@ -2,6 +2,7 @@
 
 mod changing_regions;
 mod client;
+mod director;
 mod joining;
 mod partition;
 mod regions;

@@ -114,6 +114,30 @@ fn a_tail_answers_when_all_disks_have_it() {
     assert_eq!(synced, Some((true, 2)));
 }
 
+// On slow disks what is sent again would be written again, and make them slower.
+#[test]
+fn what_is_on_its_way_down_the_chain_is_not_ordered_again() {
+    let epoch = ChainEpoch(2);
+    let mut table = serving(true);
+    table.burst(client_role(), submit(0, epoch));
+    let appends = vec![0, 1].into_iter().map(|number| NamedAppend { call: number, append: append(number) });
+    let both = AppendMany { appends: appends.collect() };
+    let both = || Submit { call: 7, epoch, command: both.clone().into() };
+    table.burst(client_role(), submit(0, epoch));
+    assert_eq!(table.role.length(), RowIndex(1));
+    table.burst(client_role(), both());
+    assert_eq!(table.role.length(), RowIndex(2), "one of the two was not on its way");
+    table.burst(client_role(), both());
+    assert_eq!(table.role.length(), RowIndex(2));
+    table.burst(NodeId::new(HostId(8), HostSlot(1)), submit(0, epoch));
+    assert_eq!(table.role.length(), RowIndex(3), "another client has the same numbers");
+    table.burst(node(2), StableThrough { epoch, through: RowIndex(3) });
+    for length in [4, 5] {
+        table.burst(client_role(), submit(length - 4, epoch));
+        assert_eq!(table.role.length(), RowIndex(length), "its answer was lost");
+    }
+}
+
 fn many(numbers: std::ops::Range<u64>) -> AppendMany {
     AppendMany {
         appends: numbers.map(|number| NamedAppend { call: number, append: append(number) }).collect(),
@@ -284,7 +308,7 @@ fn silent_clients_are_forgotten_when_there_is_little_room() {
     let named = |client: u64, number: u64| {
         let append = append(number);
         Submit {
-            call: number,
+            call: client << 32 | number,
             epoch: ChainEpoch(2),
             command: Append { id: AppendId { client, ..append.id }, ..append }.into(),
         }
@@ -434,6 +458,23 @@ fn what_was_applied_while_a_snapshot_was_written_stays_applied() {
     assert_eq!((again.length(), again.state().applied()), (RowIndex(24), RowIndex(24)));
 }
 
+/// An append of a colour in each of two partitions.
+fn of_two_partitions(placement: ColourPlacement) -> (AppendId, Content) {
+    let in_partition = |partition: u16| {
+        let found = (0..64).map(Colour).find(|it| placement.partition_of(*it) == PartitionId(partition));
+        found.expect("each partition has colours")
+    };
+    let mut colours = vec![in_partition(0), in_partition(1)];
+    colours.sort_unstable();
+    let content = Content::new(colours, vec![Bytes::from_static(b"body")]);
+    (AppendId { client: 1, number: 0, content: content.digest() }, content)
+}
+
+/// Something is reported as stuck.
+fn reports(did: &Did<FuzzyLog>) -> bool {
+    answers(did).iter().any(|(_, message)| matches!(message, FuzzyClientIn::StuckAppend(_)))
+}
+
 // An operator who sees the time since the last report, or of an append that goes on, looks for a fault in the wrong place.
 #[test]
 fn a_head_knows_for_how_long_an_append_is_as_it_is() {
@@ -442,14 +483,7 @@ fn a_head_knows_for_how_long_an_append_is_as_it_is() {
     let parameters = FuzzyParameters::default();
     let stuck_after = parameters.stuck_after;
     let mut table = serving_as(ChainServer::new(PARTITION, placement, parameters, beside), true);
-    let in_partition = |partition: u16| {
-        let found = (0..64).map(Colour).find(|it| placement.partition_of(*it) == PartitionId(partition));
-        found.expect("each partition has colours")
-    };
-    let mut colours = vec![in_partition(0), in_partition(1)];
-    colours.sort_unstable();
-    let content = Content::new(colours, vec![Bytes::from_static(b"body")]);
-    let id = AppendId { client: 1, number: 0, content: content.digest() };
+    let (id, content) = of_two_partitions(placement);
     let owner = fuzzylog::Owner { generation: 0, identity: 5 };
     let propose = ProposeTime { id, below: 0, seen: AppendTime::ZERO, owner, content };
     let epoch = ChainEpoch(2);
@@ -462,9 +496,7 @@ fn a_head_knows_for_how_long_an_append_is_as_it_is() {
     for _ in 0..3 {
         table.pass(stuck_after);
         let did = table.timer(ChainTimer::Tick);
-        let is_report =
-            |(_, message): &(bool, FuzzyClientIn)| matches!(message, FuzzyClientIn::StuckAppend(_));
-        assert!(answers(&did).iter().any(is_report), "{did:?}");
+        assert!(reports(&did), "{did:?}");
         assert_eq!(table.role.unchanged_since(id), Some(seen_at), "reported, and still as it was");
     }
     let (expected, owner) = (Some(owner), fuzzylog::Owner { generation: 1, identity: 6 });
@@ -474,4 +506,34 @@ fn a_head_knows_for_how_long_an_append_is_as_it_is() {
     table.burst(node(2), StableThrough { epoch, through: RowIndex(2) });
     table.timer(ChainTimer::Tick);
     assert_eq!(table.role.unchanged_since(id), Some(table.now()), "somebody works on it");
+}
+
+// Where disks are slow an append takes longer than the usual patience, and who takes over needs as long again: several who take it over
+// from each other in turns never finish it.
+#[test]
+fn a_head_gives_more_time_on_slow_disks_and_after_each_take_over() {
+    let usual = FuzzyParameters::default().stuck_after;
+    for (slow, generation) in [(false, 0), (true, 0), (false, 3)] {
+        let placement = ColourPlacement::over(2);
+        let beside = NodeId::new(HostId(1), HostSlot(1));
+        let server = ChainServer::new(PARTITION, placement, FuzzyParameters::default(), beside);
+        let mut table = serving_as(server, true);
+        let (id, content) = of_two_partitions(placement);
+        let owner = fuzzylog::Owner { generation, identity: 5 };
+        let propose = ProposeTime { id, below: 0, seen: AppendTime::ZERO, owner, content };
+        let epoch = ChainEpoch(2);
+        table.burst(client_role(), Submit { call: 0, epoch, command: propose.into() });
+        table.timer(ChainTimer::Tick);
+        table.pass(if slow { usual } else { Duration::from_millis(1) });
+        table.burst(node(2), StableThrough { epoch, through: RowIndex(1) });
+        table.timer(ChainTimer::Tick);
+        let times = if slow { 3 } else { 1 << generation };
+        for _ in 1..times {
+            table.pass(usual);
+            let did = table.timer(ChainTimer::Tick);
+            assert!(!reports(&did), "{did:?}");
+        }
+        table.pass(usual);
+        assert!(reports(&table.timer(ChainTimer::Tick)), "slow {slow}, generation {generation}");
+    }
 }

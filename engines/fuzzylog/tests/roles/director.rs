@@ -1,0 +1,129 @@
+//! A director, message by message.
+
+use crate::server::PARTITION;
+use fuzzylog::chain_server::{ChainServerIn, FromDirector};
+use fuzzylog::director::{DirectorHears, DirectorTimer};
+use fuzzylog::messages::director::{ChangeDecided, DirectorIn, Pong};
+use fuzzylog::{
+    ChainEpoch, ChainJournal, ChainMember, ChainProjection, Director, FuzzyDeployment, FuzzyLog, FuzzyMember,
+    FuzzyMessage, FuzzyParameters, RowIndex,
+};
+use kernel::{Encode as _, HostId, NodeId};
+use parts::{Ballot, Slot};
+use paxos::multipaxos::Pulse;
+use paxos::multipaxos::batcher::{BatcherIn, Heartbeat};
+use paxos::multipaxos::client::{ClientIn, Notice};
+use paxos::{Configurations, HostEntry, LogRole};
+use table::{Did, Table, sent};
+
+/// Three hosts, each with a server of the only partition.
+struct Directed {
+    deployment: FuzzyDeployment,
+    hosts: Vec<HostId>,
+    table: Table<Director>,
+}
+
+impl Directed {
+    /// The director of the first host leads.
+    fn new() -> Self {
+        let entry = |name: &str| HostEntry { name: name.to_owned(), address: format!("{name}:1") };
+        let entries = ["a", "b", "c"].map(entry);
+        let hosts: Vec<HostId> = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
+        let (parameters, log) = (FuzzyParameters::default(), paxos::Parameters::default());
+        let deployment = FuzzyDeployment::new(0, &entries, 1, (2, 1), parameters, log);
+        let nodes = deployment.build(hosts[0]);
+        let director = nodes.into_iter().find_map(|(_, node)| match node {
+            FuzzyMember::Director(director) => Some(*director),
+            FuzzyMember::Client(_) | FuzzyMember::ChainServer(_) | FuzzyMember::Log(_) => None,
+        });
+        let director = director.expect("the first hosts direct");
+        let table = Table::new(director, deployment.director_of(hosts[0]));
+        let mut directed = Self { deployment, hosts, table };
+        directed.lead();
+        directed.tick(FuzzyParameters::default().start_for);
+        directed
+    }
+
+    fn lead(&mut self) {
+        let log = self.deployment.embedded_log();
+        let leader = log.node(self.hosts[0], LogRole::Leader);
+        let members = self.hosts.iter().map(|&host| host).collect::<Vec<_>>();
+        let configuration = log.configuration_on(0, members, Vec::new()).expect("three hosts");
+        let pulse = Pulse {
+            ballot: Ballot { round: 1, leader },
+            configurations: Configurations::starting_with(configuration),
+            executed: Slot(0),
+            truncate_below: Slot(0),
+            alive: Vec::new(),
+        };
+        let heard = paxos::Message::Batcher(BatcherIn::Heartbeat(Heartbeat { pulse }));
+        self.table.burst(leader, DirectorHears::Log(heard));
+    }
+
+    fn server(&self, host: usize) -> NodeId {
+        self.deployment.server_of(self.hosts[host], PARTITION)
+    }
+
+    /// The chain of an epoch has these servers, each with its journal.
+    fn decide(&mut self, epoch: u64, members: [(usize, u64); 2]) {
+        let member =
+            |(host, journal)| ChainMember { node: self.server(host), journal: Some(ChainJournal(journal)) };
+        let members = members.map(member).to_vec();
+        let (epoch, whole_from) = (ChainEpoch(epoch), RowIndex(0));
+        let projection = ChainProjection { partition: PARTITION, epoch, members, whole_from };
+        let decided = DirectorIn::from(ChangeDecided { projections: vec![projection], followed: None });
+        let replica = self.deployment.embedded_log().node(self.hosts[0], LogRole::Replica);
+        let notice = paxos::Message::Client(ClientIn::Notice(Notice { bytes: decided.encoded().into() }));
+        self.table.burst(replica, DirectorHears::Log(notice));
+    }
+
+    /// The server of a host says by which journal it is there, and serves an epoch.
+    fn pong(&mut self, host: usize, journal: u64, epoch: u64) {
+        let (journal, epoch) = (ChainJournal(journal), ChainEpoch(epoch));
+        let pong = Pong {
+            partition: PARTITION,
+            journal,
+            sealed: epoch,
+            notified: epoch,
+            serves: true,
+            copy: None,
+            run: 1,
+            has_all: Some(true),
+        };
+        self.table.burst(self.server(host), DirectorHears::Own(pong.into()));
+    }
+
+    fn tick(&mut self, passed: std::time::Duration) -> Did<FuzzyLog> {
+        self.table.pass(passed);
+        self.lead();
+        self.table.timer(DirectorTimer::Tick)
+    }
+}
+
+/// The servers that are to be sealed.
+fn sealed(did: &Did<FuzzyLog>) -> Vec<NodeId> {
+    let of = |(to, message, _)| match message {
+        FuzzyMessage::ChainServer(ChainServerIn::Director(FromDirector::SealChain(_))) => Some(to),
+        FuzzyMessage::ChainServer(_)
+        | FuzzyMessage::Client(_)
+        | FuzzyMessage::Director(_)
+        | FuzzyMessage::Log(_) => None,
+    };
+    sent(did).into_iter().filter_map(of).collect()
+}
+
+// A server that joined with a new disk, whose host a director had heard of by the old one last, is a member like others: without its row a
+// chain of two never goes on.
+#[test]
+fn who_was_taken_for_a_stranger_is_sealed_too() {
+    let tick = FuzzyParameters::default().tick;
+    let mut directed = Directed::new();
+    directed.pong(1, 20, 2);
+    directed.decide(3, [(0, 10), (1, 21)]);
+    directed.pong(0, 10, 3);
+    let did = directed.tick(tick);
+    assert_eq!(sealed(&did), [directed.server(0)], "the other one's disk is not the one that is meant");
+    directed.pong(1, 21, 3);
+    let did = directed.tick(tick);
+    assert_eq!(sealed(&did), [directed.server(0), directed.server(1)]);
+}
