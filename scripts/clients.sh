@@ -5,7 +5,7 @@
 # (kafka-server/). Needs python3, a JDK and maven; go for its client. Does nothing that is done already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-peers=server/tests/clients
+peers=cli/tests/clients
 into=${ORDINATE_PEERS:-target/clients}
 mkdir -p "$into"
 into=$(cd "$into" && pwd)

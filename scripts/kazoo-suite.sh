@@ -13,6 +13,6 @@ case $engine in
   *) echo "no engine $engine: mason or paxos" >&2; exit 2 ;;
 esac
 export ORDINATE_BINARY=${ORDINATE_BINARY:-${CARGO_TARGET_DIR:-target}/release/ordinate}
-export PYTHONPATH=server/tests/clients/kazoo PYTHONDONTWRITEBYTECODE=1
+export PYTHONPATH=cli/tests/clients/kazoo PYTHONDONTWRITEBYTECODE=1
 exec "${ORDINATE_PEERS:-target/clients}/venv/bin/python" -m pytest -p ordinate_cluster -p no:cacheprovider \
-  --timeout 120 --rootdir server/tests/clients/kazoo -q -rfEs --tb=short "$@" --pyargs kazoo.tests
+  --timeout 120 --rootdir cli/tests/clients/kazoo -q -rfEs --tb=short "$@" --pyargs kazoo.tests

@@ -1,5 +1,5 @@
-//! A host of a cluster: the cluster file, the services, the ports, the admin port. The command line is built on it, and is no part
-//! of it: nothing here knows of flags, of load generators, or of simulators.
+//! A host of a cluster: the cluster file, the services, the ports, the admin port. The command line is built on it: nothing here knows of
+//! flags, of load generators, or of simulators.
 #![forbid(unsafe_code)]
 
 pub mod access;

@@ -107,8 +107,9 @@ fn resolve(folder: &str, path: &str) -> String {
 
 /// Every error code is explained to operators, and nothing else is.
 pub fn error_codes(files: &[File]) -> Vec<Finding> {
-    let speaks =
-        |file: &&File| ["server/src/", "consistency/src/cli/"].iter().any(|it| file.path.starts_with(it));
+    let speaks = |file: &&File| {
+        ["server/src/", "cli/src/", "consistency/src/cli/"].iter().any(|it| file.path.starts_with(it))
+    };
     let used = files.iter().filter(|file| speaks(file) && file.is(".rs"));
     let used: Vec<_> = used.flat_map(|file| found(file, code_in_quotes)).collect();
     let explained: Vec<_> = files

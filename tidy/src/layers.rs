@@ -1,5 +1,6 @@
 //! The order of crates: kernel <- parts <- wire <- engines/paxos <- other engines <- services <- server; drivers know only the
-//! kernel. What tests depend on is free, and there is one crate that only tests may depend on.
+//! kernel. The command line is above all of them: a host knows no flags, load generators or simulators. What tests depend on is free, and
+//! there is one crate that only tests may depend on.
 
 use crate::manifests::{folder, manifests};
 use crate::{File, Finding};
@@ -7,6 +8,8 @@ use std::collections::BTreeMap;
 
 /// What only tests need.
 const OF_TESTS: &str = "drivers/table";
+/// Libraries that the command line needs, and a host does not.
+const OF_THE_COMMAND_LINE: [&str; 3] = ["clap", "indicatif", "reedline"];
 
 /// True if the crate in `from` may depend on the one in `to`.
 fn allowed(from: &str, to: &str) -> bool {
@@ -30,7 +33,11 @@ fn allowed(from: &str, to: &str) -> bool {
         // What they show is an engine or a service.
         "examples" => to == "kernel",
         // These, and tests, know engines and drivers alike.
-        "scenarios" | "server" | "bench" => to_kind != "server",
+        "scenarios" | "bench" => !matches!(to_kind.as_str(), "server" | "cli"),
+        "server" => {
+            to != "drivers/sim" && !matches!(to_kind.as_str(), "scenarios" | "bench" | "consistency" | "cli")
+        }
+        "cli" => true,
         _ => false,
     }
 }
@@ -46,36 +53,13 @@ pub fn layers(files: &[File]) -> Vec<Finding> {
         for section in ["dependencies", "build-dependencies"] {
             let Some(dependencies) = manifest.get(section).and_then(toml::Value::as_table) else { continue };
             let ours = dependencies.keys().filter_map(|name| Some((name, *folders.get(name)?)));
-            for (name, to) in ours.filter(|(_, to)| !allowed(folder(file), to)) {
+            let theirs = OF_THE_COMMAND_LINE.iter().filter(|name| dependencies.contains_key(**name));
+            let not_allowed = ours.filter(|(_, to)| !allowed(folder(file), to));
+            let names = not_allowed.map(|(name, to)| (name.as_str(), to));
+            let names = names.chain(theirs.filter(|_| folder(file) == "server").map(|name| (*name, *name)));
+            for (name, to) in names {
                 let line = line_of(file, section, name);
                 findings.push(file.finding(line, format!("{} may not depend on {to}", folder(file))));
-            }
-        }
-    }
-    findings
-}
-
-/// What the command line needs, and a host does not.
-const OF_THE_COMMAND_LINE: [&str; 6] = ["clap", "indicatif", "scenarios", "sim", "bench", "consistency"];
-
-/// True if a file is the server's library and not its command line.
-fn is_library(path: &str) -> bool {
-    let Some(file) = path.strip_prefix("server/src/") else { return false };
-    let commands = ["commands/", "bench/"].iter().any(|folder| file.starts_with(folder));
-    !commands && !matches!(file, "main.rs" | "failure.rs")
-}
-
-/// The server's library knows neither the command line nor load generators nor simulators: they share a package with it.
-pub fn library(files: &[File]) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for file in files.iter().filter(|file| is_library(&file.path)) {
-        for (number, line) in file.lines().filter(|(_, line)| !line.trim_start().starts_with("//")) {
-            let names = |name: &&&str| {
-                line.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
-                    .any(|word| word.strip_prefix(**name).is_some_and(|rest| rest.starts_with("::")))
-            };
-            if let Some(name) = OF_THE_COMMAND_LINE.iter().find(names) {
-                findings.push(file.finding(number, format!("the server's library may not know {name}")));
             }
         }
     }
@@ -116,7 +100,15 @@ mod tests {
             ("engines/paxos/Cargo.toml", &package("paxos", "[dependencies]\nkernel.workspace = true\n")),
             ("drivers/sim/Cargo.toml", &package("sim", "[dependencies]\nkernel = \"1\"\npaxos = \"1\"\n")),
             ("services/kv/Cargo.toml", &package("kv", "[dependencies]\npaxos = \"1\"\n")),
-            ("server/Cargo.toml", &package("server", "[dependencies]\nsim = \"1\"\npaxos = \"1\"\n")),
+            // A host that carries a simulator, or parses flags, is no library.
+            (
+                "server/Cargo.toml",
+                &package("server", "[dependencies]\nsim = \"1\"\npaxos = \"1\"\nclap = \"4\"\n"),
+            ),
+            (
+                "cli/Cargo.toml",
+                &package("ordinate", "[dependencies]\nsim = \"1\"\nserver = \"1\"\nclap = \"4\"\n"),
+            ),
             (
                 "engines/mason/Cargo.toml",
                 &package(
@@ -131,21 +123,10 @@ mod tests {
             "kernel/Cargo.toml:5",
             "drivers/sim/Cargo.toml:5",
             "services/kv/Cargo.toml:4",
+            "server/Cargo.toml:4",
+            "server/Cargo.toml:6",
             "bench/Cargo.toml:5",
         ];
         assert_eq!(positions(&layers(&files)), found);
-    }
-
-    // A host that carries a simulator, or parses flags, is no library.
-    #[test]
-    fn what_only_the_command_line_needs_is_found() {
-        let uses = "use clap::Args;\nfn a() { let x = sim::run(); }\n// bench::x\nuse runtime::bench_sim;\n";
-        let files = crooked(&[
-            ("server/src/host.rs", uses),
-            ("server/src/commands/sim.rs", uses),
-            ("server/src/main.rs", uses),
-            ("bench/src/lib.rs", uses),
-        ]);
-        assert_eq!(positions(&library(&files)), ["server/src/host.rs:1", "server/src/host.rs:2"]);
     }
 }

@@ -14,7 +14,7 @@ mod sources;
 mod words;
 
 pub use documents::{dashboard, error_codes, links, metrics, named_files, wide_lines};
-pub use layers::{layers, library};
+pub use layers::layers;
 pub use manifests::{lints, packages, registries};
 pub use modules::circles;
 pub use names::{names, root_files};

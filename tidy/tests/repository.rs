@@ -28,7 +28,6 @@ rules!(
     circles,
     promises,
     public_types,
-    library,
     names,
     root_files,
     words,

@@ -47,8 +47,7 @@ impl Directed {
     fn lead(&mut self) {
         let log = self.deployment.embedded_log();
         let leader = log.node(self.hosts[0], LogRole::Leader);
-        let members = self.hosts.iter().map(|&host| host).collect::<Vec<_>>();
-        let configuration = log.configuration_on(0, members, Vec::new()).expect("three hosts");
+        let configuration = log.configuration_on(0, self.hosts.clone(), Vec::new()).expect("three hosts");
         let pulse = Pulse {
             ballot: Ballot { round: 1, leader },
             configurations: Configurations::starting_with(configuration),

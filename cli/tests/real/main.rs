@@ -1,6 +1,6 @@
 //! Real `ordinate serve` processes on loopback: killed, paused, partitioned, starved of disk, fed with garbage.
 //!
-//! `cargo test -p server --test real -- --nocapture` prints what was measured. Tests that measure time run alone, the
+//! `cargo test -p ordinate --test real -- --nocapture` prints what was measured. Tests that measure time run alone, the
 //! others side by side: they wait more than they work, so `RUST_TEST_THREADS=4` is well spent on two cores.
 //! `ORDINATE_ROUNDS` sets the rounds of the power-loss test, `ORDINATE_CONNECTIONS` those of the flood,
 //! `ORDINATE_PACKETS` and `ORDINATE_SUBSCRIBERS` what ZooKeeper's port is fed with.

@@ -31,7 +31,7 @@ fn records() -> usize {
 
 fn python(folder: &Path) -> Command {
     let mut command = Command::new(folder.join("kafka/venv/bin/python"));
-    command.arg(peers::root().join("server/tests/clients/kafka/smoke.py"));
+    command.arg(peers::root().join("cli/tests/clients/kafka/smoke.py"));
     command
 }
 
@@ -157,7 +157,7 @@ fn librdkafka_logs_in_by_scram_and_is_refused_by_kafkas_errors() {
         cluster.launch_all();
         cluster.until_ready().await;
         let mut command = Command::new(folder.join("kafka/venv/bin/python"));
-        command.arg(peers::root().join("server/tests/clients/kafka/sasl.py"));
+        command.arg(peers::root().join("cli/tests/clients/kafka/sasl.py"));
         command.args([&address.to_string(), "alice", "pencil", "mine", "others"]);
         let output = command.output().expect("it runs, or its peers would not be there");
         let (said, trouble) =

@@ -2,8 +2,8 @@
 //! polite clients, at the host that is struck and at another one, measure how long they wait; every host's memory is looked at, and
 //! in the end every write that was acknowledged is read.
 //!
-//! `cargo test -p server --test abuse -- --nocapture` does each for a second or two;
-//! `ORDINATE_ABUSE_SECONDS=30 cargo test -p server --test abuse -- --nocapture` for half a minute and prints the table of
+//! `cargo test -p ordinate --test abuse -- --nocapture` does each for a second or two;
+//! `ORDINATE_ABUSE_SECONDS=30 cargo test -p ordinate --test abuse -- --nocapture` for half a minute and prints the table of
 //! `docs/reliability.md`. `ORDINATE_ABUSE_ONLY=mute,garbage` does those whose names contain one of the words, `ORDINATE_ABUSE_P99_MS` is what
 //! polite clients at the struck host may wait. Hosts run the binary that `ORDINATE_BINARY` names, if it does. The first row and the last are of polite
 //! clients alone: what the machine makes them wait by itself.

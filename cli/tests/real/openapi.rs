@@ -159,7 +159,7 @@ fn sources(folder: &Path, found: &mut Vec<String>) {
 /// The routes that the source of the server makes, as the page writes them.
 fn routes() -> BTreeSet<(String, String)> {
     let mut texts = Vec::new();
-    sources(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src"), &mut texts);
+    sources(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../server/src"), &mut texts);
     let mut routes = BTreeSet::new();
     for text in texts {
         for call in text.split(".route(").skip(1) {

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// The root of the repository.
 pub fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the server is a folder of the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is a folder of the repository")
 }
 
 /// The folder of peers, with `what` (`python`, `java`, `go`, `kafka`) in it; `None`, with the reason printed, if they cannot be had.

@@ -85,7 +85,7 @@ fn zk_says_that_a_port_is_not_zookeepers() {
 fn the_page_of_versions_names_those_of_messages() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let read = |path: &str| std::fs::read_to_string(root.join(path)).expect("it is in the repository");
-    let source = read("src/host.rs");
+    let source = read("../server/src/host.rs");
     let version = |name: &str| -> String {
         let line = source.lines().find_map(|line| line.strip_prefix(&format!("const {name}: u32 = ")));
         line.expect("host.rs has it").trim_end_matches(';').to_owned()
