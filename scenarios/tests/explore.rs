@@ -1,10 +1,9 @@
 //! The smallest clusters in every order of their steps, as far as every test run can afford it.
 
-use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
+use scenarios::fuzzylog::smallest::{LOST, RIVALS, SHORT_TAKE_OVER, SmallestAppends, TWO_ORIGINS};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::spanner::smallest::{APART, COORDINATOR, PARTICIPANT};
 use sim::{Exploration, ExploreBounds};
-use std::collections::BTreeMap;
 
 fn explored(bounds: ExploreBounds) -> Exploration {
     Smallest { leaders: 2, bounds }.explore()
@@ -68,30 +67,51 @@ fn a_reader_and_a_writer_that_are_apart_bear_a_change_of_the_leader_in_every_ord
     assert!(found.marks.contains_key("shard.read_waited_for_the_horizon"), "{}", found.to_json());
 }
 
-// An append to two partitions whose origin crashes, or that two finish at a time, must not be half there, or there twice.
-#[test]
-fn appends_to_two_partitions_are_finished_in_every_order() {
-    let mut marks = BTreeMap::new();
-    for (scope, states) in [(TAKE_OVER, 4_000_000), (LOST, 1_000_000), (TWO_ORIGINS, 500_000)] {
-        let found = scope.explore();
-        assert!(found.passed() && found.complete && found.states > states, "{}", found.to_json());
-        marks.extend(found.marks);
+/// Everything that must have happened, in one of the explorations of appends or another.
+fn explored_appends(scope: SmallestAppends, states: u64, marks: &[&str]) {
+    let found = scope.explore();
+    assert!(found.passed() && found.complete && found.states > states, "{}", found.to_json());
+    for mark in marks {
+        assert!(found.marks.contains_key(mark), "{mark}: {}", found.to_json());
     }
-    for mark in [
+}
+
+// An append to two partitions whose origin crashes must not be half there.
+#[test]
+fn appends_whose_origin_crashes_are_finished_in_every_order() {
+    let marks = [
         "chain.reported_what_is_stuck",
         "client.begins_to_recover",
         "client.took_an_append_over",
+        "partition.refused_a_late_phase_1",
+        "partition.taken_over_before_phase_1",
+    ];
+    explored_appends(SHORT_TAKE_OVER, 100_000, &marks);
+}
+
+// Nor if several finish it, one of which is its origin.
+#[test]
+fn appends_that_two_take_over_are_finished_in_every_order() {
+    let marks = [
         "client.lost_the_test_and_set",
         "client.found_itself_replaced",
         "partition.refused_a_take_over",
         "partition.refused_a_replaced_owner",
-        "partition.refused_a_late_phase_1",
-        "partition.repeated_phase_1",
-        "partition.repeated_phase_2",
-        "partition.taken_over_before_phase_1",
-    ] {
-        assert!(marks.contains_key(mark), "{mark} is not among {marks:#?}");
-    }
+    ];
+    explored_appends(RIVALS, 1_000_000, &marks);
+}
+
+// One that is sent twice, or finished by two, must not be there twice.
+#[test]
+fn appends_bear_a_loss_and_a_repetition_in_every_order() {
+    let marks = ["client.took_an_append_over", "partition.repeated_phase_1", "partition.repeated_phase_2"];
+    explored_appends(LOST, 1_000_000, &marks);
+}
+
+// Two appends to the same partitions must not be in another order in each.
+#[test]
+fn two_appends_are_in_one_order_everywhere() {
+    explored_appends(TWO_ORIGINS, 500_000, &[]);
 }
 
 #[cfg(feature = "planted")]

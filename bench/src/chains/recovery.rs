@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Time passes in such steps while somebody looks.
 const LOOK: Duration = Duration::from_micros(1);
 /// Between one origin's append and the next one's: all is finished by then.
-const APART: Duration = Duration::from_millis(400);
+const APART: Duration = Duration::from_secs(1);
 
 /// From the moment at which somebody begins to take an append over until nothing of it is pending, for each of so many origins, each on a
 /// machine that stops once its first messages have left.

@@ -2,7 +2,7 @@
 //! thread. `cargo bench -p sim`.
 #![allow(missing_docs)]
 
-#[path = "../tests/register/mod.rs"]
+#[path = "../tests/simulator/register/mod.rs"]
 mod register;
 
 use register::Mistake;

@@ -43,6 +43,14 @@ const APPEND_BOUNDS: ExploreBounds = ExploreBounds {
 /// An origin that may crash, and two that may take over.
 pub const TAKE_OVER: SmallestAppends = SmallestAppends { two_origins: false, bounds: APPEND_BOUNDS };
 
+/// The same with a look less: an origin that crashes, and one that takes over.
+pub const SHORT_TAKE_OVER: SmallestAppends =
+    SmallestAppends { bounds: ExploreBounds { timers: 3, ..APPEND_BOUNDS }, ..TAKE_OVER };
+
+/// The same without a crash: two that take over from each other, and from an origin that goes on.
+pub const RIVALS: SmallestAppends =
+    SmallestAppends { bounds: ExploreBounds { crashes: 0, ..APPEND_BOUNDS }, ..TAKE_OVER };
+
 /// One that may take over, and any one message is lost, and any one arrives twice.
 pub const LOST: SmallestAppends = SmallestAppends {
     bounds: ExploreBounds { losses: 1, duplications: 1, timers: 2, ..APPEND_BOUNDS },

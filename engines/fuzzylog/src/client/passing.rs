@@ -21,6 +21,8 @@ pub struct PassedWaits {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Passing {
     waiting: BTreeMap<(AppendTime, u64), (RequestId, FuzzyResponse)>,
+    /// Bytes of the pages among them.
+    bytes: usize,
     next: u64,
     waits: PassedWaits,
 }
@@ -65,11 +67,17 @@ impl FuzzyClient {
             && !planted!(answered_before_it_has_passed);
         let request = self.operations.get(&call).and_then(|operation| operation.request);
         let Some(request) = request.filter(|_| waits) else { return self.end(call, response, cx) };
+        let bytes = response.page_bytes();
+        if bytes > 0 && self.passing.bytes + bytes > self.parameters.calls_bytes_max {
+            cx.mark("client.had_no_room_for_a_page_that_waits");
+            return self.end(call, FuzzyResponse::Refused(FuzzyRefusal::Busy), cx);
+        }
         self.take(call);
         cx.mark("client.waited_until_a_time_had_passed");
         let passing = &mut self.passing;
         passing.waits.count += 1;
         passing.waits.sum += cx.wall().until_passed_micros(reveals.clock);
+        passing.bytes += bytes;
         passing.next += 1;
         passing.waiting.insert((reveals, passing.next), (request, response));
         self.set_tick(cx);
@@ -82,6 +90,7 @@ impl FuzzyClient {
                 return;
             }
             let (request, response) = first.remove();
+            self.passing.bytes -= response.page_bytes();
             cx.respond(request, response);
         }
     }

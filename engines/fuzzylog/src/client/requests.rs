@@ -259,6 +259,16 @@ pub enum FuzzyResponse {
     Refused(FuzzyRefusal),
 }
 
+impl FuzzyResponse {
+    /// Bytes of the nodes that it hands over.
+    pub(super) fn page_bytes(&self) -> usize {
+        match self {
+            Self::Played(page) => page.nodes.iter().map(ColourNode::bytes).sum(),
+            _ => 0,
+        }
+    }
+}
+
 /// Why not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FuzzyRefusal {

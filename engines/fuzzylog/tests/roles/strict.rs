@@ -2,15 +2,15 @@
 
 use crate::server::{PARTITION, client_role, node, serving_as};
 use fuzzylog::chain_server::{ChainServerIn, FromClient, StableThrough, Submit, Sync, SyncThrough};
-use fuzzylog::client::{CommandDone, FuzzyClientIn, FuzzyClientTimer, InForceThrough};
+use fuzzylog::client::{CommandDone, FuzzyClientIn, FuzzyClientTimer, InForceThrough, NodesPage};
 use fuzzylog::partition::command::{
     Append, Command, Delivered, Outcome, Placed, ProposeTime, RowEntry, TakeOver,
 };
 use fuzzylog::{
     AppendCall, AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer,
-    Colour, ColourPlacement, Content, FuzzyClient, FuzzyLog, FuzzyMessage, FuzzyOrder, FuzzyParameters,
-    FuzzyRefusal, FuzzyRequest, FuzzyResponse, NodePosition, Owner, PartitionId, PartitionState, RowIndex,
-    SyncCall,
+    Colour, ColourNode, ColourPlacement, Content, FuzzyClient, FuzzyLog, FuzzyMessage, FuzzyOrder,
+    FuzzyParameters, FuzzyRefusal, FuzzyRequest, FuzzyResponse, NodePosition, Owner, PartitionId,
+    PartitionState, PlayCall, RowIndex, SyncCall,
 };
 use kernel::{Bytes, Effect, HostId, HostSlot, NodeId, RequestId, Role as _, Wall};
 use std::time::Duration;
@@ -181,10 +181,14 @@ fn a_sync_waits_for_what_had_passed_when_it_began() {
 }
 
 fn client() -> Table<FuzzyClient> {
+    client_with(strict())
+}
+
+fn client_with(parameters: FuzzyParameters) -> Table<FuzzyClient> {
     let member = |host| ChainMember { node: node(host), journal: Some(ChainJournal(7)) };
     let members = vec![member(1), member(2)];
     let projection = ChainProjection { partition: PARTITION, epoch: EPOCH, members, whole_from: RowIndex(0) };
-    let role = FuzzyClient::new(strict(), ColourPlacement::over(1), Vec::new(), vec![projection]);
+    let role = FuzzyClient::new(parameters, ColourPlacement::over(1), Vec::new(), vec![projection]);
     let mut table = Table::new(role, client_role());
     table.wall = wall(NOW);
     table
@@ -234,6 +238,41 @@ fn an_append_is_answered_when_its_time_has_passed() {
     table.wall.usable = true;
     let answered = responses(&table.timer(FuzzyClientTimer::Tick));
     assert!(matches!(&answered[..], [FuzzyResponse::Appended { .. }]), "{answered:?}");
+}
+
+// Pages that wait for a clock that lies ahead take the memory of the client's host.
+#[test]
+fn pages_that_wait_are_bounded_in_bytes() {
+    let node_at = |clock| ColourNode {
+        id: single(0, AppendTime::ZERO).id,
+        at: at(clock),
+        body: Bytes::from(vec![0; 1_000]),
+        colours: vec![Colour(0)],
+        across: None,
+    };
+    let mut table = client_with(FuzzyParameters { calls_bytes_max: 2_500, ..strict() });
+    let mut play = |clock: u64| {
+        let (colour, from, to) = (Colour(0), NodePosition(0), NodePosition(1));
+        let did = request(&mut table, FuzzyRequest::Play(PlayCall { colour, from, to }));
+        let call = sends(&did).into_iter().find_map(|(_, it)| match it {
+            FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Play(play))) => Some(play.call),
+            _ => None,
+        });
+        let call = call.expect("a server is asked");
+        let page = NodesPage { call, colour, from, first: from, nodes: vec![node_at(clock)] };
+        responses(&table.hear(node(2), FuzzyClientIn::from(page)))
+    };
+    assert!(play(NOW + ERROR).is_empty() && play(NOW + ERROR).is_empty());
+    assert_eq!(play(NOW + ERROR), [FuzzyResponse::Refused(FuzzyRefusal::Busy)], "a third has no room");
+    assert!(
+        matches!(&play(NOW - 2 * ERROR)[..], [FuzzyResponse::Played(_)]),
+        "what need not wait needs none"
+    );
+    table.wall = wall(NOW + 3 * ERROR);
+    assert_eq!(responses(&table.timer(FuzzyClientTimer::Tick)).len(), 2);
+    table.wall = wall(NOW);
+    let did = request(&mut table, append_seen(AppendTime::ZERO));
+    assert!(responses(&did).is_empty(), "the room is there again");
 }
 
 // What cannot be answered truly is not begun.

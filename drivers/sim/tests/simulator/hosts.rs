@@ -1,6 +1,5 @@
 //! What a host promises its nodes: local messages once and in order, durable records for ever, timers never early,
 //! clocks that do not go back; under every fault at once.
-#![allow(missing_docs)]
 
 use kernel::{Cx, Family, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role};
 use sim::{

@@ -1,5 +1,4 @@
 //! A node that records which of its blobs are stored, under every physical fault.
-#![allow(missing_docs)]
 
 use kernel::{
     BlobId, BlobNotice, BlobRange, Bytes, Cx, Family, HostId, HostSlot, NodeId, Position, Rng, Role,

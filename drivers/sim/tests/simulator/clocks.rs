@@ -1,5 +1,4 @@
 //! Clocks that roles rest on: honest ones hold the true time wherever they are, and one that lies is fenced by the others.
-#![allow(missing_docs)]
 
 use kernel::{Cx, Family, HostId, HostSlot, NodeId, Position, Rng, Role, Wall};
 use sim::{

@@ -1,5 +1,4 @@
 //! Dry restarts: what a role does not write down is noticed without a crash, and looking changes nothing.
-#![allow(missing_docs)]
 
 use kernel::{Cx, Family, HostId, HostSlot, NodeId, Position, RequestId, Rng, Role, invariant};
 use sim::{

@@ -1,10 +1,7 @@
 //! The explorer against a small real protocol and known mistakes in it.
-#![allow(missing_docs)]
 
-mod register;
-
-use register::scope::RegisterScope;
-use register::{Mistake, Request};
+use crate::register::scope::RegisterScope;
+use crate::register::{Mistake, Request};
 use sim::{Exploration, ExploreBounds, StepKind, explore};
 use std::time::Duration;
 

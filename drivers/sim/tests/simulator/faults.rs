@@ -1,11 +1,8 @@
 //! The simulator against a small real protocol and known mistakes in it.
-#![allow(missing_docs)]
 
-mod register;
-
+use crate::register::Mistake;
+use crate::register::scenario::RegisterScenario;
 use kernel::Rng;
-use register::Mistake;
-use register::scenario::RegisterScenario;
 use sim::{Class, Classes, Experiment, Fault, Options, Outcome, Report, Sweep, SweepReport, run_seed};
 use std::time::Duration;
 

@@ -1,7 +1,4 @@
 //! In which order a host that goes on after a pause turns to what has come meanwhile.
-#![allow(missing_docs)]
-// A family of one role without messages: the macro's conversions have nothing that could fail.
-#![allow(clippy::infallible_try_from)]
 
 use kernel::{Cx, Family, HostId, HostSlot, NodeId, Position, RequestId, Rng, Role};
 use sim::{Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Options, Scenario, run_seed};

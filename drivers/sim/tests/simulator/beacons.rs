@@ -1,5 +1,4 @@
 //! Beacons under faults: a lamp that is lit, and a watcher that looks at it every 10 ms.
-#![allow(missing_docs)]
 
 use kernel::{Cx, Family, HostId, HostSlot, Instant, NodeId, Position, REPEAT_WITHIN, Rng, Role};
 use sim::{

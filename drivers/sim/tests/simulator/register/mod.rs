@@ -1,6 +1,5 @@
 //! A replicated register (Attiya, Bar-Noy, Dolev 1995, with many writers), the smallest protocol that has everything
 //! the simulator must handle: quorums, journals, retransmission, snapshots of the journal; and known mistakes in it.
-#![allow(missing_docs, unreachable_pub, dead_code)]
 
 pub mod linearizable;
 pub mod scenario;

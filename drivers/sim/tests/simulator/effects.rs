@@ -1,5 +1,4 @@
 //! Each fault alone, on a beacon and a listener: it does what its name says, when it should, and then it is over.
-#![allow(missing_docs)]
 
 use kernel::{Cx, Family, HostId, HostSlot, NodeId, Position, Rng, Role};
 use sim::{
