@@ -6,7 +6,7 @@
 //! visits every state of the smallest cluster.
 #![forbid(unsafe_code)]
 
-use scenarios::fuzzylog::smallest::{LOST, TAKE_OVER, TWO_ORIGINS};
+use scenarios::fuzzylog::smallest::{LOST, RIVALS, TAKE_OVER, TWO_ORIGINS};
 use scenarios::mutants::{Hunted, MUTANTS, hunt, named};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use scenarios::shrinking::{self, MEASURED, SMALL_MIN};
@@ -28,7 +28,7 @@ const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--see
                      \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]\n\
                      \u{20}      ordinate-sim explore (participant | coordinator | in-doubt | apart) [ID]\n\
-                     \u{20}      ordinate-sim explore (take-over | lost | two-origins) [ID]";
+                     \u{20}      ordinate-sim explore (take-over | rivals | lost | two-origins) [ID]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -213,6 +213,7 @@ fn explore(arguments: &[String]) -> ExitCode {
         Some("in-doubt") => IN_DOUBT.explore(),
         Some("apart") => APART.explore(),
         Some("take-over") => TAKE_OVER.explore(),
+        Some("rivals") => RIVALS.explore(),
         Some("lost") => LOST.explore(),
         Some("two-origins") => TWO_ORIGINS.explore(),
         Some(_) | None => {
