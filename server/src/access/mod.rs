@@ -107,8 +107,8 @@ impl ActiveAccess {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Takes over what the file says now, if that is something else; what is to be logged of it. A file that makes no sense, or is gone,
-    /// changes nothing.
+    /// Takes over what the file says now, if that is something else; what is to be logged of it. A file that makes no sense, is gone, or is
+    /// empty, as it is for a moment while an editor writes it, changes nothing.
     fn look(&self) -> Option<String> {
         let found = std::fs::read(&self.path).ok();
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,8 @@ impl ActiveAccess {
         }
         seen.clone_from(&found);
         let shown = self.path.display();
-        match AccessFile::read(&self.path).and_then(|file| file.policy()) {
+        let read = AccessFile::read(&self.path).and_then(|file| file.policy());
+        match read.and_then(|policy| if policy.is_empty() { Err(PolicyError::Empty) } else { Ok(policy) }) {
             Ok(policy) => {
                 let count = policy.len();
                 let mut now = self.policy.write().unwrap_or_else(PoisonError::into_inner);
@@ -162,6 +163,12 @@ mod tests {
         assert!(active.look().is_none(), "nothing has changed");
         std::fs::write(&path, "[identity.a]\ngrants = [\"nonsense\"]\n").expect("it is writable");
         assert!(active.look().is_some_and(|line| line.contains("the one before holds")));
+        assert_eq!(caller.check(need), Ok(()));
+        std::fs::write(&path, "# \n").expect("it is writable");
+        assert!(
+            active.look().is_some_and(|line| line.contains("the one before holds")),
+            "an editor has begun"
+        );
         assert_eq!(caller.check(need), Ok(()));
         // Both are good while one follows the other.
         write(&[&first, &second], "write kv *");

@@ -67,6 +67,9 @@ pub enum PolicyError {
     /// It is too long.
     #[error("it has {0} bytes, and may have {FILE_BYTES_MAX}")]
     TooLong(u64),
+    /// It names nobody.
+    #[error("it has no identity")]
+    Empty,
     /// It is no TOML, or has a key that it should not have.
     #[error("{0}")]
     Malformed(String),
