@@ -67,7 +67,7 @@ fn a_reader_and_a_writer_that_are_apart_bear_a_change_of_the_leader_in_every_ord
     assert!(found.marks.contains_key("shard.read_waited_for_the_horizon"), "{}", found.to_json());
 }
 
-/// Everything that must have happened, in one of the explorations of appends or another.
+/// An exploration that ends without a violation, has more states than that, and reaches these marks.
 fn explored_appends(scope: SmallestAppends, states: u64, marks: &[&str]) {
     let found = scope.explore();
     assert!(found.passed() && found.complete && found.states > states, "{}", found.to_json());

@@ -67,8 +67,8 @@ pub enum PolicyError {
     /// It is too long.
     #[error("it has {0} bytes, and may have {FILE_BYTES_MAX}")]
     TooLong(u64),
-    /// It names nobody.
-    #[error("it has no identity")]
+    /// Nothing is in it, not even a comment: somebody is about to write it.
+    #[error("it is empty")]
     Empty,
     /// It is no TOML, or has a key that it should not have.
     #[error("{0}")]
@@ -123,6 +123,9 @@ impl AccessFile {
             return Err(PolicyError::TooLong(bytes));
         }
         let text = std::fs::read_to_string(path)?;
+        if text.trim().is_empty() {
+            return Err(PolicyError::Empty);
+        }
         toml::from_str(&text).map_err(|error| PolicyError::Malformed(error.to_string().trim().to_owned()))
     }
 

@@ -33,8 +33,8 @@ pub(super) struct Unconfirmed {
 
 impl Unconfirmed {
     /// False if it is there already.
-    fn insert(&mut self, client: NodeId, call: u64, command: &Command) -> bool {
-        !is_answered(command) || self.calls.insert((client, call))
+    fn insert(&mut self, client: NodeId, call: u64) -> bool {
+        self.calls.insert((client, call))
     }
 
     pub(super) fn remove(&mut self, entry: &RowEntry) {
@@ -107,7 +107,7 @@ impl ChainServer {
             },
             command => match self.no_room_for(&command, cx) {
                 Some(why) => return self.turn_away(from, call, why, cx),
-                None if !self.unconfirmed.insert(from, call, &command) => {
+                None if is_answered(&command) && !self.unconfirmed.insert(from, call) => {
                     return cx.mark("chain.passed_over_what_is_on_its_way");
                 }
                 None => command,
@@ -125,7 +125,7 @@ impl ChainServer {
                 self.turn_away(from, named.call, why, cx);
                 false
             }
-            None => self.unconfirmed.calls.insert((from, named.call)),
+            None => self.unconfirmed.insert(from, named.call),
         });
         (!appends.is_empty()).then_some(AppendMany { appends })
     }
