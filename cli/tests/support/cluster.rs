@@ -323,11 +323,17 @@ impl Cluster {
         std::fs::remove_dir_all(self.data_of(host)).expect("it has run before");
     }
 
-    /// Sends a signal by name to a host that runs.
+    /// Sends a signal by name to a host that runs. Behind `-STOP` none of its threads runs.
     pub fn signal(&self, host: usize, signal: &str) {
         let process = self.process(host).expect("the host runs");
         let sent = Command::new("kill").args([signal, &process.to_string()]).status();
         assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {process}");
+        // On a busy machine threads run on for a while behind the signal.
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while signal == "-STOP" && !is_stopped(process) {
+            assert!(Instant::now() < deadline, "process {process} runs on");
+            std::thread::yield_now();
+        }
     }
 
     /// True while the process of a host runs.
@@ -460,6 +466,16 @@ impl Cluster {
         };
         (0..self.hosts.len()).map(tail).collect()
     }
+}
+
+/// True if all threads of a process are stopped.
+fn is_stopped(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("our own child");
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which may hold anything.
+        stat.rsplit_once(") ").is_none_or(|(_, behind)| behind.starts_with('T'))
+    })
 }
 
 /// A folder that no other cluster has, and its number in this process.
