@@ -72,16 +72,19 @@ impl Beacons {
         heard.map(|at| at + silence.lasts).min().map_or(*until, |silent| silent.min(*until))
     }
 
-    /// A host was heard: all of its beacons are lit that were not stopped. Another connection, or run, of it must light them anew.
-    pub fn hear(&mut self, host: HostId, connection: u64, now: Instant) {
+    /// A host was heard: all of its beacons are lit that were not stopped. Another connection, or run, of it must light them anew. True if it
+    /// is another one than before.
+    pub fn hear(&mut self, host: HostId, connection: u64, now: Instant) -> bool {
         let before = self.heard.insert(host, Heard { connection, at: now });
-        if let Some(before) = before.filter(|before| before.connection != connection) {
+        let is_new = before.is_none_or(|before| before.connection != connection);
+        if let Some(before) = before.filter(|_| is_new) {
             for ((_, from), lit) in &mut self.lit {
                 if from.host() == host && matches!(lit, Lit::Now) {
                     *lit = Lit::Until(before.at);
                 }
             }
         }
+        is_new
     }
 
     /// A beacon is set.

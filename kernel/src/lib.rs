@@ -42,7 +42,7 @@ pub use recount::Recount;
 pub use rng::Rng;
 pub use role::{
     Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position, REPEAT_WITHIN,
-    Role, Situation, TimerIndex, TimerKey, until_moment, until_rare_moment,
+    Role, Situation, TimerIndex, TimerKey, since_rare_moment, until_moment, until_rare_moment,
 };
 pub use time::{Instant, Wall};
 

@@ -4,7 +4,8 @@ mod effects;
 mod inner;
 
 pub use effects::{
-    Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, until_moment, until_rare_moment,
+    Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, since_rare_moment, until_moment,
+    until_rare_moment,
 };
 pub use inner::{InnerAnswers, InnerRole};
 

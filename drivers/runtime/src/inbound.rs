@@ -220,6 +220,11 @@ impl Inbounds {
         self.table.get_mut(index)?.as_mut().map(|inbound| &mut inbound.heard)
     }
 
+    /// True if it is known which host a connection is from.
+    pub(crate) fn is_greeted(&self, index: usize) -> bool {
+        self.table.get(index).and_then(Option::as_ref).is_some_and(|inbound| inbound.host.is_some())
+    }
+
     /// Which connection it is.
     pub(crate) fn number_of(&self, index: usize) -> Option<u64> {
         Some(self.table.get(index)?.as_ref()?.number)
@@ -404,8 +409,10 @@ pub(crate) enum Item<M> {
     Mark(Mark),
     /// A message; `again`: it is the same as before.
     Message { from: NodeId, to: NodeId, message: Result<M, kernel::DecodeError>, again: bool },
-    /// Some messages are the same as before: they follow. Or all beacons are.
+    /// Some messages are the same as before: they follow.
     Repeats,
+    /// All beacons are the same as before.
+    Steady,
     /// A beacon is lit.
     Lit { from: NodeId, to: NodeId, message: Result<M, kernel::DecodeError> },
     /// It is stopped.
@@ -475,7 +482,7 @@ fn each_repeat<M: Decode>(
         }
         Repeat::Steady(steady) => {
             heard.beacons.are(&steady)?;
-            visit(Item::Repeats);
+            visit(Item::Steady);
         }
     }
     Ok(())

@@ -90,6 +90,8 @@ pub(crate) struct Reactor<N: Node> {
     clock_required: bool,
     /// What was said last of the clock, and when.
     clock_said: (Option<ClockTrouble>, Option<Instant>),
+    /// Something was read of other hosts that was no beacon as it was before.
+    has_news: bool,
     rng: Rng,
     incarnation: Incarnation,
     pub(crate) me: HostId,
@@ -164,6 +166,7 @@ impl<N: Node + 'static> Reactor<N> {
             clock_report_at: Instant(0),
             clock_required: config.clock.required,
             clock_said: (None, None),
+            has_news: false,
             rng: rng.fork(),
             incarnation: storage.incarnation,
             me,
@@ -218,18 +221,7 @@ impl<N: Node + 'static> Reactor<N> {
         self.work()?;
         loop {
             self.report(sink);
-            self.refresh();
-            let timeout = self.timeout();
-            self.alarm.set_for(timeout);
-            match self.poll.poll(&mut events, timeout) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(source) => return Err(HostError::Io { action: "wait for events", source }),
-            }
-            self.refresh();
-            for event in &events {
-                self.on_event(event.token().0, Readiness::of(event));
-            }
+            self.wait(&mut events)?;
             if let Some(end) = self.obey() {
                 return Ok(end);
             }
@@ -245,6 +237,32 @@ impl<N: Node + 'static> Reactor<N> {
             }
             self.work()?;
             self.inbounds.marks.keep(self.nodes.now);
+        }
+    }
+
+    /// Until there is something to do: beacons that are heard in time are nothing.
+    fn wait(&mut self, events: &mut Events) -> Result<(), HostError> {
+        self.refresh();
+        let mut timeout = self.timeout();
+        let until = timeout.map(|timeout| self.nodes.now + timeout);
+        loop {
+            self.alarm.set_for(timeout);
+            match self.poll.poll(events, timeout) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(HostError::Io { action: "wait for events", source }),
+            }
+            self.refresh();
+            for event in &*events {
+                self.on_event(event.token().0, Readiness::of(event));
+            }
+            let is_due = until.is_some_and(|until| until <= self.nodes.now);
+            let others = events.iter().all(|event| (INBOUNDS..CLIENTS).contains(&event.token().0));
+            if is_due || !others || self.paused || !self.hears_only_beacons() {
+                return Ok(());
+            }
+            self.router.metrics.bursts += 1;
+            timeout = until.map(|until| until.since(self.nodes.now));
         }
     }
 
@@ -353,11 +371,7 @@ impl<N: Node + 'static> Reactor<N> {
 
     /// Reads from every ready socket, once or as far as the bounds allow.
     fn read_all(&mut self) {
-        if self.may_read_hosts() {
-            for _ in 0..self.inbounds.ready_count() {
-                self.read_host();
-            }
-        }
+        self.read_hosts();
         let may_read = self.may_read_clients();
         let (clients, mut outside) = self.client_parts();
         clients.accept(&mut outside);

@@ -14,6 +14,9 @@ use std::time::Duration;
 /// How long a message that repeats what was sent before may wait, so that many leave as one.
 pub const REPEAT_WITHIN: Duration = Duration::from_millis(50);
 
+/// How far apart moments are at which roles look that have nothing to do.
+const RARE_MOMENTS: Duration = REPEAT_WITHIN.saturating_mul(8);
+
 /// How long it is until the next of the moments at which a host wakes anyhow. What is only looked at now and then is looked at then: the
 /// moments are the same for all roles of a host, [`REPEAT_WITHIN`] apart.
 pub fn until_moment(now: Instant) -> Duration {
@@ -23,8 +26,12 @@ pub fn until_moment(now: Instant) -> Duration {
 
 /// The same of the moments that roles with nothing to do wait for, eight times as far apart: what they look for then, a message brings sooner.
 pub fn until_rare_moment(now: Instant) -> Duration {
-    let every = 8 * REPEAT_WITHIN.as_nanos() as u64;
-    Duration::from_nanos(every - now.0 % every)
+    RARE_MOMENTS - since_rare_moment(now)
+}
+
+/// How long ago the last of those was.
+pub fn since_rare_moment(now: Instant) -> Duration {
+    Duration::from_nanos(now.0 % RARE_MOMENTS.as_nanos() as u64)
 }
 
 /// One thing a driver is to do.

@@ -14,7 +14,7 @@ mod source;
 pub use error::ClockError;
 pub use source::{ClockReading, ClockSource};
 
-use ::kernel::{ClockReport, ClockTrouble, HostId, Instant, Wall, WallClock};
+use ::kernel::{ClockReport, ClockTrouble, HostId, Instant, Wall, WallClock, since_rare_moment};
 use reader::Reader;
 use source::Sources;
 use std::collections::BTreeMap;
@@ -88,7 +88,8 @@ pub(crate) struct Clock {
 impl Clock {
     /// `notify` is called from another thread when the source is lost, or is back.
     pub(crate) fn new(config: &ClockConfig, notify: Arc<dyn Fn() + Send + Sync>) -> Result<Self, ClockError> {
-        let start = std::time::Instant::now();
+        // Hosts whose clocks agree have the same moments: each hears the others when it is awake anyway.
+        let start = std::time::Instant::now() - since_rare_moment(Instant(system_nanos()));
         let mut sources = Sources::new(start);
         let first = sources.read(config.source);
         let zero = Wall { earliest: 0, latest: 0, usable: false };

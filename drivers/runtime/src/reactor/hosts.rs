@@ -166,10 +166,26 @@ impl<N: Node + 'static> Reactor<N> {
         }
     }
 
-    pub(super) fn read_host(&mut self) {
+    /// Reads what other hosts have sent, once from each; true if that was beacons as they were and no more.
+    pub(super) fn hears_only_beacons(&mut self) -> bool {
+        self.has_news = false;
+        self.read_hosts();
+        !self.has_news && !self.inbounds.is_ready()
+    }
+
+    pub(super) fn read_hosts(&mut self) {
+        if self.may_read_hosts() {
+            for _ in 0..self.inbounds.ready_count() {
+                self.read_host();
+            }
+        }
+    }
+
+    fn read_host(&mut self) {
         let (inbounds, mut outside) = self.inbound_parts();
         let Some(read) = inbounds.read_next(&mut outside) else { return };
         self.refresh();
+        self.has_news |= read.end.is_some() || !self.inbounds.is_greeted(read.index);
         let mut end = read.end;
         loop {
             let links = &self.router.links;
@@ -202,35 +218,43 @@ impl<N: Node + 'static> Reactor<N> {
     fn on_frame(&mut self, index: usize, host: HostId, body: kernel::Bytes) -> Result<(), String> {
         let severed = self.router.is_severed_from(host);
         let connection = self.inbounds.number_of(index).unwrap_or_default();
+        self.has_news |= severed || !self.muted.is_empty();
         if !severed {
-            self.nodes.beacons.hear(host, connection, self.nodes.now);
+            self.has_news |= self.nodes.beacons.hear(host, connection, self.nodes.now);
             self.hear_muted(host, connection);
         }
         let mut marked: Option<Mark> = None;
         let mut heard = self.inbounds.heard_of(index).map(std::mem::take).unwrap_or_default();
-        let outcome = inbound::each_item::<Message<N>>(body, &mut heard, |item| match item {
-            Item::Mark(mark) => {
-                let before = marked.take().and_then(|mark| mark.clock);
-                marked = Some(Mark { clock: mark.clock.or(before), ..mark });
-            }
-            Item::Lit { from, to, message: Ok(message) } if from.host() == host && to.host() == self.me => {
-                self.on_beacon((connection, from, to), Some(message), severed);
-            }
-            Item::Out { from, to } if from.host() == host && to.host() == self.me => {
-                self.on_beacon((connection, from, to), None, severed);
-            }
-            _ if severed => self.router.metrics.drop_message("link severed on purpose"),
-            Item::Repeats => self.router.metrics.messages_in += 1,
-            Item::Message { from, to, message: Ok(message), again } if from.host() == host => {
-                let metrics = &mut self.router.metrics;
-                *(if again { &mut metrics.repeats_in } else { &mut metrics.messages_in }) += 1;
-                self.deliver(from, to, message);
-            }
-            Item::Message { message: Ok(_), .. } | Item::Lit { message: Ok(_), .. } | Item::Out { .. } => {
-                *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
-            }
-            Item::Message { message: Err(_), .. } | Item::Lit { message: Err(_), .. } => {
-                *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1
+        let outcome = inbound::each_item::<Message<N>>(body, &mut heard, |item| {
+            self.has_news |= !matches!(item, Item::Steady);
+            match item {
+                Item::Mark(mark) => {
+                    let before = marked.take().and_then(|mark| mark.clock);
+                    marked = Some(Mark { clock: mark.clock.or(before), ..mark });
+                }
+                Item::Lit { from, to, message: Ok(message) }
+                    if from.host() == host && to.host() == self.me =>
+                {
+                    self.on_beacon((connection, from, to), Some(message), severed);
+                }
+                Item::Out { from, to } if from.host() == host && to.host() == self.me => {
+                    self.on_beacon((connection, from, to), None, severed);
+                }
+                _ if severed => self.router.metrics.drop_message("link severed on purpose"),
+                Item::Repeats | Item::Steady => self.router.metrics.messages_in += 1,
+                Item::Message { from, to, message: Ok(message), again } if from.host() == host => {
+                    let metrics = &mut self.router.metrics;
+                    *(if again { &mut metrics.repeats_in } else { &mut metrics.messages_in }) += 1;
+                    self.deliver(from, to, message);
+                }
+                Item::Message { message: Ok(_), .. }
+                | Item::Lit { message: Ok(_), .. }
+                | Item::Out { .. } => {
+                    *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
+                }
+                Item::Message { message: Err(_), .. } | Item::Lit { message: Err(_), .. } => {
+                    *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1
+                }
             }
         });
         if let Some(before) = self.inbounds.heard_of(index) {

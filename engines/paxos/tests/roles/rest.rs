@@ -69,7 +69,7 @@ fn awaits(did: &Did) -> Option<(Vec<NodeId>, Duration)> {
 /// The beacons of these hosts are heard.
 fn shine(bench: &mut Table<Leader>, hosts: std::ops::RangeInclusive<u32>) {
     let now = bench.now();
-    hosts.for_each(|host| bench.beacons.hear(HostId(host), 1, now));
+    hosts.for_each(|host| _ = bench.beacons.hear(HostId(host), 1, now));
 }
 
 // A leader that reports to everybody thirty times a second keeps three hosts busy with nothing; one that is silent to proposers or others is
