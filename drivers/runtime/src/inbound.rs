@@ -75,6 +75,8 @@ pub(crate) struct Inbounds {
     pub(crate) marks: Marks,
     /// Those whose disk is full.
     pub(crate) full: BTreeSet<HostId>,
+    /// Something was read that was no beacon as it was before.
+    pub(crate) has_news: bool,
     pub(crate) events: Vec<HostEvent>,
 }
 
@@ -116,6 +118,7 @@ impl Inbounds {
             frames: FrameReader { body_max: frame_body_max },
             marks,
             full: BTreeSet::new(),
+            has_news: false,
             events: Vec::new(),
         }
     }

@@ -90,8 +90,6 @@ pub(crate) struct Reactor<N: Node> {
     clock_required: bool,
     /// What was said last of the clock, and when.
     clock_said: (Option<ClockTrouble>, Option<Instant>),
-    /// Something was read of other hosts that was no beacon as it was before.
-    has_news: bool,
     rng: Rng,
     incarnation: Incarnation,
     pub(crate) me: HostId,
@@ -166,7 +164,6 @@ impl<N: Node + 'static> Reactor<N> {
             clock_report_at: Instant(0),
             clock_required: config.clock.required,
             clock_said: (None, None),
-            has_news: false,
             rng: rng.fork(),
             incarnation: storage.incarnation,
             me,

@@ -168,9 +168,9 @@ impl<N: Node + 'static> Reactor<N> {
 
     /// Reads what other hosts have sent, once from each; true if that was beacons as they were and no more.
     pub(super) fn hears_only_beacons(&mut self) -> bool {
-        self.has_news = false;
+        self.inbounds.has_news = false;
         self.read_hosts();
-        !self.has_news && !self.inbounds.is_ready()
+        !self.inbounds.has_news && !self.inbounds.is_ready()
     }
 
     pub(super) fn read_hosts(&mut self) {
@@ -185,7 +185,7 @@ impl<N: Node + 'static> Reactor<N> {
         let (inbounds, mut outside) = self.inbound_parts();
         let Some(read) = inbounds.read_next(&mut outside) else { return };
         self.refresh();
-        self.has_news |= read.end.is_some() || !self.inbounds.is_greeted(read.index);
+        self.inbounds.has_news |= read.end.is_some() || !self.inbounds.is_greeted(read.index);
         let mut end = read.end;
         loop {
             let links = &self.router.links;
@@ -218,61 +218,68 @@ impl<N: Node + 'static> Reactor<N> {
     fn on_frame(&mut self, index: usize, host: HostId, body: kernel::Bytes) -> Result<(), String> {
         let severed = self.router.is_severed_from(host);
         let connection = self.inbounds.number_of(index).unwrap_or_default();
-        self.has_news |= severed || !self.muted.is_empty();
+        self.inbounds.has_news |= severed || !self.muted.is_empty();
         if !severed {
-            self.has_news |= self.nodes.beacons.hear(host, connection, self.nodes.now);
+            self.inbounds.has_news |= self.nodes.beacons.hear(host, connection, self.nodes.now);
             self.hear_muted(host, connection);
         }
         let mut marked: Option<Mark> = None;
         let mut heard = self.inbounds.heard_of(index).map(std::mem::take).unwrap_or_default();
         let outcome = inbound::each_item::<Message<N>>(body, &mut heard, |item| {
-            self.has_news |= !matches!(item, Item::Steady);
+            self.inbounds.has_news |= !matches!(item, Item::Steady);
             match item {
                 Item::Mark(mark) => {
                     let before = marked.take().and_then(|mark| mark.clock);
                     marked = Some(Mark { clock: mark.clock.or(before), ..mark });
                 }
-                Item::Lit { from, to, message: Ok(message) }
-                    if from.host() == host && to.host() == self.me =>
-                {
-                    self.on_beacon((connection, from, to), Some(message), severed);
-                }
-                Item::Out { from, to } if from.host() == host && to.host() == self.me => {
-                    self.on_beacon((connection, from, to), None, severed);
-                }
-                _ if severed => self.router.metrics.drop_message("link severed on purpose"),
-                Item::Repeats | Item::Steady => self.router.metrics.messages_in += 1,
-                Item::Message { from, to, message: Ok(message), again } if from.host() == host => {
-                    let metrics = &mut self.router.metrics;
-                    *(if again { &mut metrics.repeats_in } else { &mut metrics.messages_in }) += 1;
-                    self.deliver(from, to, message);
-                }
-                Item::Message { message: Ok(_), .. }
-                | Item::Lit { message: Ok(_), .. }
-                | Item::Out { .. } => {
-                    *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
-                }
-                Item::Message { message: Err(_), .. } | Item::Lit { message: Err(_), .. } => {
-                    *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1
-                }
+                item => self.on_item((host, connection), item, severed),
             }
         });
         if let Some(before) = self.inbounds.heard_of(index) {
             *before = heard;
         }
-        if let Some(Mark { batches, full, clock }) = marked {
-            if let Some(report) = clock.filter(|_| !severed) {
-                self.clock.on_report(host, report);
-                self.nodes.wall = self.clock.wall();
-            }
-            self.inbounds.marks.notify(host, batches);
-            let changed =
-                if full { self.inbounds.full.insert(host) } else { self.inbounds.full.remove(&host) };
-            if changed {
-                self.judge_disks();
-            }
+        if let Some(mark) = marked {
+            self.on_mark(host, mark, severed);
         }
         outcome
+    }
+
+    fn on_mark(&mut self, host: HostId, Mark { batches, full, clock }: Mark, severed: bool) {
+        if let Some(report) = clock.filter(|_| !severed) {
+            self.clock.on_report(host, report);
+            self.nodes.wall = self.clock.wall();
+        }
+        self.inbounds.marks.notify(host, batches);
+        let changed = if full { self.inbounds.full.insert(host) } else { self.inbounds.full.remove(&host) };
+        if changed {
+            self.judge_disks();
+        }
+    }
+
+    /// Takes what a host has sent over one of its connections.
+    fn on_item(&mut self, (host, connection): (HostId, u64), item: Item<Message<N>>, severed: bool) {
+        let to_us = |from: NodeId, to: NodeId| from.host() == host && to.host() == self.me;
+        match item {
+            Item::Lit { from, to, message: Ok(message) } if to_us(from, to) => {
+                self.on_beacon((connection, from, to), Some(message), severed);
+            }
+            Item::Out { from, to } if to_us(from, to) => {
+                self.on_beacon((connection, from, to), None, severed)
+            }
+            _ if severed => self.router.metrics.drop_message("link severed on purpose"),
+            Item::Repeats | Item::Steady => self.router.metrics.messages_in += 1,
+            Item::Message { from, to, message: Ok(message), again } if from.host() == host => {
+                let metrics = &mut self.router.metrics;
+                *(if again { &mut metrics.repeats_in } else { &mut metrics.messages_in }) += 1;
+                self.deliver(from, to, message);
+            }
+            Item::Message { message: Err(_), .. } | Item::Lit { message: Err(_), .. } => {
+                *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1
+            }
+            Item::Message { .. } | Item::Lit { .. } | Item::Out { .. } | Item::Mark(_) => {
+                *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
+            }
+        }
     }
 
     /// A beacon is lit, with this message, or stopped.
