@@ -54,8 +54,6 @@ mod planted {
     /// A seed that catches each bug, so that a test run need not find it again: the id and the seed, a line each. What the code does in a
     /// seed changes with the code. Then seeds are tried from 0 on, and `ORDINATE_BLESS=1` writes the file again.
     const RECORDED: &str = include_str!("seeds_that_catch.txt");
-    /// These need more seeds than a test run has time for; `ordinate-sim mutants ID --seeds=10000 --seconds=600` finds one.
-    const SLOW: [&str; 3] = ["C38", "K29", "T30"];
 
     fn recorded() -> BTreeMap<&'static str, u64> {
         let line = |line: &'static str| {
@@ -79,7 +77,7 @@ mod planted {
                 violation.is_some_and(|it| mutant.expected.contains(&it.invariant.as_str()))
             };
             let mut seed = recorded.get(id).copied().filter(catches);
-            if seed.is_none() && !SLOW.contains(&id) {
+            if seed.is_none() {
                 let hunted = hunt(family.as_ref(), *mutant, 2_000, Duration::from_secs(60));
                 seed = hunted.is_caught().then(|| hunted.seeds - 1);
             }
@@ -87,7 +85,6 @@ mod planted {
                 Some(seed) => {
                     CAUGHT.lock().expect("nobody panics with it").insert(id, seed);
                 }
-                None if SLOW.contains(&id) => eprintln!("{id}: its recorded seed catches it no more"),
                 None => survivors.push(id),
             }
         }

@@ -42,7 +42,7 @@ fn expires_in(session: u64, cluster: &Cluster<'_, Seat>) -> Option<u64> {
     views.iter().map(|(_, left)| *left).min().filter(|_| !closing)
 }
 
-fn sequencers(cluster: &Cluster<'_, Seat>) -> Vec<NodeId> {
+pub(super) fn sequencers(cluster: &Cluster<'_, Seat>) -> Vec<NodeId> {
     let all = cluster.nodes().filter(|(_, node)| handing::sequencer_of(node).is_some());
     all.map(|(id, _)| id).collect()
 }

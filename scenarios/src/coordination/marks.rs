@@ -32,6 +32,7 @@ pub(super) const MARKS: &[&str] = &[
     "scenario.killed_who_took_a_snapshot",
     "scenario.left_a_quiet_user_with_a_partitioned_host",
     "scenario.lost_answers_one_by_one_and_then_all",
+    "scenario.moved_the_home_of_a_closing_session",
     "scenario.paused_until_the_logs_had_forgotten",
     "scenario.used_groups_that_had_idled",
     "scenario.wrote_in_a_session_that_was_about_to_expire",

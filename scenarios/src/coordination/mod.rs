@@ -10,6 +10,7 @@ mod handing;
 mod judged;
 mod judging;
 mod lasting;
+mod leaving;
 mod living;
 mod looking_back;
 mod marks;
@@ -36,6 +37,7 @@ use expiring::{EXPIRE_EVERY, Expiring, LET_EXPIRE, LOOK_AT_A_SESSION};
 use judged::{JudgedSessions, JudgedTree, SharedTree};
 use kernel::client::Response;
 use kernel::{Bytes, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
+use leaving::{LEAVE, Leaving};
 use living::Living;
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
@@ -79,6 +81,8 @@ pub struct CoordinationScenario {
     cutting: Option<Cutting>,
     quiet: Option<Quiet>,
     expiring: Option<Expiring>,
+    /// In some seeds where there is room for several groups.
+    leaving: Option<Leaving>,
     ephemerals: Ephemerals,
     /// Users that are made busy write large values mostly.
     writes_much: bool,
@@ -195,6 +199,7 @@ impl CoordinationScenario {
             is_calm,
             // Without a sequencer nothing can be handed over.
             wishes: Wishes::new((groups, shards), (room, if alone { 0 } else { shards_room })),
+            leaving: (room > 1 && rng.chance(0.2)).then(|| Leaving::new(rng.fork())),
         }
     }
 
@@ -342,6 +347,9 @@ impl Scenario for CoordinationScenario {
         if self.is_calm {
             control.alarm(EXPIRE_EVERY, LET_EXPIRE);
         }
+        if let Some(leaving) = &mut self.leaving {
+            control.alarm(leaving.begins_after(), LEAVE);
+        }
     }
 
     fn operate(&mut self, _: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Seat>) {
@@ -405,6 +413,9 @@ impl Scenario for CoordinationScenario {
         if token == LET_EXPIRE && self.healed_at.is_none() {
             self.let_expire(control);
             return control.alarm(EXPIRE_EVERY, LET_EXPIRE);
+        }
+        if token == LEAVE {
+            return self.go_on_leaving(control);
         }
         if token == ASK_FOR_HOSTS {
             return self.changes.ask_whether_settled(control);

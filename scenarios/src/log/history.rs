@@ -1,7 +1,6 @@
 //! What users asked for and were answered, what the servers hold, and what must be true of both.
 
-use super::scratch::SCRATCH;
-use super::{DROPPING, Node, RETAINED};
+use super::{DROPPING, Node, RETAINED, begins_anew};
 use ::mason::Number;
 use kernel::{HostId, NodeId, RequestId, invariant};
 use shared_log::{Answer, Append, Entries, Produce, ROW_OVERHEAD, Request, Rows, Why};
@@ -161,7 +160,7 @@ impl History {
             (Request::Stat(_) | Request::List(_), Answer::Logs(logs)) => {
                 let sorted = logs.windows(2).all(|pair| pair[0].name < pair[1].name);
                 invariant!(LIN, sorted, "{}: logs out of order", id.0);
-                for log in logs.into_iter().filter(|log| log.name != SCRATCH) {
+                for log in logs.into_iter().filter(|log| !begins_anew(&log.name)) {
                     recent(&log.name, log.next);
                     self.has_tail(&log.name, log.next);
                 }
@@ -202,7 +201,7 @@ impl History {
     pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         for (node, member) in cluster.nodes_of(host) {
             let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs().logs().filter(|(name, _)| *name != SCRATCH) {
+            for (name, log) in server.service().logs().logs().filter(|(name, _)| !begins_anew(name)) {
                 let (first, next) = log.range();
                 // Nothing goes by itself, but for what is retained for a second, and what the budget has no room for.
                 let asked = self.trimmed.get(name).copied().unwrap_or(0);

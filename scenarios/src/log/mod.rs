@@ -4,6 +4,7 @@ mod archive;
 mod history;
 mod judged;
 mod numbered;
+mod remade;
 mod scratch;
 
 use crate::audit::{self, mason::MasonAudit};
@@ -17,6 +18,7 @@ use judged::{JudgedLogs, SharedModel};
 use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use numbered::Numbered;
+use remade::Remade;
 use scratch::Scratch;
 use shared_log::{
     Answer, Append, Archiving, Cleanup, Create, Gateway, List, Logs, Named, Names, Part, Read, Request,
@@ -49,10 +51,17 @@ pub struct LogScenario {
     history: History,
     numbered: Numbered,
     scratch: Scratch,
+    /// In half of the seeds with a disk budget.
+    remade: Option<Remade>,
     archived: Archived,
     invariants: Invariants,
     audit: MasonAudit,
     lost: BTreeSet<HostId>,
+}
+
+/// True for a log that is deleted and made anew: its positions are used again.
+fn begins_anew(name: &str) -> bool {
+    name == scratch::SCRATCH || name == remade::REMADE
 }
 
 /// The logs that users know of.
@@ -78,6 +87,7 @@ const MARKS: &[&str] = &[
     "log.reported_a_reader_where_to_resume",
     "log.woke_a_reader",
     "proxy.filled_holes",
+    "scenario.remade_a_log_under_its_writers",
     "sequencer.took_over",
     "shard.archived_a_blob",
     "shard.asked_for_inputs",
@@ -147,19 +157,22 @@ impl LogScenario {
             unstored_bytes: 64 << rng.below(8),
             cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
         };
+        let disk_bytes = if rng.chance(0.4) { 2_000 << rng.below(5) } else { u64::MAX };
+        let is_remade = disk_bytes < u64::MAX && rng.chance(0.5);
         Self {
             sizes,
             hosts,
             spaces,
             model: SharedModel::new(spaces, bounds),
             bounds,
-            disk_bytes: if rng.chance(0.4) { 2_000 << rng.below(5) } else { u64::MAX },
+            disk_bytes,
             archiving,
             archived: Archived::default(),
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
             history: History::default(),
             numbered: Numbered::default(),
             scratch: Scratch::default(),
+            remade: is_remade.then(|| Remade::new(bounds.segment_bytes, rng.fork())),
             invariants: Invariants::default(),
             audit: MasonAudit::default(),
             lost: BTreeSet::new(),
@@ -357,6 +370,9 @@ impl Scenario for LogScenario {
         let now = control.cluster.now();
         let answer = Answer::decoded(&answer.0).expect("gateways answer in their own words");
         self.scratch.answered(id, &answer, control);
+        if let Some(remade) = &mut self.remade {
+            remade.answered(id, &answer, control);
+        }
         self.numbered.answered(id, &answer, now, control);
         self.history.answered(id, answer, now);
     }
@@ -375,6 +391,16 @@ impl Scenario for LogScenario {
         self.history.look(host, cluster);
         if self.archiving.is_some() {
             self.archived.check_host(host, cluster);
+        }
+    }
+
+    fn watches(&self) -> bool {
+        self.remade.is_some()
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        if let Some(remade) = &mut self.remade {
+            remade.watch(control);
         }
     }
 

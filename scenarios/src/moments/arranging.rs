@@ -43,6 +43,17 @@ impl Wishes {
         self.draw_of(others, rng)
     }
 
+    /// True if fewer groups can be wished for.
+    pub(crate) fn can_have_fewer_groups(&self) -> bool {
+        self.groups > 1 && !self.is_in_flight()
+    }
+
+    /// Wishes for more groups; false if there is no room or the last wish is not fulfilled.
+    pub(crate) fn draw_more_groups(&mut self, rng: &mut Rng) -> bool {
+        let more = (self.groups + 1..=self.room.0).map(|groups| (groups, self.shards)).collect();
+        self.draw_of(more, rng)
+    }
+
     /// Wishes for fewer groups.
     pub(crate) fn draw_fewer_groups(&mut self, rng: &mut Rng) -> bool {
         let fewer = (1..self.groups).map(|groups| (groups, self.shards)).collect();

@@ -1,15 +1,17 @@
 //! Plots of early readers. A commit of two shards is visible at one of them, or its user is answered, while the decision is held back at
 //! the other. Who has seen it, who comes behind a fence of who has seen it, and who comes behind the user's answer must find it at the
 //! other shard, too: t_min, the wait of a fence, and the wait for the earliest end see to that.
+//!
+//! In half of these seeds it is also the participant that shows a commit first: its clock is ahead, and its coordinator's behind.
 
 use super::workload::{self, Planned};
 use super::{Node, SpannerScenario};
 use crate::audit::spanner::machine_of;
 use ::spanner::{Fate, ShardId, TxnId};
 use kernel::{Bytes, HostId, NodeId, RequestId, Rng};
-use sim::{Cluster, Control, Hindrance};
+use sim::{Blow, Cluster, Control, Hindrance, HostIndex};
 use std::time::Duration;
-use wire::txn::{Fence, KeyWrite, ReadOnly, TxnCall, TxnLevel, TxnReply};
+use wire::txn::{Fence, KeyWrite, ReadOnly, Timestamp, TxnCall, TxnLevel, TxnReply};
 
 /// For how long the participant hears nobody, at most.
 const HELD_FOR: Duration = Duration::from_millis(500);
@@ -26,6 +28,8 @@ const WRITES_EVERY: Duration = Duration::from_millis(300);
 enum Behind {
     /// What it has seen itself.
     OwnRead,
+    /// What it has seen itself at the participant. The coordinator has decided that, and its timestamp has not passed there.
+    OwnReadFirst,
     /// A fence of somebody who has seen it.
     Fence,
     /// The answer to the commit.
@@ -39,6 +43,7 @@ impl Behind {
     fn mark(self) -> &'static str {
         match self {
             Self::OwnRead => "scenario.read_what_is_held_back_behind_an_own_read",
+            Self::OwnReadFirst => "scenario.read_at_a_coordinator_behind_an_own_read",
             Self::Fence => "scenario.read_what_is_held_back_behind_a_fence",
             Self::Answer => "scenario.read_what_is_held_back_behind_an_answer",
         }
@@ -74,12 +79,21 @@ struct Plot {
     until: u64,
 }
 
+impl Plot {
+    /// The leader where it is visible first.
+    fn shown_at(&self) -> NodeId {
+        if self.behind == Behind::OwnReadFirst { self.participant } else { self.coordinator }
+    }
+}
+
 /// All plots of a run, one after another.
 pub(super) struct EarlyReaders {
     rng: Rng,
     /// The host that is far from the others: who writes from there learns late that others see it already.
     away: Option<HostId>,
     plot: Option<Plot>,
+    /// Two of three plots are about a commit that its participant shows first.
+    participants_first: bool,
     /// Which of the ways is the first.
     first: u64,
     laid: u16,
@@ -93,7 +107,19 @@ impl EarlyReaders {
     pub(super) fn new(away: Option<HostId>, rng: &mut Rng) -> Self {
         let mut rng = rng.fork();
         let first = rng.below(WAYS.len() as u64);
-        Self { rng, away, plot: None, first, laid: 0, not_before: 0, writes_at: 0, written: 0 }
+        let participants_first = false;
+        let (not_before, writes_at) = (0, 0);
+        Self { rng, away, plot: None, participants_first, first, laid: 0, not_before, writes_at, written: 0 }
+    }
+
+    /// How far clocks may be off. Where they are much worse than links, an earliest end has passed when its commit has.
+    pub(super) fn clock_error(&self) -> (Duration, Duration) {
+        let (least, most) = if self.participants_first { (5, 20) } else { (1, 10) };
+        (Duration::from_millis(least), Duration::from_millis(most))
+    }
+
+    pub(super) fn with_participants_first(self, participants_first: bool) -> Self {
+        Self { participants_first, ..self }
     }
 
     fn give_up(&mut self, control: &mut Control<'_, Node>) {
@@ -145,16 +171,37 @@ fn find(away: Option<HostId>, behind: Behind, cluster: &Cluster<'_, Node>) -> Op
     None
 }
 
-/// True once a reader at the coordinator finds the commit: its timestamp has passed there.
-fn is_visible(plot: &Plot, cluster: &Cluster<'_, Node>) -> bool {
-    let has_committed = cluster.nodes_of(plot.coordinator.host()).any(|(_, node)| {
-        machine_of(node).is_some_and(|(_, machine)| {
-            matches!(machine.ended(&plot.txn), Ok(Some(Fate::Committed(_))))
-                && !machine.is_prepared(&plot.txn)
-        })
-    });
-    let Some(Node::Shard(role)) = cluster.node(plot.coordinator) else { return false };
-    has_committed && role.transactions(usize::MAX).iter().all(|it| it.txn != plot.txn)
+/// True once a reader at a shard's leader finds the commit: its timestamp has passed there.
+fn is_visible(txn: &TxnId, at: NodeId, cluster: &Cluster<'_, Node>) -> bool {
+    let Some(Node::Shard(role)) = cluster.node(at) else { return false };
+    let has_committed =
+        cluster.nodes_of(at.host()).filter_map(|(_, node)| machine_of(node)).any(|(_, machine)| {
+            machine.shard() == role.shard()
+                && matches!(machine.ended(txn), Ok(Some(Fate::Committed(_))))
+                && !machine.is_prepared(txn)
+        });
+    has_committed && stage_at(txn, at, cluster).is_none()
+}
+
+/// How far a transaction is at a shard's leader, and its timestamp there; none if it is not in progress.
+fn stage_at(
+    txn: &TxnId,
+    at: NodeId,
+    cluster: &Cluster<'_, Node>,
+) -> Option<(&'static str, Option<Timestamp>)> {
+    let Some(Node::Shard(role)) = cluster.node(at) else { return None };
+    let found = role.transactions(usize::MAX).into_iter().find(|it| it.txn == *txn);
+    found.map(|it| (it.stage, it.t_p))
+}
+
+/// The clock of the participant's host is as far ahead as it may be, and that of its coordinator's as far behind.
+fn part_clocks(plot: &Plot, control: &mut Control<'_, Node>) {
+    for (role, millionths) in [(plot.participant, 1_000_000), (plot.coordinator, -1_000_000)] {
+        let index = control.cluster.hosts().position(|host| host == role.host());
+        if let Some(host) = index.and_then(|index| HostIndex::try_from(index).ok()) {
+            control.inflict(Blow::ClockJump { host, millionths }, Duration::ZERO);
+        }
+    }
 }
 
 impl SpannerScenario {
@@ -165,21 +212,33 @@ impl SpannerScenario {
         match &early.plot {
             Some(plot) if now > plot.until => early.give_up(control),
             None if now >= early.not_before => {
-                let behind = WAYS[(early.first as usize + usize::from(early.laid)) % WAYS.len()];
+                let mut behind = WAYS[(early.first as usize + usize::from(early.laid)) % WAYS.len()];
+                if early.participants_first && early.laid % 3 < 2 {
+                    behind = Behind::OwnReadFirst;
+                }
                 let Some(mut plot) = find(early.away, behind, &control.cluster) else {
                     return self.write_from_afar(control);
                 };
-                control.hinder(plot.participant, Hindrance::Held, HELD_FOR);
-                control.mark("scenario.held_a_decision");
+                if behind != Behind::OwnReadFirst {
+                    control.hinder(plot.participant, Hindrance::Held, HELD_FOR);
+                    control.mark("scenario.held_a_decision");
+                }
                 plot.client = CLIENTS_FROM + 2 * early.laid;
                 plot.until = now + PLOTTED_FOR.as_nanos() as u64;
                 early.laid += 1;
+                if behind == Behind::OwnReadFirst {
+                    part_clocks(&plot, control);
+                }
                 early.plot = Some(plot);
+                if behind == Behind::OwnReadFirst {
+                    // A read that waits for the horizon comes too late.
+                    self.act_early(Stage::Committing, control);
+                }
             }
             Some(plot)
                 if plot.stage == Stage::Committing
                     && plot.behind != Behind::Answer
-                    && is_visible(plot, &control.cluster) =>
+                    && is_visible(&plot.txn, plot.shown_at(), &control.cluster) =>
             {
                 self.act_early(Stage::Sees, control);
             }
@@ -215,7 +274,11 @@ impl SpannerScenario {
         let Some(mut plot) = self.early.as_mut().and_then(|early| early.plot.take()) else { return };
         plot.stage = stage;
         // Behind a fence, or an answer, anybody finds it.
-        let is_another = stage == Stage::Looks && plot.behind != Behind::OwnRead;
+        let is_another = match plot.behind {
+            Behind::OwnRead => false,
+            Behind::OwnReadFirst => stage == Stage::Committing,
+            Behind::Fence | Behind::Answer => stage == Stage::Looks,
+        };
         let client = plot.client + u16::from(is_another);
         let (token, incarnation) = {
             let session = self.sessions.of(client);
@@ -226,18 +289,25 @@ impl SpannerScenario {
             ReadOnly { id, token, level: TxnLevel::Rss, keys: vec![key.clone()], scans: Vec::new() }.into()
         };
         let (at, call) = match stage {
+            Stage::Sees if plot.behind == Behind::OwnReadFirst => {
+                (plot.participant, read(&plot.held_back.key))
+            }
+            Stage::Looks if plot.behind == Behind::OwnReadFirst => (plot.participant, read(&plot.visible)),
             Stage::Committing | Stage::Sees => (plot.coordinator, read(&plot.visible)),
             Stage::Fences => (plot.coordinator, Fence { id, token }.into()),
             Stage::Looks => (plot.participant, read(&plot.held_back.key)),
         };
-        if stage == Stage::Looks {
+        // The session has seen the commit by this timestamp, and its coordinator does not show it.
+        let is_not_shown =
+            stage_at(&plot.txn, plot.coordinator, &control.cluster).map(|(_, at)| at) == Some(Some(token));
+        if stage == Stage::Looks && (plot.behind != Behind::OwnReadFirst || is_not_shown) {
             control.mark(plot.behind.mark());
         }
         let node = self.deployment.gateway_of(at.host());
         let planned = Planned { call, interactive: None };
         let request = self.ask(node, &planned.call, control);
         self.history.asked(request, (client, incarnation), node, &planned, control.cluster.now());
-        plot.waits_for = Some(request);
+        plot.waits_for = Some(request).filter(|_| stage != Stage::Committing);
         if let Some(early) = &mut self.early {
             early.plot = Some(plot);
         }

@@ -86,6 +86,7 @@ const MARKS: &[&str] = &[
     "scenario.power_lost_between_decision_and_conclusion",
     "scenario.power_lost_between_lock_and_prepare",
     "scenario.power_lost_between_prepare_and_decision",
+    "scenario.read_at_a_coordinator_behind_an_own_read",
     "scenario.read_what_is_held_back_behind_a_fence",
     "scenario.read_what_is_held_back_behind_an_answer",
     "scenario.read_what_is_held_back_behind_an_own_read",
@@ -213,7 +214,7 @@ impl SpannerScenario {
         let deployment = SpannerDeployment::new(0, entries, shards, levels, parameters.clone(), log);
         let (distances, away) = Self::distances(count, is_wide, is_early, rng);
         let early = is_early.then(|| EarlyReaders::new(away.map(|at| hosts[at]), rng));
-        Self {
+        let mut scenario = Self {
             hosts,
             mix: Mix::draw(parameters.keep / 4, is_tight(&parameters), rng),
             sessions: Sessions::default(),
@@ -233,7 +234,10 @@ impl SpannerScenario {
             probes: Probes::default(),
             deaf: DeafReplica::default(),
             asked_when_paused: 0,
-        }
+        };
+        let participants_first = is_early && rng.chance(0.5);
+        scenario.early = scenario.early.map(|early| early.with_participants_first(participants_first));
+        scenario
     }
 
     /// L. Commits from afar are put off, to L before their earliest end, where it is short.
@@ -343,8 +347,7 @@ impl Scenario for SpannerScenario {
             operations: (20, 150),
             // Steps are small and few at a time, and all clients want the same keys.
             liveness: s(240),
-            // Where clocks are much worse than links, an earliest end has passed when its commit has.
-            clock_error: (ms(1), ms(if self.early.is_some() { 10 } else { 200 })),
+            clock_error: self.early.as_ref().map_or((ms(1), ms(200)), EarlyReaders::clock_error),
             clock_error_max: Some(ms(500)),
             clock_grain: self.clock_grain,
             distances: self.distances.clone(),

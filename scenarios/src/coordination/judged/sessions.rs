@@ -95,6 +95,12 @@ impl JudgedSessions {
         Some(self.layout.as_ref().map_or(first, |layout| layout.home(first)))
     }
 
+    /// True if some session is closing here that is at home elsewhere.
+    pub(in crate::coordination) fn closes_for_others(&self) -> bool {
+        let is_away = |session| self.home(session).is_some_and(|home| home != self.group);
+        self.known.iter().any(|(&session, known)| known.closing && is_away(session))
+    }
+
     fn is_elsewhere(&self, session: ZkSessionId) -> bool {
         let home = self.home(session).filter(|_| session.0 < 1 << 63);
         let may_be = home.is_some_and(|home| home != self.group || self.awaits);

@@ -53,6 +53,17 @@ impl JudgedLogs {
         }
         let model = self.model.0.borrow();
         let wanted = model.answer(request, self.space);
+        let first = |answer: &Answer| match answer {
+            Answer::Description(described) => Some(described.stat.first),
+            _ => None,
+        };
+        let (given, may_go) = (first(answer), wanted.as_ref().and_then(first));
+        invariant!(
+            DUR,
+            given.is_none() || may_go.is_none() || given <= may_go,
+            "space {} answers {request:?} with what begins at {given:?}, and what is below {may_go:?} may go",
+            self.space
+        );
         invariant!(
             LIN,
             wanted.as_ref().is_none_or(|wanted| wanted == answer),
