@@ -22,6 +22,7 @@ mod planted;
 mod recount;
 mod rng;
 mod role;
+mod statement;
 mod time;
 
 pub use beacon::{Beacons, Listener, Silence};
@@ -44,6 +45,7 @@ pub use role::{
     Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position, REPEAT_WITHIN,
     Role, Situation, TimerIndex, TimerKey, until_moment, until_rare_moment,
 };
+pub use statement::{AwaitedTimers, Statement};
 pub use time::{Instant, Wall};
 
 pub use planted::activate as plant;

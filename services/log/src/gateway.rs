@@ -11,7 +11,10 @@ use crate::turns::{TURN, Turns};
 use crate::wire::{Admitted, Answer, Entries, List, LogStat, Named, READ_BYTES_MAX, Request, Why};
 use kernel::bounds::ANSWER_BYTES_MAX;
 use kernel::client::{Output, Response};
-use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
+use kernel::{
+    AwaitedTimers, Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, Recount, RequestId, Role,
+    Statement,
+};
 use mason::client::{BarrierPassed, GatewayIn, ReadAnswers};
 use mason::shard::Attach;
 use mason::{Gsn, Layout, Mason, Questions, Space, To};
@@ -238,6 +241,19 @@ impl Role for Gateway {
             }
             // The end of the burst does the rest.
             GatewayTimer::Turn => {}
+        }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(GatewayTimer::Tick, true).and(GatewayTimer::Turn, !self.turns.is_empty())
+    }
+
+    fn statement(&self) -> Statement {
+        let bytes = self.upstream.askers().map(|waiting| waiting.bytes).sum();
+        Statement {
+            recounts: vec![Recount::of("bytes of operations", self.outstanding_bytes, bytes)],
+            unfinished: vec![("changes", self.outstanding()), ("reads", self.reads.len())],
+            beacons: None,
         }
     }
 

@@ -147,6 +147,11 @@ impl<N: Node> Host<N> {
         self.called.iter().map(|&seat| &self.seats[usize::from(seat)]).map(|seat| (seat.id, &seat.node))
     }
 
+    /// The same, as they sit here.
+    pub(crate) fn called_seats(&self) -> impl Iterator<Item = &Seat<N>> {
+        self.called.iter().map(|&seat| &self.seats[usize::from(seat)])
+    }
+
     /// The scenario has looked.
     pub(crate) fn was_looked_at(&mut self) {
         for seat in self.called.drain(..) {

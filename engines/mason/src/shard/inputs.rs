@@ -90,6 +90,11 @@ impl Exchange {
         self.sent = sent;
     }
 
+    /// Of how many operations it has what others have said, and of how many from a number on.
+    pub(super) fn received_from(&self, next: Number) -> (usize, usize) {
+        (self.received.len(), self.received.range((next, Space(0))..).count())
+    }
+
     pub(super) fn sent(&self) -> &BTreeMap<Number, Sent> {
         &self.sent
     }

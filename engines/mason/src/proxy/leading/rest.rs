@@ -3,7 +3,7 @@
 use super::{BEACONS_MISSED, Lead};
 use crate::proxy::{Frame, Proxy, ProxyTimer};
 use crate::topology::MasonParameters;
-use kernel::{Cx, Instant, REPEAT_WITHIN};
+use kernel::{Cx, Instant, REPEAT_WITHIN, Recount, Statement};
 use std::time::Duration;
 
 /// A leader at rest asks the sequencer at least so often before it suspects it.
@@ -39,6 +39,16 @@ impl Lead {
     }
 
     /// Something has come to a leader that waits for a silence.
+    /// What it says of what waits: it is all that a leader has to do.
+    pub(in crate::proxy) fn statement(&self) -> Statement {
+        let counted = self.queue.iter().map(|item| item.operation.body.len()).sum();
+        Statement {
+            recounts: vec![Recount::of("bytes of queued operations", self.queue_bytes, counted)],
+            unfinished: vec![("operations queued", self.queue.len()), ("batches", self.pending.len())],
+            beacons: None,
+        }
+    }
+
     pub(in crate::proxy) fn look_soon(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         if std::mem::take(&mut self.listens) {
             cx.set_timer(ProxyTimer::Tick, self.tick_after(frame.parameters, cx.now()));

@@ -79,6 +79,20 @@ impl Pipeline {
     }
 
     /// How long ago a write quorum was last heard.
+    /// True if it looks again at what it has proposed.
+    pub(super) fn has_proposals(&self) -> bool {
+        !self.log.is_empty() || self.activating.is_some()
+    }
+
+    /// What is not executed yet, as far as is known.
+    pub(super) fn unfinished(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("values to propose", self.queue.len()),
+            ("proposals", self.log.iter().count()),
+            ("changes of configuration to put in force", usize::from(self.activating.is_some())),
+        ]
+    }
+
     pub(super) fn unheard_since(&self, now: Instant) -> std::time::Duration {
         now.since(self.heard_at)
     }

@@ -15,7 +15,9 @@ use crate::multipaxos::messages::leader;
 pub use crate::multipaxos::messages::replica::*;
 use crate::parameters::Parameters;
 use crate::value::Value;
-use kernel::{Bytes, Cx, Instant, NodeId, Position, Recount, Role, StateMachine, planted};
+use kernel::{
+    AwaitedTimers, Bytes, Cx, Instant, NodeId, Position, Recount, Role, StateMachine, Statement, planted,
+};
 use parts::{Ballot, SessionId, Sessions, Slot, SlotRing, SnapshotRecord, Snapshots, WantedPage};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -324,6 +326,18 @@ impl<S: StateMachine> Role for Replica<S> {
             // The burst's end does it.
             ReplicaTimer::Snapshot => {}
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        let goes_on = self.checkpoints.diverged().is_none();
+        AwaitedTimers::NONE
+            .and(ReplicaTimer::CatchUp, goes_on && (self.looks || !self.is_at_rest()))
+            .and(ReplicaTimer::Snapshot, goes_on && self.snapshots.is_writing())
+    }
+
+    fn statement(&self) -> Statement {
+        let (recounts, reads) = (self.recounts(), self.waiting_reads.len());
+        Statement { recounts, unfinished: vec![("reads that wait", reads)], beacons: None }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

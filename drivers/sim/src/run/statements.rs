@@ -1,0 +1,54 @@
+//! What nodes say of themselves, held against what is so: timers that they wait for, numbers that they keep, beacons that they show,
+//! and, at rest, what is left to be done.
+
+use super::Run;
+use crate::plan::HostIndex;
+use crate::scenario::Scenario;
+use kernel::{Node as _, Recount, invariant};
+
+impl<S: Scenario> Run<S> {
+    /// After a burst: whatever waits for a timer waits for one that is set.
+    pub(crate) fn check_timers(&self, index: HostIndex) {
+        for seat in self.hosts[usize::from(index)].called_seats() {
+            for timer in seat.node.awaited_timers(seat.id).iter() {
+                let is_set = seat.timers.get(usize::from(timer.0)).is_some_and(|slot| slot.is_set());
+                invariant!(
+                    WAKE,
+                    is_set,
+                    "{} ({}) waits for its timer {}, which is not set",
+                    seat.id,
+                    seat.node.role_name(),
+                    timer.0
+                );
+            }
+        }
+    }
+
+    /// A recount comes to what is kept, and beacons go to whom they are said to go.
+    pub(crate) fn check_statements(&self, index: HostIndex) {
+        let host = &self.hosts[usize::from(index)];
+        for (id, node) in host.nodes() {
+            let statement = node.statement();
+            for Recount { what, known, counted } in statement.recounts {
+                invariant!(
+                    BOUND,
+                    known == counted,
+                    "{id} has {known} as its {what}, and a recount comes to {counted}"
+                );
+            }
+            if let Some(said) = statement.beacons {
+                let shown = host.beacons.shown_by(id);
+                invariant!(BEACON, said == shown, "{id} shows beacons to {shown:?}, and says {said:?}");
+            }
+        }
+    }
+
+    /// What a node of the core has left to do, though all clients are served and its scenario finds it at rest.
+    pub(crate) fn unfinished(&self) -> Option<String> {
+        let nodes = self.core.iter().flat_map(|&host| self.hosts[usize::from(host)].nodes());
+        nodes.into_iter().find_map(|(id, node)| {
+            let left = node.statement().unfinished.into_iter().find(|(_, count)| *count > 0);
+            left.map(|(what, count)| format!("{id} ({}) has {count} {what} left", node.role_name()))
+        })
+    }
+}
