@@ -33,6 +33,8 @@ pub struct Statement {
     pub recounts: Vec<Recount>,
     /// What is left to be done, and how much of it: nothing, once the cluster is at rest.
     pub unfinished: Vec<(&'static str, usize)>,
+    /// What it holds of something, and the most that it may hold.
+    pub bounds: Vec<(&'static str, usize, usize)>,
     /// Whom it shows beacons, if it knows.
     pub beacons: Option<BTreeSet<NodeId>>,
 }

@@ -5,6 +5,7 @@ mod history;
 mod judged;
 mod numbered;
 mod scratch;
+mod waking;
 
 use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
@@ -373,6 +374,7 @@ impl Scenario for LogScenario {
         self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
         self.history.look(host, cluster);
+        waking::check(host, cluster);
         if self.archiving.is_some() {
             self.archived.check_host(host, cluster);
         }

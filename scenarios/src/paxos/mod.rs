@@ -518,6 +518,11 @@ impl Scenario for PaxosScenario {
         self.invariants.converged(core, cluster, &self.latest())
     }
 
+    fn is_in_use(&self, node: NodeId, _cluster: &Cluster<'_, Node>) -> bool {
+        let is_client = self.layout.client_on(node.host()).is_some();
+        is_client || cluster::hosts_of(&self.latest()).contains(&node.host())
+    }
+
     fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
         invariants::describe(cluster)
     }

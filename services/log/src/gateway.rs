@@ -161,6 +161,17 @@ impl Gateway {
     pub fn reading(&self) -> usize {
         self.reads.len()
     }
+
+    /// The reads that wait for an entry to be appended: the space and the name of the log, and the entry. For invariants.
+    pub fn idle_reads(&self) -> impl Iterator<Item = (Space, &str, u64)> {
+        let idle = self.reads.values().filter(|reading| matches!(reading.state, State::Idle));
+        idle.filter_map(|reading| match &reading.request {
+            Request::Read(read) => {
+                Some((space_of(&read.name, self.shards.len() as u16), read.name.as_str(), read.from))
+            }
+            _ => None,
+        })
+    }
 }
 
 impl Role for Gateway {
@@ -253,7 +264,7 @@ impl Role for Gateway {
         Statement {
             recounts: vec![Recount::of("bytes of operations", self.outstanding_bytes, bytes)],
             unfinished: vec![("changes", self.outstanding()), ("reads", self.reads.len())],
-            beacons: None,
+            ..Statement::default()
         }
     }
 

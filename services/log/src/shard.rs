@@ -45,6 +45,11 @@ impl LogView<'_> {
         self.log.bytes
     }
 
+    /// True if nothing is appended to it any more.
+    pub fn is_sealed(&self) -> bool {
+        self.log.sealed
+    }
+
     /// Its number: no other log of the space has had it.
     pub fn number(&self) -> u64 {
         self.log.origin.number

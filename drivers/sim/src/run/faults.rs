@@ -348,7 +348,7 @@ impl<S: Scenario> Run<S> {
                     self.core.iter().map(|&host| self.hosts[usize::from(host)].id).collect();
                 let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
                 let converged = scenario.converged(&core, &cluster);
-                converged.err().or_else(|| self.unfinished()).map(|text| ("CONV", text))
+                converged.err().or_else(|| self.unfinished(scenario)).map(|text| ("CONV", text))
             }
         };
         let Some((invariant, what)) = waiting else {

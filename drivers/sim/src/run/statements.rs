@@ -3,7 +3,7 @@
 
 use super::Run;
 use crate::plan::HostIndex;
-use crate::scenario::Scenario;
+use crate::scenario::{Cluster, Scenario};
 use kernel::{Node as _, Recount, invariant};
 
 impl<S: Scenario> Run<S> {
@@ -36,6 +36,9 @@ impl<S: Scenario> Run<S> {
                     "{id} has {known} as its {what}, and a recount comes to {counted}"
                 );
             }
+            for (what, held, most) in statement.bounds {
+                invariant!(BOUND, held <= most, "{id} holds {held} {what}, and may hold {most}");
+            }
             if let Some(said) = statement.beacons {
                 let shown = host.beacons.shown_by(id);
                 invariant!(BEACON, said == shown, "{id} shows beacons to {shown:?}, and says {said:?}");
@@ -44,9 +47,10 @@ impl<S: Scenario> Run<S> {
     }
 
     /// What a node of the core has left to do, though all clients are served and its scenario finds it at rest.
-    pub(crate) fn unfinished(&self) -> Option<String> {
+    pub(crate) fn unfinished(&self, scenario: &S) -> Option<String> {
+        let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
         let nodes = self.core.iter().flat_map(|&host| self.hosts[usize::from(host)].nodes());
-        nodes.into_iter().find_map(|(id, node)| {
+        nodes.filter(|(id, _)| scenario.is_in_use(*id, &cluster)).find_map(|(id, node)| {
             let left = node.statement().unfinished.into_iter().find(|(_, count)| *count > 0);
             left.map(|(what, count)| format!("{id} ({}) has {count} {what} left", node.role_name()))
         })

@@ -372,12 +372,17 @@ impl Role for ChainServer {
         ));
         let (unconfirmed, found) = self.unconfirmed.recount(not_applied());
         recounts.push(Recount::of("calls on their way", unconfirmed, found));
-        let unfinished = vec![
-            ("appends to several partitions", self.state.unfinished_count()),
-            ("appends that wait", self.state.queued()),
-            ("calls on their way", unconfirmed),
-        ];
-        Statement { recounts, unfinished, beacons: None }
+        // What another chain has gone on without is dropped, or replaced, when it joins.
+        let unfinished = if self.serves().is_none() {
+            Vec::new()
+        } else {
+            vec![
+                ("appends to several partitions", self.state.unfinished_count()),
+                ("appends that wait", self.state.queued()),
+                ("calls on their way", unconfirmed),
+            ]
+        };
+        Statement { recounts, unfinished, ..Statement::default() }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

@@ -416,7 +416,7 @@ impl Role for FuzzyClient {
             Recount::of("take-overs", self.recovering.len(), in_flight),
         ];
         let unfinished = vec![("calls", self.outstanding()), ("take-overs", self.recovering.len())];
-        Statement { recounts, unfinished, beacons: None }
+        Statement { recounts, unfinished, ..Statement::default() }
     }
 
     fn on_timer(&mut self, timer: FuzzyClientTimer, cx: &mut Cx<'_, Self>) {

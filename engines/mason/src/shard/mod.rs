@@ -408,13 +408,13 @@ impl<S: Shard> Role for ShardServer<S> {
     fn statement(&self) -> Statement {
         let to_come = self.waiting.range(self.next..).count();
         let (received, needed) = self.inputs.received_from(self.next);
+        let mut recounts = self.service.recounts();
+        recounts.push(Recount::of("operations that wait for their number", self.waiting.len(), to_come));
+        recounts.push(Recount::of("inputs of what is not executed", received, needed));
         Statement {
-            recounts: vec![
-                Recount::of("operations that wait for their number", self.waiting.len(), to_come),
-                Recount::of("inputs of what is not executed", received, needed),
-            ],
+            recounts,
             unfinished: vec![("operations that wait", to_come), ("reads that wait", self.reads.len())],
-            beacons: None,
+            ..Statement::default()
         }
     }
 

@@ -267,9 +267,10 @@ impl Role for Batcher {
         let unfinished = vec![
             ("batches in flight", self.in_flight.len()),
             ("batches of reads in flight", self.reads_in_flight.len()),
-            ("changes of configuration that are waited for", self.reconfigurations.len()),
         ];
-        Statement { recounts: self.recounts(), unfinished, beacons: None }
+        let most = self.parameters.pending_bytes_max + self.parameters.batch_bytes_max;
+        let bounds = vec![("bytes of commands and reads", self.waiting_bytes(), most)];
+        Statement { recounts: self.recounts(), unfinished, bounds, ..Statement::default() }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

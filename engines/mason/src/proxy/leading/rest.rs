@@ -45,7 +45,7 @@ impl Lead {
         Statement {
             recounts: vec![Recount::of("bytes of queued operations", self.queue_bytes, counted)],
             unfinished: vec![("operations queued", self.queue.len()), ("batches", self.pending.len())],
-            beacons: None,
+            ..Statement::default()
         }
     }
 

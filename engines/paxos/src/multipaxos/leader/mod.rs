@@ -261,6 +261,6 @@ impl Role for Leader {
             return Statement { beacons: Some(BTreeSet::new()), ..Statement::default() };
         };
         let (unfinished, beacons) = (pipeline.unfinished(), Some(pipeline.rest.shown().collect()));
-        Statement { recounts: pipeline.recounts(), unfinished, beacons }
+        Statement { recounts: pipeline.recounts(), unfinished, beacons, ..Statement::default() }
     }
 }

@@ -84,11 +84,10 @@ impl Pipeline {
         !self.log.is_empty() || self.activating.is_some()
     }
 
-    /// What is not executed yet, as far as is known.
+    /// What is not proposed, or not in force.
     pub(super) fn unfinished(&self) -> Vec<(&'static str, usize)> {
         vec![
             ("values to propose", self.queue.len()),
-            ("proposals", self.log.iter().count()),
             ("changes of configuration to put in force", usize::from(self.activating.is_some())),
         ]
     }

@@ -245,7 +245,7 @@ impl<S: StateMachine> Replica<S> {
         let mut all = self.machine.recounts();
         all.push(Recount::of("bytes of waiting reads", self.waiting_read_bytes, reads));
         all.push(Recount::of("retained bytes", self.retained_bytes, retained));
-        all.push(self.state.sessions.recount());
+        all.extend(self.state.sessions.recounts());
         all
     }
 
@@ -336,8 +336,20 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 
     fn statement(&self) -> Statement {
-        let (recounts, reads) = (self.recounts(), self.waiting_reads.len());
-        Statement { recounts, unfinished: vec![("reads that wait", reads)], beacons: None }
+        let (parameters, configurations) = (&self.parameters, self.state.configurations.all().len());
+        // One that governs the last slot, and one that will govern later ones.
+        let configurations = if self.joining { 0 } else { configurations };
+        Statement {
+            recounts: self.recounts(),
+            unfinished: vec![("reads that wait", self.waiting_reads.len())],
+            bounds: vec![
+                ("configurations", configurations, 2),
+                ("bytes of values for others", self.retained_bytes, parameters.retained_bytes_max),
+                ("bytes of waiting reads", self.waiting_read_bytes, parameters.waiting_read_bytes_max),
+                ("sessions", self.state.sessions.len(), parameters.sessions_max.max(1)),
+            ],
+            ..Statement::default()
+        }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
