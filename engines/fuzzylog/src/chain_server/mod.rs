@@ -370,18 +370,17 @@ impl Role for ChainServer {
             self.window,
             not_applied().map(row::entry_bytes).sum(),
         ));
-        let (unconfirmed, found) = self.unconfirmed.recount(not_applied());
-        recounts.push(Recount::of("calls on their way", unconfirmed, found));
         // What another chain has gone on without is dropped, or replaced, when it joins.
-        let unfinished = if self.serves().is_none() {
-            Vec::new()
-        } else {
-            vec![
+        let mut unfinished = Vec::new();
+        if self.serves().is_some() {
+            let (unconfirmed, found) = self.unconfirmed.recount(not_applied());
+            recounts.push(Recount::of("calls on their way", unconfirmed, found));
+            unfinished = vec![
                 ("appends to several partitions", self.state.unfinished_count()),
                 ("appends that wait", self.state.queued()),
                 ("calls on their way", unconfirmed),
-            ]
-        };
+            ];
+        }
         Statement { recounts, unfinished, ..Statement::default() }
     }
 

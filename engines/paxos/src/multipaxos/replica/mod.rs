@@ -329,10 +329,11 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 
     fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
-        let goes_on = self.checkpoints.diverged().is_none();
+        // A snapshot that is written has it report at its end.
+        let (goes_on, writes) = (self.checkpoints.diverged().is_none(), self.snapshots.is_writing());
         AwaitedTimers::NONE
-            .and(ReplicaTimer::CatchUp, goes_on && (self.looks || !self.is_at_rest()))
-            .and(ReplicaTimer::Snapshot, goes_on && self.snapshots.is_writing())
+            .and(ReplicaTimer::CatchUp, goes_on && (self.looks || !writes && !self.is_at_rest()))
+            .and(ReplicaTimer::Snapshot, goes_on && writes)
     }
 
     fn statement(&self) -> Statement {
