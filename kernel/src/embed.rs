@@ -4,8 +4,8 @@ use crate::blob::BlobNotice;
 use crate::codec::DecodeError;
 
 use crate::id::{NodeId, RequestId};
-use crate::role::{Effects, Embeds, Node, Position, Situation, TimerIndex};
-use crate::statement::{AwaitedTimers, Statement};
+use crate::role::{AwaitedTimers, Effects, Embeds, Node, Position, Situation, TimerIndex};
+use crate::statement::Statement;
 use bytes::Bytes;
 use std::marker::PhantomData;
 

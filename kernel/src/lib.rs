@@ -42,10 +42,10 @@ pub use planted::PlantedBug;
 pub use recount::Recount;
 pub use rng::Rng;
 pub use role::{
-    Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position, REPEAT_WITHIN,
-    Role, Situation, TimerIndex, TimerKey, until_moment, until_rare_moment,
+    AwaitedTimers, Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position,
+    REPEAT_WITHIN, Role, Situation, TimerIndex, TimerKey, until_moment, until_rare_moment,
 };
-pub use statement::{AwaitedTimers, Statement};
+pub use statement::Statement;
 pub use time::{Instant, Wall};
 
 pub use planted::activate as plant;

@@ -1,8 +1,10 @@
 //! What a protocol role is, and what a driver hosts.
 
+mod awaited;
 mod effects;
 mod inner;
 
+pub use awaited::AwaitedTimers;
 pub use effects::{
     Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, until_moment, until_rare_moment,
 };
@@ -11,7 +13,7 @@ pub use inner::{InnerAnswers, InnerRole};
 use crate::blob::BlobNotice;
 use crate::codec::{Decode, DecodeError, Encode};
 use crate::id::{NodeId, RequestId};
-use crate::statement::{AwaitedTimers, Statement};
+use crate::statement::Statement;
 use bytes::Bytes;
 use std::fmt::Debug;
 

@@ -24,7 +24,7 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    /// A recount comes to what is kept, and beacons go to whom they are said to go.
+    /// A recount comes to the number that is known, and beacons go to whom they are said to go.
     pub(crate) fn check_statements(&self, index: HostIndex) {
         let host = &self.hosts[usize::from(index)];
         for (id, node) in host.nodes() {

@@ -50,7 +50,7 @@ impl Watchers {
         self.paths.iter().map(move |(path, watched)| (path, of(watched)))
     }
 
-    /// The numbers that are kept here and at connections beside what they count.
+    /// The numbers that stand here and at connections beside what they count.
     pub(crate) fn recounts(&self, connections: &BTreeMap<NodeId, Connection>) -> Vec<Recount> {
         let entries = || self.paths.values().flat_map(|watched| &watched.watchers);
         let recursive = |watcher: &&Watcher| watcher.kinds.has(Kinds::RECURSIVE);
