@@ -27,20 +27,23 @@ impl AwaitedTimers {
 mod tests {
     use super::*;
 
-    crate::timers! {
-        /// Timers of a test.
-        pub enum Of {
-            /// The first.
-            First,
-            /// The second.
-            Second,
+    #[derive(Clone, Copy, Debug)]
+    struct Numbered(u8);
+
+    impl TimerKey for Numbered {
+        fn index(self) -> TimerIndex {
+            TimerIndex(self.0)
+        }
+
+        fn from_index(index: TimerIndex) -> Option<Self> {
+            Some(Self(index.0))
         }
     }
 
     // A timer that is left out, or is taken for another, is looked for in vain, or not at all.
     #[test]
     fn timers_are_named_when_something_waits_for_them() {
-        let awaited = |first, second| AwaitedTimers::NONE.and(Of::First, first).and(Of::Second, second);
+        let awaited = |first, second| AwaitedTimers::NONE.and(Numbered(0), first).and(Numbered(1), second);
         let numbers = |awaited: AwaitedTimers| awaited.iter().map(|timer| timer.0).collect::<Vec<_>>();
         assert_eq!(numbers(awaited(false, true)), [1]);
         assert_eq!(numbers(awaited(true, true)), [0, 1]);
