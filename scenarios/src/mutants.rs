@@ -304,7 +304,7 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&parts::planted::closed_account_stays_counted, &["BOUND"]),
     mason(&::mason::planted::received_inputs_stay_across_snapshot, &["BOUND"]),
     log(&shared_log::planted::answered_bytes_stay_counted, &["BOUND"]),
-    log(&shared_log::planted::sealing_wakes_nobody, &["WAKE"]),
+    log(&shared_log::planted::sealing_wakes_nobody, &["WATCH", "WAKE"]),
     fuzzylog(&::fuzzylog::planted::calls_stay_across_epochs, &["BOUND"]),
     fuzzylog(&::fuzzylog::planted::missing_clean_up_not_minded, &["CONV"]),
 ];

@@ -6,7 +6,7 @@ mod seat;
 
 use beacons::BeaconTables;
 use blobs::InFlight;
-use seat::Seat;
+pub(crate) use seat::Seat;
 
 use crate::beacons::BeaconList;
 use crate::clock::Clock;

@@ -2,33 +2,37 @@
 //! and, at rest, what is left to be done.
 
 use super::Run;
+use crate::host::Seat;
 use crate::plan::HostIndex;
 use crate::scenario::{Cluster, Scenario};
-use kernel::{Node as _, Recount, invariant};
+use kernel::{Node, Recount, invariant};
+
+/// The nodes that were called are looked at after one burst in so many, and all nodes where a restart of them is.
+const LOOK_EVERY: u64 = 4;
+
+/// Whatever waits for a timer waits for one that is set.
+fn check_timers<N: Node>(seat: &Seat<N>) {
+    for timer in seat.node.awaited_timers(seat.id).iter() {
+        let is_set = seat.timers.get(usize::from(timer.0)).is_some_and(|slot| slot.is_set());
+        let (id, role) = (seat.id, seat.node.role_name());
+        invariant!(WAKE, is_set, "{id} ({role}) waits for its timer {}, which is not set", timer.0);
+    }
+}
 
 impl<S: Scenario> Run<S> {
-    /// After a burst: whatever waits for a timer waits for one that is set.
-    pub(crate) fn check_timers(&self, index: HostIndex) {
-        for seat in self.hosts[usize::from(index)].called_seats() {
-            for timer in seat.node.awaited_timers(seat.id).iter() {
-                let is_set = seat.timers.get(usize::from(timer.0)).is_some_and(|slot| slot.is_set());
-                invariant!(
-                    WAKE,
-                    is_set,
-                    "{} ({}) waits for its timer {}, which is not set",
-                    seat.id,
-                    seat.node.role_name(),
-                    timer.0
-                );
-            }
+    /// After a burst: the timers of nodes that were called in it.
+    pub(crate) fn check_called(&self, index: HostIndex) {
+        if self.out.trace.step.is_multiple_of(LOOK_EVERY) {
+            self.hosts[usize::from(index)].called_seats().for_each(check_timers);
         }
     }
 
     /// A recount comes to the number that is known, and beacons go to whom they are said to go.
     pub(crate) fn check_statements(&self, index: HostIndex) {
         let host = &self.hosts[usize::from(index)];
-        for (id, node) in host.nodes() {
-            let statement = node.statement();
+        for seat in &host.seats {
+            check_timers(seat);
+            let (id, statement) = (seat.id, seat.node.statement());
             for Recount { what, known, counted } in statement.recounts {
                 invariant!(
                     BOUND,
