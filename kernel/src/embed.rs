@@ -4,7 +4,8 @@ use crate::blob::BlobNotice;
 use crate::codec::DecodeError;
 
 use crate::id::{NodeId, RequestId};
-use crate::role::{Effects, Embeds, Node, Position, Situation, TimerIndex};
+use crate::role::{AwaitedTimers, Effects, Embeds, Node, Position, Situation, TimerIndex};
+use crate::statement::Statement;
 use bytes::Bytes;
 use std::marker::PhantomData;
 
@@ -100,5 +101,13 @@ impl<N: Node, F: Embeds<N::Family>> Node for Embedded<N, F> {
 
     fn role_name(&self) -> &'static str {
         self.node.role_name()
+    }
+
+    fn awaited_timers(&self, me: NodeId) -> AwaitedTimers {
+        self.node.awaited_timers(me)
+    }
+
+    fn statement(&self) -> Statement {
+        self.node.statement()
     }
 }

@@ -22,6 +22,7 @@ mod planted;
 mod recount;
 mod rng;
 mod role;
+mod statement;
 mod time;
 
 pub use beacon::{Beacons, Listener, Silence};
@@ -41,9 +42,10 @@ pub use planted::PlantedBug;
 pub use recount::Recount;
 pub use rng::Rng;
 pub use role::{
-    Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position, REPEAT_WITHIN,
-    Role, Situation, TimerIndex, TimerKey, since_rare_moment, until_moment, until_rare_moment,
+    AwaitedTimers, Cx, Effect, Effects, Embeds, Family, InnerAnswers, InnerRole, Journaled, Node, Position,
+    REPEAT_WITHIN, Role, Situation, TimerIndex, TimerKey, since_rare_moment, until_moment, until_rare_moment,
 };
+pub use statement::Statement;
 pub use time::{Instant, Wall};
 
 pub use planted::activate as plant;

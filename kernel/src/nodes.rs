@@ -149,6 +149,18 @@ macro_rules! nodes {
                     $( Self::$Variant(held) => $crate::__held!($kind role_name held $($role_name)?), )+
                 }
             }
+
+            fn awaited_timers(&self, me: $crate::NodeId) -> $crate::AwaitedTimers {
+                match self {
+                    $( Self::$Variant(held) => $crate::__held!($kind awaited_timers held me), )+
+                }
+            }
+
+            fn statement(&self) -> $crate::Statement {
+                match self {
+                    $( Self::$Variant(held) => $crate::__held!($kind statement held), )+
+                }
+            }
         }
     };
 }
@@ -196,6 +208,18 @@ macro_rules! __held {
     (node restore $held:ident $position:ident $record:ident) => {{
         use $crate::Node as _;
         $held.restore($position, $record)
+    }};
+    (role awaited_timers $held:ident $me:ident) => {{
+        use $crate::Role as _;
+        $held.awaited_timers($me)
+    }};
+    (role statement $held:ident) => {{
+        use $crate::Role as _;
+        $held.statement()
+    }};
+    (node statement $held:ident) => {{
+        use $crate::Node as _;
+        $held.statement()
     }};
     (node role_name $held:ident) => {{
         use $crate::Node as _;

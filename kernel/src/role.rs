@@ -1,8 +1,10 @@
 //! What a protocol role is, and what a driver hosts.
 
+mod awaited;
 mod effects;
 mod inner;
 
+pub use awaited::AwaitedTimers;
 pub use effects::{
     Cx, Effect, Effects, Journaled, REPEAT_WITHIN, Situation, since_rare_moment, until_moment,
     until_rare_moment,
@@ -12,6 +14,7 @@ pub use inner::{InnerAnswers, InnerRole};
 use crate::blob::BlobNotice;
 use crate::codec::{Decode, DecodeError, Encode};
 use crate::id::{NodeId, RequestId};
+use crate::statement::Statement;
 use bytes::Bytes;
 use std::fmt::Debug;
 
@@ -88,6 +91,16 @@ pub trait Role: Sized {
 
     /// All that had arrived has been handed over: emit what was coalesced.
     fn on_burst_end(&mut self, _cx: &mut Cx<'_, Self>) {}
+
+    /// The timers that are to be pending between two bursts of this node, by what it has to do. For the simulator.
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE
+    }
+
+    /// What it says of its state. For the simulator.
+    fn statement(&self) -> Statement {
+        Statement::default()
+    }
 }
 
 /// What a driver hosts: any role of a family, with types erased to the family's (see [`crate::family!`]).
@@ -130,6 +143,14 @@ pub trait Node: Sized {
     fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Self::Family>);
     /// The role's name, for traces: the word of the paper.
     fn role_name(&self) -> &'static str;
+    /// See [`Role::awaited_timers`]. A wrapper passes it on.
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE
+    }
+    /// See [`Role::statement`]. A wrapper passes it on.
+    fn statement(&self) -> Statement {
+        Statement::default()
+    }
 }
 
 /// A position in a node's journal: how many records the node had appended before, over all its incarnations.

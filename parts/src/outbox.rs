@@ -121,6 +121,11 @@ impl<A> Outbox<A> {
         waited
     }
 
+    /// Who waits for an answer.
+    pub fn askers(&self) -> impl Iterator<Item = &A> {
+        self.lanes.iter().flat_map(|lane| &lane.pending).filter_map(|pending| pending.asker.as_ref())
+    }
+
     /// Operations of the longest lane.
     pub fn longest(&self) -> usize {
         self.lanes.iter().map(|lane| lane.pending.len()).max().unwrap_or(0)

@@ -161,9 +161,16 @@ impl Sessions {
     }
 
     /// [`Sessions::answer_bytes`] and what they are.
-    pub fn recount(&self) -> Recount {
+    pub fn recounts(&self) -> [Recount; 2] {
         let counted = self.sessions.values().map(Session::answer_bytes).sum();
-        Recount::of("bytes of retained answers", self.answer_bytes, counted)
+        let is_open = |(age, id): &(&u64, &SessionId)| {
+            self.sessions.get(*id).is_some_and(|session| session.last_used == **age)
+        };
+        let by_age = self.by_age.iter().filter(is_open).count();
+        [
+            Recount::of("bytes of retained answers", self.answer_bytes, counted),
+            Recount::of("sessions by their age", self.by_age.len().max(self.sessions.len()), by_age),
+        ]
     }
 
     /// The sessions, each with the number below which its client has every answer; in no order that means anything.

@@ -145,6 +145,11 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
         self.job.is_none()
     }
 
+    /// True while one is written: its next chunk waits for a timer.
+    pub fn is_writing(&self) -> bool {
+        matches!(self.job, Some(Job::Writing { .. }))
+    }
+
     /// Begins to write one.
     pub fn begin<R>(&mut self, below: V, writer: W, cx: &mut Cx<'_, R>)
     where

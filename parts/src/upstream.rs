@@ -153,6 +153,11 @@ impl<F: Ordering, A, W: PartialEq> Upstream<F, A, W> {
         self.outbox.longest()
     }
 
+    /// Who waits for an answer to an operation.
+    pub fn askers(&self) -> impl Iterator<Item = &A> {
+        self.outbox.askers()
+    }
+
     /// Who waits for barriers.
     pub fn barriers(&mut self) -> &mut Barriers<W> {
         &mut self.barriers

@@ -48,7 +48,7 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&::paxos::planted::sessions_not_in_snapshot, &["LIN", "PREFIX"]),
     paxos(&wire::planted::client_watermark_not_raised, &["SC"]),
     paxos(&::paxos::planted::gaps_not_filled, &["LIVE"]),
-    paxos(&::paxos::planted::silence_not_reported, &["LIVE"]),
+    paxos(&::paxos::planted::silence_not_reported, &["WAKE", "LIVE"]),
     paxos(&::paxos::planted::old_configuration_not_asked, &["AGREE"]),
     paxos(&::paxos::planted::late_opening_resets_session, &["LIN"]),
     paxos(&wire::planted::answer_to_earlier_incarnation_accepted, &["LIN"]),
@@ -299,6 +299,14 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&::paxos::planted::blank_word_to_earlier_incarnation_counts, &["AGREE", "LIN"]),
     paxos(&parts::planted::used_session_stays_old, &["SESS"]),
     coordination(&::coordination::planted::removed_node_stays_counted, &["BOUND"]),
+    paxos(&::paxos::planted::resigned_leader_shows_beacons, &["BEACON"]),
+    paxos(&::paxos::planted::stopped_timer_taken_for_set, &["WAKE"]),
+    coordination(&parts::planted::closed_account_stays_counted, &["BOUND"]),
+    mason(&::mason::planted::received_inputs_stay_across_snapshot, &["BOUND"]),
+    log(&shared_log::planted::answered_bytes_stay_counted, &["BOUND"]),
+    log(&shared_log::planted::sealing_wakes_nobody, &["WATCH", "WAKE"]),
+    fuzzylog(&::fuzzylog::planted::calls_stay_across_epochs, &["BOUND"]),
+    fuzzylog(&::fuzzylog::planted::missing_clean_up_not_minded, &["CONV"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

@@ -168,6 +168,11 @@ pub trait Scenario: Sized {
         Ok(())
     }
 
+    /// Whether a node is of the cluster as it has become: at rest it has nothing left to do. One of a cluster that was may wait for ever.
+    fn is_in_use(&self, _node: NodeId, _cluster: &Cluster<'_, Self::Node>) -> bool {
+        true
+    }
+
     /// Where everybody stands, in a few words: for the report of a core that did not converge.
     fn describe(&self, _cluster: &Cluster<'_, Self::Node>) -> String {
         String::new()

@@ -34,7 +34,7 @@ use crate::projection::{Epoch, JournalId, Parameters, Projection};
 use change::Change;
 pub use healing::Learner;
 use healing::{Comeback, Patience};
-use kernel::{Cx, Instant, NodeId, Position, Role};
+use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Role};
 use parts::Ballot;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -461,6 +461,10 @@ impl Role for Auxiliary {
             AuxiliaryIn::Hello(message) => self.on_hello(from, &message, cx),
             AuxiliaryIn::Whole(message) => self.on_whole(from, &message, cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(AuxiliaryTimer::Tick, true)
     }
 
     fn on_timer(&mut self, timer: AuxiliaryTimer, cx: &mut Cx<'_, Self>) {

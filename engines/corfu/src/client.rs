@@ -11,7 +11,7 @@ use crate::messages::auxiliary::WantProjection;
 use crate::messages::sequencer::{Next, Tail};
 use crate::messages::storage::{Measure, Read, Trim, Write};
 use crate::projection::{Data, Entry, Epoch, LogPosition, Parameters, Projection};
-use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role, planted};
+use kernel::{AwaitedTimers, Bytes, Cx, Instant, NodeId, Position, RequestId, Role, planted};
 use several::Several;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -479,6 +479,10 @@ impl Role for Client {
             ClientIn::Sealed(message) => self.want(message.epoch, cx),
             ClientIn::Installed(message) => self.on_installed(message.projection, cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(ClientTimer::Tick, true)
     }
 
     fn on_timer(&mut self, timer: ClientTimer, cx: &mut Cx<'_, Self>) {

@@ -12,7 +12,7 @@ use crate::messages::auxiliary::{Beyond, SealAck, StoragePong, StorageStatus};
 use crate::messages::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
 use crate::projection::{Entry, Epoch, JournalId, LogPosition};
 use copy::Copy;
-use kernel::{Cx, NodeId, Position, Recount, Role, planted};
+use kernel::{AwaitedTimers, Cx, NodeId, Position, Recount, Role, Statement, planted};
 use std::collections::{BTreeMap, VecDeque};
 
 kernel::timers! {
@@ -390,6 +390,14 @@ impl Role for StorageServer {
             self.journal = Some(journal);
             cx.append(&StorageRecord::JournalId(journal));
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(StorageTimer::Copy, self.copies_from().is_some())
+    }
+
+    fn statement(&self) -> Statement {
+        Statement { recounts: self.recounts(), ..Statement::default() }
     }
 
     fn on_message(&mut self, from: NodeId, message: StorageIn, cx: &mut Cx<'_, Self>) {

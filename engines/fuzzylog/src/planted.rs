@@ -63,4 +63,8 @@ kernel::planted_bugs! {
     answered_before_it_has_passed = "F34",
     /// In the strict order an append goes ahead of a pending one.
     goes_ahead_in_strict_order = "F35",
+    /// What is on its way in an epoch is taken for on its way in the next.
+    calls_stay_across_epochs = "F36",
+    /// A head does not mind appends that are delivered and never cleaned up.
+    missing_clean_up_not_minded = "F37",
 }

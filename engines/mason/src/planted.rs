@@ -83,4 +83,6 @@ kernel::planted_bugs! {
     second_claim_replaces_first = "M39",
     /// What is assigned above a low watermark is forgotten with the row that reaches across it.
     row_across_low_watermark_forgotten = "M43",
+    /// Inputs of operations that a snapshot holds stay.
+    received_inputs_stay_across_snapshot = "M44",
 }

@@ -104,4 +104,8 @@ kernel::planted_bugs! {
     read_does_not_wait_for_earlier_configuration = "P61",
     /// An acceptor that has lost its disk counts that others were blank when an earlier incarnation of it asked.
     blank_word_to_earlier_incarnation_counts = "P63",
+    /// A leader that resigns goes on showing its beacons.
+    resigned_leader_shows_beacons = "P64",
+    /// A leader that resigns takes a timer that it has stopped for one that runs.
+    stopped_timer_taken_for_set = "P65",
 }

@@ -2,7 +2,6 @@
 //!
 //! A storage server's disk is looked at as its next incarnation would: by a server that reads the records.
 
-use super::recounts;
 use super::rising::Rising;
 use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord, Vote, Whole};
 use corfu::client::ClientIn;
@@ -491,7 +490,6 @@ fn position_of(message: &CorfuMessage) -> Option<LogPosition> {
 pub(crate) fn on_dry_restart(id: NodeId, running: &corfu::Member, restarted: &corfu::Member) {
     match (running, restarted) {
         (corfu::Member::Storage(running), corfu::Member::Storage(restarted)) => {
-            recounts::check(id, running.recounts());
             let stands = |it: &StorageServer| (it.journal(), it.epoch(), it.opened(), it.first());
             let (known, found) = (stands(running), stands(restarted));
             invariant!(DUR, known == found, "{id} is {known:?}, and would be {found:?} after a restart");

@@ -1,7 +1,6 @@
 //! A whole deployment of Mason: its groups' logs, its shards, and the incarnations of its gateways.
 
 use super::log::{self, Journal, LogAudit};
-use super::recounts;
 use super::rising::Rising;
 use super::shards::ShardAudit;
 use ::mason::proxy::entry::Claim;
@@ -155,7 +154,6 @@ impl MasonAudit {
         S: Shard,
         G: GatewayRole,
     {
-        recounts::of_mason(node, running);
         match (running, restarted, Post::at(node.host_slot().0)) {
             (MasonMember::Log(running), MasonMember::Log(restarted), Some(Post::Part(group, _))) => {
                 let log = self.logs.entry(group).or_default();

@@ -7,7 +7,6 @@ mod acceptor;
 pub(crate) mod corfu;
 pub(crate) mod log;
 pub(crate) mod mason;
-pub(crate) mod recounts;
 pub(crate) mod rising;
 pub(crate) mod shards;
 mod snapshots;

@@ -441,6 +441,11 @@ impl Scenario for ComposedScenario {
         Core::Hosts(self.hosts.clone())
     }
 
+    /// As in the family of transactions: shards go from host to host.
+    fn is_in_use(&self, _node: NodeId, _cluster: &Cluster<'_, Node>) -> bool {
+        false
+    }
+
     fn finish(&mut self, _cluster: &Cluster<'_, Node>) {
         self.history.check();
     }

@@ -23,6 +23,7 @@ pub(super) const MARKS: &[&str] = &[
     "proxy.drains_groups",
     "proxy.removes_shards",
     "proxy.took_groups_out",
+    "scenario.came_back_before_it_was_heard",
     "scenario.changed_the_groups",
     "scenario.changed_the_hosts",
     "scenario.lost_answers_one_by_one_and_as_a_whole",

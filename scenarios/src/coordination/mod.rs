@@ -18,6 +18,7 @@ mod memory;
 mod node;
 mod quiet;
 mod rest;
+mod returning;
 mod striking;
 mod user;
 pub(crate) mod words;

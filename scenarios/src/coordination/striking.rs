@@ -40,8 +40,12 @@ impl CoordinationScenario {
         match (which, host, sequencer(&control.cluster)) {
             (0, Some(_), _) => {
                 // What it says last may be done when it is back.
-                if rng.chance(0.2) {
+                let closes = rng.chance(0.2);
+                if closes {
                     self.say(number, Ask::Close, false, control);
+                }
+                if closes && rng.chance(0.7) {
+                    return self.come_back_before_it_is_heard(number, control);
                 }
                 self.disconnect(number, now, Some(control));
             }

@@ -6,6 +6,7 @@ mod judged;
 mod numbered;
 mod remade;
 mod scratch;
+mod waking;
 
 use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
@@ -389,6 +390,7 @@ impl Scenario for LogScenario {
         self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
         self.history.look(host, cluster);
+        waking::check(host, cluster);
         if self.archiving.is_some() {
             self.archived.check_host(host, cluster);
         }

@@ -55,6 +55,8 @@ pub struct PaxosScenario {
     ambushes: bool,
     plots: Vec<adversary::Plot>,
     healed: bool,
+    /// Those who are healed.
+    core: Vec<HostId>,
     /// Whether hosts that left are switched off.
     switches_off: bool,
     /// Whether machines that join may lose their disks.
@@ -211,6 +213,7 @@ impl PaxosScenario {
             ambushes: ambushes || focus == Focus::Changes,
             plots: Vec::new(),
             healed: false,
+            core: Vec::new(),
             switches_off: switches_off && focus != Focus::Changes,
             blanks: false,
             focus,
@@ -426,8 +429,8 @@ impl Scenario for PaxosScenario {
         self.look(control);
     }
 
-    fn on_heal(&mut self, _core: &[HostId], _control: &mut Control<'_, Node>) {
-        self.healed = true;
+    fn on_heal(&mut self, core: &[HostId], _control: &mut Control<'_, Node>) {
+        (self.healed, self.core) = (true, core.to_vec());
     }
 
     fn claims(&self) -> Option<IsClaim<Node>> {
@@ -516,6 +519,13 @@ impl Scenario for PaxosScenario {
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
         self.invariants.converged(core, cluster, &self.latest())
+    }
+
+    /// A host that is left out and speaks may have the others go on for ever, for it does not hear what they answer.
+    fn is_in_use(&self, node: NodeId, cluster: &Cluster<'_, Node>) -> bool {
+        let is_client = self.layout.client_on(node.host()).is_some();
+        let is_whole = cluster.hosts().all(|host| self.core.contains(&host) || !cluster.is_up(host));
+        is_whole && (is_client || self.latest().nodes().contains(&node))
     }
 
     fn describe(&self, cluster: &Cluster<'_, Node>) -> String {

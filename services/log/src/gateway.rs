@@ -11,7 +11,10 @@ use crate::turns::{TURN, Turns};
 use crate::wire::{Admitted, Answer, Entries, List, LogStat, Named, READ_BYTES_MAX, Request, Why};
 use kernel::bounds::ANSWER_BYTES_MAX;
 use kernel::client::{Output, Response};
-use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
+use kernel::{
+    AwaitedTimers, Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, Recount, RequestId, Role,
+    Statement,
+};
 use mason::client::{BarrierPassed, GatewayIn, ReadAnswers};
 use mason::shard::Attach;
 use mason::{Gsn, Layout, Mason, Questions, Space, To};
@@ -158,6 +161,17 @@ impl Gateway {
     pub fn reading(&self) -> usize {
         self.reads.len()
     }
+
+    /// The reads that wait for an entry to be appended: the space and the name of the log, and the entry. For invariants.
+    pub fn idle_reads(&self) -> impl Iterator<Item = (Space, &str, u64)> {
+        let idle = self.reads.values().filter(|reading| matches!(reading.state, State::Idle));
+        idle.filter_map(|reading| match &reading.request {
+            Request::Read(read) => {
+                Some((space_of(&read.name, self.shards.len() as u16), read.name.as_str(), read.from))
+            }
+            _ => None,
+        })
+    }
 }
 
 impl Role for Gateway {
@@ -181,7 +195,9 @@ impl Role for Gateway {
             GatewayIn::Answers(message) => {
                 for answer in message.answers {
                     if let Some(waiting) = self.upstream.answered(answer.tagged(message.group), cx.now()) {
-                        self.outstanding_bytes -= waiting.bytes;
+                        if !kernel::planted!(answered_bytes_stay_counted) {
+                            self.outstanding_bytes -= waiting.bytes;
+                        }
                         let answer = Answer::decoded(&answer.body);
                         reply(waiting.asker, answer.unwrap_or(Answer::refused(Why::Malformed)), cx);
                     }
@@ -238,6 +254,19 @@ impl Role for Gateway {
             }
             // The end of the burst does the rest.
             GatewayTimer::Turn => {}
+        }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(GatewayTimer::Tick, true).and(GatewayTimer::Turn, !self.turns.is_empty())
+    }
+
+    fn statement(&self) -> Statement {
+        let bytes = self.upstream.askers().map(|waiting| waiting.bytes).sum();
+        Statement {
+            recounts: vec![Recount::of("bytes of operations", self.outstanding_bytes, bytes)],
+            unfinished: vec![("changes", self.outstanding()), ("reads", self.reads.len())],
+            ..Statement::default()
         }
     }
 

@@ -31,4 +31,8 @@ kernel::planted_bugs! {
     room_not_counted_from_snapshot = "C41",
     /// A group of readers cannot go back.
     earlier_commit_ignored = "C42",
+    /// Operations that were answered stay counted among those that wait.
+    answered_bytes_stay_counted = "C44",
+    /// Readers that wait are not notified when their log is sealed.
+    sealing_wakes_nobody = "C45",
 }

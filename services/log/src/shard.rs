@@ -45,6 +45,11 @@ impl LogView<'_> {
         self.log.bytes
     }
 
+    /// True if nothing is appended to it any more.
+    pub fn is_sealed(&self) -> bool {
+        self.log.sealed
+    }
+
     /// Its number: no other log of the space has had it.
     pub fn number(&self) -> u64 {
         self.log.origin.number
@@ -421,7 +426,9 @@ impl Shard for Logs {
                         log.sealed = true;
                         log.end_segment(storage);
                     });
-                    self.notify(&named.name, out);
+                    if !kernel::planted!(sealing_wakes_nobody) {
+                        self.notify(&named.name, out);
+                    }
                     sealed
                 }
                 (None, Request::Delete(named)) => {

@@ -4,7 +4,9 @@ use crate::native::{Native, Next, Numbered, Outcome};
 use crate::{Ask, LABEL_BYTES_MAX};
 use kernel::client::Output;
 use kernel::client::Response;
-use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
+use kernel::{
+    AwaitedTimers, Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role, Statement,
+};
 use mason::client::GatewayIn;
 use mason::shard::Attach;
 use mason::{Group, Layout, Mason, Order, Space};
@@ -175,6 +177,14 @@ impl Role for Gateway {
                 }
             }
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(GatewayTimer::Resend, true)
+    }
+
+    fn statement(&self) -> Statement {
+        Statement { unfinished: vec![("calls", self.outstanding())], ..Statement::default() }
     }
 
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {

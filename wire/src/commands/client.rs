@@ -4,7 +4,7 @@ use super::calls::{Query, Reconfigure, Submit};
 use super::configuration::Configuration;
 use super::results::{Answered, ClientIn, Notice, OPENING, Results, Status};
 use super::value::{Commands, GroupKind, Level};
-use kernel::{Bytes, Cx, Family, Instant, NodeId, Position, RequestId, Role, planted};
+use kernel::{AwaitedTimers, Bytes, Cx, Family, Instant, NodeId, Position, RequestId, Role, planted};
 use parts::{Sequence, SessionId, Slot};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -242,6 +242,10 @@ where
         match timer {
             ClientTimer::Resend => self.look_for_late_answers(cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(ClientTimer::Resend, self.timer_set || self.outstanding() > 0)
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

@@ -27,6 +27,13 @@ pub(crate) struct BeaconTables {
     seen: BTreeMap<(NodeId, NodeId), Lit>,
 }
 
+impl BeaconTables {
+    /// Whom a node of this host shows beacons.
+    pub(crate) fn shown_by(&self, node: NodeId) -> BTreeSet<NodeId> {
+        self.lit.keys().filter(|(_, from)| *from == node).map(|(to, _)| *to).collect()
+    }
+}
+
 impl<N: Node> Host<N> {
     pub(super) fn set_beacon(
         &mut self,

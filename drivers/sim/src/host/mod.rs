@@ -6,7 +6,7 @@ mod seat;
 
 use beacons::BeaconTables;
 use blobs::InFlight;
-use seat::Seat;
+pub(crate) use seat::Seat;
 
 use crate::beacons::BeaconList;
 use crate::clock::Clock;
@@ -145,6 +145,11 @@ impl<N: Node> Host<N> {
     /// Those that were called since the scenario looked at them.
     pub(crate) fn called_nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
         self.called.iter().map(|&seat| &self.seats[usize::from(seat)]).map(|seat| (seat.id, &seat.node))
+    }
+
+    /// The same, as they sit here.
+    pub(crate) fn called_seats(&self) -> impl Iterator<Item = &Seat<N>> {
+        self.called.iter().map(|&seat| &self.seats[usize::from(seat)])
     }
 
     /// The scenario has looked.

@@ -24,6 +24,13 @@ pub(crate) struct TimerSlot {
     pub(crate) listener: Option<Listener>,
 }
 
+impl TimerSlot {
+    /// It will run out, or has and waits to be worked off.
+    pub(crate) fn is_set(&self) -> bool {
+        self.deadline != NEVER || self.due
+    }
+}
+
 const UNSET: TimerSlot =
     TimerSlot { deadline: NEVER, local_deadline: Instant(0), reminder: NEVER, due: false, listener: None };
 

@@ -25,6 +25,7 @@ impl<S: Scenario> Run<S> {
         if host.status != Status::Up || host.is_damaged() {
             return;
         }
+        self.check_statements(index);
         // What is trimmed may be there still, or not.
         let trimmed = draw & 1 == 1;
         for (host_slot, mut restarted) in scenario.blank_nodes(host.id) {

@@ -347,7 +347,8 @@ impl<S: Scenario> Run<S> {
                 let core: Vec<HostId> =
                     self.core.iter().map(|&host| self.hosts[usize::from(host)].id).collect();
                 let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
-                scenario.converged(&core, &cluster).err().map(|text| ("CONV", text))
+                let converged = scenario.converged(&core, &cluster);
+                converged.err().or_else(|| self.unfinished(scenario)).map(|text| ("CONV", text))
             }
         };
         let Some((invariant, what)) = waiting else {

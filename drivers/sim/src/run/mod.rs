@@ -3,6 +3,7 @@
 mod clocks;
 mod dry_restart;
 mod faults;
+mod statements;
 mod workload;
 
 use workload::{Client, Retained};
@@ -297,6 +298,7 @@ impl<S: Scenario> Run<S> {
         self.hosts[usize::from(host)].called.sort_unstable();
         scenario
             .after_burst(id, &Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now });
+        self.check_called(host);
         self.hosts[usize::from(host)].was_looked_at();
         self.restart_dry_at_times(host, scenario);
         if self.phase == Phase::Safety && scenario.watches() {

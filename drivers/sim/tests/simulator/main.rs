@@ -10,6 +10,7 @@ mod explore;
 mod faults;
 mod hosts;
 mod register;
+mod statements;
 // A family of one role without messages: the macro's conversions have nothing that could fail.
 #[allow(clippy::infallible_try_from)]
 mod turns;

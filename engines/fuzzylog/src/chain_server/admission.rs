@@ -50,6 +50,19 @@ impl Unconfirmed {
         }
     }
 
+    /// How many there are, and how many of them these commands are.
+    pub(super) fn recount<'a>(&self, entries: impl Iterator<Item = &'a RowEntry>) -> (usize, usize) {
+        let mut found: BTreeSet<(NodeId, u64)> = BTreeSet::new();
+        for entry in entries {
+            let named = match &entry.command {
+                Command::AppendMany(many) => many.appends.iter().map(|named| named.call).collect(),
+                _ => vec![entry.call],
+            };
+            found.extend(named.into_iter().map(|call| (entry.origin, call)));
+        }
+        (self.calls.len(), self.calls.intersection(&found).count())
+    }
+
     pub(super) fn forget(&mut self) {
         self.calls.clear();
     }

@@ -92,7 +92,9 @@ impl ChainServer {
         let answers_from = self.length();
         self.links = Links { moved: cx.now(), owes_length: true, answers_from, ..Links::default() };
         self.watched.forget();
-        self.unconfirmed.forget();
+        if !planted!(calls_stay_across_epochs) {
+            self.unconfirmed.forget();
+        }
         if let Some(projection) = &self.projection {
             self.retained.forget_members(projection);
         }

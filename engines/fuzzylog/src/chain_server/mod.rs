@@ -39,7 +39,7 @@ use crate::terms::{ChainEpoch, ChainJournal, ColourPlacement, PartitionId, RowIn
 use admission::Unconfirmed;
 use copy::Copy;
 use idle_clients::PassedRow;
-use kernel::{Cx, Instant, NodeId, Position, Role};
+use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, Role, Statement};
 use reads::WaitingSync;
 use regions::Replicator;
 use retained::Retained;
@@ -356,6 +356,32 @@ impl Role for ChainServer {
             }
             ChainTimer::Snapshot => self.write_snapshot(cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(ChainTimer::Tick, true)
+    }
+
+    fn statement(&self) -> Statement {
+        let not_applied = || self.row.from(self.state.applied());
+        let mut recounts = self.state.recounts();
+        recounts.push(Recount::of(
+            "bytes of its window",
+            self.window,
+            not_applied().map(row::entry_bytes).sum(),
+        ));
+        // What another chain has gone on without is dropped, or replaced, when it joins.
+        let mut unfinished = Vec::new();
+        if self.serves().is_some() {
+            let (unconfirmed, found) = self.unconfirmed.recount(not_applied());
+            recounts.push(Recount::of("calls on their way", unconfirmed, found));
+            unfinished = vec![
+                ("appends to several partitions", self.state.unfinished_count()),
+                ("appends that wait", self.state.queued()),
+                ("calls on their way", unconfirmed),
+            ];
+        }
+        Statement { recounts, unfinished, ..Statement::default() }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

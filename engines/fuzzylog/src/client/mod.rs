@@ -28,7 +28,7 @@ use crate::partition::command::{Command, Outcome, Placed};
 use crate::projection::ChainProjection;
 use crate::terms::{AppendId, ChainEpoch, ColourPlacement, PartitionId};
 use batches::Batches;
-use kernel::{Cx, Instant, NodeId, Position, RequestId, Role};
+use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, RequestId, Role, Statement};
 use passing::Passing;
 use reads::Reading;
 pub use several::SeveralInFlight;
@@ -402,6 +402,21 @@ impl Role for FuzzyClient {
             }
             FuzzyClientIn::DirectorsMoved(_) => cx.reject("another host's word of who directs"),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(FuzzyClientTimer::Tick, true)
+    }
+
+    fn statement(&self) -> Statement {
+        let bytes = self.operations.values().map(|operation| operation.task.bytes()).sum();
+        let in_flight = self.recovering.values().filter(|call| self.operations.contains_key(call)).count();
+        let recounts = vec![
+            Recount::of("bytes of calls", self.bytes, bytes),
+            Recount::of("take-overs", self.recovering.len(), in_flight),
+        ];
+        let unfinished = vec![("calls", self.outstanding()), ("take-overs", self.recovering.len())];
+        Statement { recounts, unfinished, ..Statement::default() }
     }
 
     fn on_timer(&mut self, timer: FuzzyClientTimer, cx: &mut Cx<'_, Self>) {

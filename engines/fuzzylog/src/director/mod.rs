@@ -38,7 +38,7 @@ use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainJournal, PartitionId};
 use crate::{FuzzyLog, FuzzyMessage, FuzzyRequest};
-use kernel::{Cx, Decode, HostId, Instant, NodeId, Position, RequestId, Role};
+use kernel::{AwaitedTimers, Cx, Decode, HostId, Instant, NodeId, Position, RequestId, Role};
 use parts::Ballot;
 use paxos::EmbeddedLog;
 use paxos::multipaxos::batcher::BatcherIn;
@@ -422,6 +422,10 @@ impl Role for Director {
             DirectorHears::Own(DirectorIn::MembersSettled(message)) => self.on_settled(from, &message, cx),
             DirectorHears::Log(message) => self.on_log(from, message, cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(DirectorTimer::Tick, true)
     }
 
     fn on_timer(&mut self, timer: DirectorTimer, cx: &mut Cx<'_, Self>) {

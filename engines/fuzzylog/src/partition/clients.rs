@@ -2,6 +2,7 @@
 
 use super::command::{Delivered, Placed};
 use crate::terms::{AppendId, AppendTime, RowIndex};
+use kernel::Recount;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -99,6 +100,10 @@ impl Clients {
     /// What the table costs in memory, about.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn recount(&self) -> Recount {
+        Recount::of("bytes of clients", self.bytes, self.rows.values().map(ClientRow::bytes).sum())
     }
 
     pub(super) fn knows(&self, client: u64) -> bool {

@@ -1,7 +1,7 @@
 //! The chains of a partition's colours.
 
 use crate::terms::{AppendId, AppendTime, Colour, Edge, NodePosition, RegionId, RestoreId, begins_with};
-use kernel::{Bytes, Decode, DecodeError, Encode, Reader, planted};
+use kernel::{Bytes, Decode, DecodeError, Encode, Reader, Recount, planted};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
@@ -185,6 +185,12 @@ impl Colours {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The bytes of nodes, counted anew.
+    pub(super) fn recount(&self) -> Recount {
+        let nodes = self.chains.values().flat_map(|chain| &chain.nodes);
+        Recount::of("bytes of nodes", self.bytes, nodes.map(ColourNode::bytes).sum())
     }
 
     /// What colours cost beside their nodes.

@@ -19,6 +19,7 @@ mod colours;
 pub mod command;
 mod copying;
 mod joining;
+mod recounts;
 mod regions;
 mod restoring;
 mod scanning;

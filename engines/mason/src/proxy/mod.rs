@@ -22,7 +22,9 @@ use arranging::ProxyCall;
 use entry::Question;
 pub use heard::Heard;
 use kernel::client::Response;
-use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
+use kernel::{
+    AwaitedTimers, Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role, Statement,
+};
 use leading::Lead;
 use parts::{Ballot, Sequence, SessionId, Slot};
 use paxos::Members;
@@ -194,6 +196,14 @@ impl Role for Proxy {
             Err(_) => cx.reject("request that does not decode"),
         }
         self.leading(cx, |lead, frame, cx| lead.look_soon(frame, cx));
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(ProxyTimer::Tick, self.lead.is_some())
+    }
+
+    fn statement(&self) -> Statement {
+        self.lead.as_ref().map_or_else(Statement::default, Lead::statement)
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

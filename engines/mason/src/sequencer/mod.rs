@@ -9,7 +9,7 @@ use crate::messages::proxy;
 pub use crate::messages::sequencer::*;
 use crate::order::{ConsistentCut, Group, Gsn, Number, Order, Placed, Range, Space};
 use crate::topology::{Layout, MasonParameters, ShardMap, Topology};
-use kernel::{Cx, NodeId, Position, Role, planted};
+use kernel::{AwaitedTimers, Cx, NodeId, Position, Role, Statement, planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -159,6 +159,27 @@ impl Role for Sequencer {
         match timer {
             SequencerTimer::Retry => self.retry(cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        let waits = match &self.state {
+            State::Standby => false,
+            State::Recovering(_) => true,
+            State::Active(counters) => !counters.filling.is_empty() || counters.handing.is_some(),
+        };
+        AwaitedTimers::NONE.and(SequencerTimer::Retry, waits)
+    }
+
+    fn statement(&self) -> Statement {
+        let unfinished = match &self.state {
+            State::Standby => Vec::new(),
+            State::Recovering(_) => vec![("recoveries", 1)],
+            State::Active(counters) => vec![
+                ("groups that have holes to fill", counters.filling.len()),
+                ("reshardings to log", usize::from(counters.handing.is_some())),
+            ],
+        };
+        Statement { unfinished, beacons: Some(self.seen_by.1.clone()), ..Statement::default() }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

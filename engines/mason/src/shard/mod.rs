@@ -30,7 +30,7 @@ use crate::order::{ConsistentCut, Group, Gsn, Number, Placed, Space};
 use crate::proxy::delivery::{Delivered, Work};
 use crate::service::{Shard, ShardOut};
 use crate::topology::{MasonParameters, Topology};
-use kernel::{BlobNotice, Bytes, Cx, Instant, NodeId, Position, Role};
+use kernel::{AwaitedTimers, BlobNotice, Bytes, Cx, Instant, NodeId, Position, Recount, Role, Statement};
 use parts::{SnapshotRecord, Snapshots};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -398,6 +398,23 @@ impl<S: Shard> Role for ShardServer<S> {
             }
             // The burst's end does it.
             ShardTimer::Snapshot => {}
+        }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(ShardTimer::Tick, true).and(ShardTimer::Snapshot, self.snapshots.is_writing())
+    }
+
+    fn statement(&self) -> Statement {
+        let to_come = self.waiting.range(self.next..).count();
+        let (received, needed) = self.inputs.received_from(self.next);
+        let mut recounts = self.service.recounts();
+        recounts.push(Recount::of("operations that wait for their number", self.waiting.len(), to_come));
+        recounts.push(Recount::of("inputs of what is not executed", received, needed));
+        Statement {
+            recounts,
+            unfinished: vec![("operations that wait", to_come), ("reads that wait", self.reads.len())],
+            ..Statement::default()
         }
     }
 

@@ -9,7 +9,7 @@ use crate::multipaxos::messages::{client, leader, replica};
 use crate::parameters::Parameters;
 use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, CommandGroup, Commands, Level, Rules, Value};
 use kernel::bounds::{BATCH_HEAD_BYTES, VALUE_BYTES_MAX};
-use kernel::{Cx, Encode, Instant, NodeId, Position, Recount, Role, planted};
+use kernel::{AwaitedTimers, Cx, Encode, Instant, NodeId, Position, Recount, Role, Statement, planted};
 use parts::{Ballot, Sequence, SessionId, Set, Slot, Tally};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -257,6 +257,20 @@ impl Role for Batcher {
             BatcherTimer::Flush => self.flush_due = true,
             BatcherTimer::Resend => self.resend(cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(BatcherTimer::Resend, self.resend_set || self.has_work())
+    }
+
+    fn statement(&self) -> Statement {
+        let unfinished = vec![
+            ("batches in flight", self.in_flight.len()),
+            ("batches of reads in flight", self.reads_in_flight.len()),
+        ];
+        let most = self.parameters.pending_bytes_max + self.parameters.batch_bytes_max;
+        let bounds = vec![("bytes of commands and reads", self.waiting_bytes(), most)];
+        Statement { recounts: self.recounts(), unfinished, bounds, ..Statement::default() }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

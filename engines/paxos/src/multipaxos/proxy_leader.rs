@@ -7,7 +7,7 @@ pub use crate::multipaxos::messages::proxy_leader::*;
 use crate::multipaxos::messages::{leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
-use kernel::{Cx, Instant, NodeId, Position, Role};
+use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Role, Statement};
 use parts::{Ballot, Slot, Tally};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -86,6 +86,14 @@ impl Role for ProxyLeader {
         match timer {
             ProxyLeaderTimer::Resend => self.resend(cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        AwaitedTimers::NONE.and(ProxyLeaderTimer::Resend, !self.pending.is_empty())
+    }
+
+    fn statement(&self) -> Statement {
+        Statement { unfinished: vec![("slots without a quorum", self.pending.len())], ..Statement::default() }
     }
 }
 

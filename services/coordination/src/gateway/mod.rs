@@ -60,7 +60,9 @@ use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
 use crate::wire::{HomeNotice, SessionAnswer, ZkSessionId};
 use kernel::client::{Close, Output, Pause};
-use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
+use kernel::{
+    AwaitedTimers, Bytes, Cx, Decode, Instant, NodeId, Position, Recount, RequestId, Role, Statement,
+};
 use mason::client::Elsewhere;
 use mason::client::{Answers, BarrierPassed, GatewayIn, GatewayNotice};
 use mason::{Mason, ShardMap, Space};
@@ -476,6 +478,24 @@ impl Role for Gateway {
             }
             GatewayTimer::Turn => self.settle(cx),
         }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        let turns = !self.next_turn.is_empty();
+        AwaitedTimers::NONE.and(GatewayTimer::Tick, true).and(GatewayTimer::Turn, turns)
+    }
+
+    fn statement(&self) -> Statement {
+        let connections = || self.connections.values();
+        let written = connections().map(|connection| connection.write_bytes).sum();
+        let queued = connections().flat_map(|connection| &connection.queue).map(|entry| entry.write_bytes);
+        let mut recounts = vec![
+            self.pool.recount(connections().map(|connection| &connection.account)),
+            Recount::of("bytes of writes", self.write_bytes, written),
+            Recount::of("bytes of writes of connections", written, queued.sum()),
+        ];
+        recounts.extend(self.watchers.recounts(&self.connections));
+        Statement { recounts, ..Statement::default() }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {

@@ -4,7 +4,7 @@ use crate::gateway::connection::{Connection, EntrySeq, Waiting};
 use crate::gateway::kinds::Kinds;
 use crate::placement::Placement;
 use crate::wire::{EventKind, Permission, WatchEvent, allowed, parent_of};
-use kernel::NodeId;
+use kernel::{NodeId, Recount};
 use mason::Space;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,6 +48,22 @@ impl Watchers {
     pub(crate) fn paths(&self) -> impl Iterator<Item = (&Arc<str>, Vec<NodeId>)> {
         let of = |watched: &Watched| watched.watchers.iter().map(|watcher| watcher.connection).collect();
         self.paths.iter().map(move |(path, watched)| (path, of(watched)))
+    }
+
+    /// The numbers that stand here and at connections beside what they count.
+    pub(crate) fn recounts(&self, connections: &BTreeMap<NodeId, Connection>) -> Vec<Recount> {
+        let entries = || self.paths.values().flat_map(|watched| &watched.watchers);
+        let recursive = |watcher: &&Watcher| watcher.kinds.has(Kinds::RECURSIVE);
+        let of_connections = connections.values().map(|connection| connection.watched.len()).sum();
+        let in_spaces = connections.values().flat_map(|connection| connection.watched_spaces.values());
+        let recursive_ones = connections.values().map(|connection| connection.recursive as usize).sum();
+        vec![
+            Recount::of("watchers", self.len, entries().count()),
+            Recount::of("paths that connections watch", of_connections, entries().count()),
+            Recount::of("the same by spaces", in_spaces.sum::<u32>() as usize, entries().count()),
+            Recount::of("watchers of all below", self.recursive, entries().filter(recursive).count()),
+            Recount::of("the same of connections", recursive_ones, self.recursive),
+        ]
     }
 
     /// The connection watches from the answer of request `since` on.

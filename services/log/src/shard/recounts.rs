@@ -29,6 +29,11 @@ impl Logs {
                 counted: logs().map(|log| log.retain_bytes).sum(),
             },
             Recount::of("numbers of logs", numbers, names),
+            Recount::of(
+                "bytes of open segments beyond their bound",
+                logs().map(Log::open_bytes).sum::<usize>().saturating_sub(self.storage.bounds.open_bytes),
+                0,
+            ),
             self.producers.recount(),
             self.groups.recount(),
         ]);

@@ -3,7 +3,7 @@
 use super::{BEACONS_MISSED, Lead};
 use crate::proxy::{Frame, Proxy, ProxyTimer};
 use crate::topology::MasonParameters;
-use kernel::{Cx, Instant, REPEAT_WITHIN};
+use kernel::{Cx, Instant, REPEAT_WITHIN, Recount, Statement};
 use std::time::Duration;
 
 /// A leader at rest asks the sequencer at least so often before it suspects it.
@@ -36,6 +36,16 @@ impl Lead {
         let after = clock.unwrap_or(LOOK_EVERY).min(LOOK_EVERY);
         let sequencer = self.sequencing.node().filter(|_| !needs_none);
         cx.await_silence(ProxyTimer::Tick, sequencer, bears, after + kernel::until_moment(now + after));
+    }
+
+    /// What it says of what waits: it is all that a leader has to do.
+    pub(in crate::proxy) fn statement(&self) -> Statement {
+        let counted = self.queue.iter().map(|item| item.operation.body.len()).sum();
+        Statement {
+            recounts: vec![Recount::of("bytes of queued operations", self.queue_bytes, counted)],
+            unfinished: vec![("operations queued", self.queue.len()), ("batches", self.pending.len())],
+            ..Statement::default()
+        }
     }
 
     /// Something has come to a leader that waits for a silence.

@@ -147,6 +147,19 @@ impl Acceptor {
         }
     }
 
+    /// Whom it answers by a beacon.
+    pub(super) fn answered_leader(&self) -> Option<NodeId> {
+        self.hearing.answers
+    }
+
+    /// True if a role of this host relies on being notified when the leader falls silent.
+    pub(super) fn awaits_silence(&self, me: NodeId) -> bool {
+        let leaders = self.configurations.all().iter().flat_map(|configuration| &configuration.leaders);
+        let is_reported =
+            self.hearing.reported.is_some() && leaders.into_iter().any(|it| it.host() == me.host());
+        self.hearing.heard.is_some() && (is_reported || self.hearing.resting.is_some())
+    }
+
     fn report_leader(&mut self, heard: Option<Ballot>, cx: &mut Cx<'_, Self>) {
         if self.hearing.reported == heard {
             return;

@@ -15,7 +15,7 @@ use crate::multipaxos::messages::{batcher, leader, proxy_leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
 use kernel::bounds::VOTE_BYTES;
-use kernel::{Cx, NodeId, PageBudget, Position, Role, planted};
+use kernel::{AwaitedTimers, Cx, NodeId, PageBudget, Position, Role, Statement, planted};
 use parts::{Ballot, Slot, SlotRing};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -269,6 +269,17 @@ impl Role for Acceptor {
             AcceptorTimer::Enlist => self.enlist(cx),
             AcceptorTimer::Silence => self.on_silence(cx),
         }
+    }
+
+    fn awaited_timers(&self, me: NodeId) -> AwaitedTimers {
+        let asks = !self.waits && self.summary.as_ref().is_some_and(|summary| !summary.active);
+        AwaitedTimers::NONE
+            .and(AcceptorTimer::Enlist, asks)
+            .and(AcceptorTimer::Silence, self.awaits_silence(me))
+    }
+
+    fn statement(&self) -> Statement {
+        Statement { beacons: Some(self.answered_leader().into_iter().collect()), ..Statement::default() }
     }
 }
 

@@ -109,9 +109,11 @@ impl Leader {
             cx.mark("leader.resigned");
             cx.stop_timer(LeaderTimer::Heartbeat);
             cx.stop_timer(LeaderTimer::Resend);
-            self.resends = false;
+            self.resends = kernel::planted!(stopped_timer_taken_for_set);
         }
-        if let State::Leading(pipeline) = &mut self.state {
+        if let State::Leading(pipeline) = &mut self.state
+            && !kernel::planted!(resigned_leader_shows_beacons)
+        {
             pipeline.rest.stop_beacons(cx);
         }
         self.state = State::Following;

@@ -15,8 +15,9 @@ use super::Paxos;
 use crate::configuration::Configurations;
 pub use crate::multipaxos::messages::leader::*;
 use crate::parameters::Parameters;
-use kernel::{Cx, Instant, NodeId, Position, Recount, Role};
+use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, Role, Statement};
 use parts::{Ballot, Map, Slot};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 kernel::timers! {
@@ -241,5 +242,25 @@ impl Role for Leader {
             LeaderTimer::Heartbeat => self.on_heartbeat_due(cx),
             LeaderTimer::Resend => self.resend(cx),
         }
+    }
+
+    fn awaited_timers(&self, me: NodeId) -> AwaitedTimers {
+        let (leads, proposes) = match &self.state {
+            State::Following | State::PreVoting(_) => (false, false),
+            State::Recovering(_) => (false, true),
+            State::Leading(pipeline) => (true, pipeline.has_proposals()),
+        };
+        AwaitedTimers::NONE
+            .and(LeaderTimer::Election, !leads && self.hears.is_none() && self.may_lead(me))
+            .and(LeaderTimer::Heartbeat, leads)
+            .and(LeaderTimer::Resend, proposes || self.resends)
+    }
+
+    fn statement(&self) -> Statement {
+        let State::Leading(pipeline) = &self.state else {
+            return Statement { beacons: Some(BTreeSet::new()), ..Statement::default() };
+        };
+        let (unfinished, beacons) = (pipeline.unfinished(), Some(pipeline.rest.shown().collect()));
+        Statement { recounts: pipeline.recounts(), unfinished, beacons, ..Statement::default() }
     }
 }

@@ -78,6 +78,19 @@ impl Pipeline {
         is_done && self.queue.is_empty() && self.log.is_empty() && self.activating.is_none()
     }
 
+    /// True if it looks again at what it has proposed.
+    pub(super) fn has_proposals(&self) -> bool {
+        !self.log.is_empty() || self.activating.is_some()
+    }
+
+    /// What is not proposed, or not in force.
+    pub(super) fn unfinished(&self) -> Vec<(&'static str, usize)> {
+        vec![
+            ("values to propose", self.queue.len()),
+            ("changes of configuration to put in force", usize::from(self.activating.is_some())),
+        ]
+    }
+
     /// How long ago a write quorum was last heard.
     pub(super) fn unheard_since(&self, now: Instant) -> std::time::Duration {
         now.since(self.heard_at)

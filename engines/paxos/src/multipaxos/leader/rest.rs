@@ -51,6 +51,11 @@ impl Rest {
         cx.stop_beacon(self.beacons.drain(..));
     }
 
+    /// To whom they are set.
+    pub(super) fn shown(&self) -> impl Iterator<Item = NodeId> {
+        self.beacons.iter().copied()
+    }
+
     pub(super) fn note(&mut self, acceptor: NodeId, now: Instant) {
         self.heard.insert(acceptor, now);
     }

@@ -15,7 +15,9 @@ use crate::multipaxos::messages::leader;
 pub use crate::multipaxos::messages::replica::*;
 use crate::parameters::Parameters;
 use crate::value::Value;
-use kernel::{Bytes, Cx, Instant, NodeId, Position, Recount, Role, StateMachine, planted};
+use kernel::{
+    AwaitedTimers, Bytes, Cx, Instant, NodeId, Position, Recount, Role, StateMachine, Statement, planted,
+};
 use parts::{Ballot, SessionId, Sessions, Slot, SlotRing, SnapshotRecord, Snapshots, WantedPage};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -243,7 +245,7 @@ impl<S: StateMachine> Replica<S> {
         let mut all = self.machine.recounts();
         all.push(Recount::of("bytes of waiting reads", self.waiting_read_bytes, reads));
         all.push(Recount::of("retained bytes", self.retained_bytes, retained));
-        all.push(self.state.sessions.recount());
+        all.extend(self.state.sessions.recounts());
         all
     }
 
@@ -323,6 +325,31 @@ impl<S: StateMachine> Role for Replica<S> {
             }
             // The burst's end does it.
             ReplicaTimer::Snapshot => {}
+        }
+    }
+
+    fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
+        // A snapshot that is written has it report at its end.
+        let (goes_on, writes) = (self.checkpoints.diverged().is_none(), self.snapshots.is_writing());
+        AwaitedTimers::NONE
+            .and(ReplicaTimer::CatchUp, goes_on && (self.looks || !writes && !self.is_at_rest()))
+            .and(ReplicaTimer::Snapshot, goes_on && writes)
+    }
+
+    fn statement(&self) -> Statement {
+        let (parameters, configurations) = (&self.parameters, self.state.configurations.all().len());
+        // One that governs the last slot, and one that will govern later ones.
+        let configurations = if self.joining { 0 } else { configurations };
+        Statement {
+            recounts: self.recounts(),
+            unfinished: vec![("reads that wait", self.waiting_reads.len())],
+            bounds: vec![
+                ("configurations", configurations, 2),
+                ("bytes of values for others", self.retained_bytes, parameters.retained_bytes_max),
+                ("bytes of waiting reads", self.waiting_read_bytes, parameters.waiting_read_bytes_max),
+                ("sessions", self.state.sessions.len(), parameters.sessions_max.max(1)),
+            ],
+            ..Statement::default()
         }
     }
 
