@@ -17,7 +17,8 @@ mod tail;
 
 pub use maps::{MapLimits, MapsStatus};
 pub use regions::OtherRegionStatus;
-pub use status::FuzzyStatus;
+pub(crate) use nodes::{chain_parameters, slot_owner};
+pub use status::{ChainServerStatus, ChainStatus, FuzzyStatus};
 
 use super::records::RecordOwner;
 use super::status::ServiceStatus;
