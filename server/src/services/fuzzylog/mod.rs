@@ -16,8 +16,8 @@ mod status;
 mod tail;
 
 pub use maps::{MapLimits, MapsStatus};
-pub use regions::OtherRegionStatus;
 pub(crate) use nodes::{chain_parameters, slot_owner};
+pub use regions::OtherRegionStatus;
 pub use status::{ChainServerStatus, ChainStatus, FuzzyStatus};
 
 use super::records::RecordOwner;

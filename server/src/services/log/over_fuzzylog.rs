@@ -29,7 +29,9 @@ const REPLICAS_MIN: usize = 2;
 const PARTITION_BYTES: usize = 512 << 20;
 /// With more nodes in all colours the shards are asked for snapshots.
 const RETAINED_BYTES_MAX: u64 = 96 << 20;
-/// A node holds one operation of a gateway at least.
+/// Operations go into one node until they have so many bytes together.
+const NODE_BYTES: usize = 256 << 10;
+/// And it holds one operation of a gateway at least.
 const NODE_BYTES_MAX: usize = 2 << 20;
 
 /// Which role of which host is where.
@@ -102,6 +104,7 @@ pub(super) fn nodes(
                     gateway,
                     wait_for_last: parameters.wait_for_last,
                     retained_bytes_max: RETAINED_BYTES_MAX,
+                    node_bytes: NODE_BYTES,
                 };
                 FeederNode::Feeder(Box::new(Feeder::new(plan))).into()
             }
@@ -117,10 +120,8 @@ pub(super) fn nodes(
 /// The director and the feeder of the host `name` follow the members.
 pub(super) fn followers(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<Follower> {
     let (chains, host) = (chains(file, logs), HostId::named(name));
-    let follower = |node: NodeId| Follower {
-        host_slot: node.host_slot(),
-        call: |members| members.encoded().into(),
-    };
+    let follower =
+        |node: NodeId| Follower { host_slot: node.host_slot(), call: |members| members.encoded().into() };
     vec![follower(chains.director_of(host)), follower(feeder(&chains, host))]
 }
 
@@ -185,7 +186,8 @@ impl LogChainsStatus {
                 FuzzyMember::Director(director) => {
                     status.directs = director.is_leading();
                     let newest = director.projections().zip(feeder.client().projections());
-                    let newest = newest.map(|(one, other)| if one.epoch >= other.epoch { one } else { other });
+                    let newest =
+                        newest.map(|(one, other)| if one.epoch >= other.epoch { one } else { other });
                     status.chains = newest.map(|it| ChainStatus::of(it, director, file)).collect();
                 }
                 // The client is in the feeder.

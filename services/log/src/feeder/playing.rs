@@ -1,7 +1,9 @@
 //! From colours to shards: plays what is new, pairs nodes of several colours, and hands operations over by their numbers.
 
 use super::{Asked, Feeder, GROUP, Pack};
-use ::fuzzylog::{AppendTime, Colour, ColourNode, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall, SyncCall};
+use ::fuzzylog::{
+    AppendTime, Colour, ColourNode, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall, SyncCall,
+};
 use kernel::{Bytes, Cx, Decode as _};
 use mason::proxy::delivery::Run;
 use mason::shard::{Deliver, Reach, ShardBehind};
@@ -14,8 +16,6 @@ const READY_BYTES_MAX: usize = 1 << 20;
 const OWN_MAX: usize = 64;
 /// What a node is taken for beside its body.
 const NODE_HEAD_BYTES: usize = 128;
-/// Operations are handed over in messages of about so many bytes.
-const DELIVERY_BYTES: usize = 256 << 10;
 /// Retained bytes are counted in steps of so many.
 const COUNTED_BYTES: u64 = 64 << 10;
 /// A server that takes a snapshot asks often: it is answered at one tick of so many.
@@ -61,6 +61,8 @@ pub(super) struct Stream {
     syncs: bool,
     /// The next look is due: others may have appended.
     looks: bool,
+    /// Another space's next node is to come here, too.
+    is_missed: bool,
     /// Its barriers up to this one have been synced.
     synced: u64,
     runs: Vec<Run>,
@@ -92,6 +94,7 @@ impl Stream {
             plays: false,
             syncs: false,
             looks: true,
+            is_missed: false,
             synced: 0,
             runs: Vec::new(),
             runs_bytes: 0,
@@ -136,8 +139,7 @@ impl Stream {
 
     pub(super) fn tick(&mut self) {
         self.quiet = self.quiet.saturating_sub(1);
-        // It is next in its space, and another colour has not shown it yet.
-        self.looks |= self.ready.front().is_some();
+        self.looks |= std::mem::take(&mut self.is_missed);
     }
 
     /// Positions below this are there.
@@ -403,7 +405,10 @@ impl Feeder {
                 Some(node) if node.at > at => is_gone = true,
                 Some(_) => return false,
                 None if stream.passed >= at => is_gone = true,
-                None => return false,
+                None => {
+                    stream.is_missed = true;
+                    return false;
+                }
             }
         }
         if is_gone {
@@ -430,6 +435,7 @@ impl Feeder {
 
     /// The next node of a space goes to its server, unless that has it.
     fn pass_on(&mut self, space: Space, numbers: &[Placed], cx: &mut Cx<'_, Self>) {
+        let node_bytes = self.node_bytes;
         let Some(stream) = self.stream(space) else { return };
         let Some(node) = stream.leave() else { return };
         if node.position < stream.wanted || stream.lags {
@@ -453,7 +459,7 @@ impl Feeder {
         let Some(run) = run else { return };
         stream.runs_bytes += run.size();
         stream.runs.push(run);
-        if stream.runs_bytes >= DELIVERY_BYTES {
+        if stream.runs_bytes >= node_bytes {
             self.send_runs(space, cx);
         }
     }

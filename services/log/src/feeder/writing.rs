@@ -11,9 +11,7 @@ use mason::{MasonMessage, Operation, ShardMap, Space, Stub as _};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Operations go into one node until they have so many bytes together.
-const NODE_BYTES: usize = 256 << 10;
-/// And so many operations.
+/// Operations of one node.
 const NODE_OPERATIONS: usize = 8_192;
 /// A node for which there was no room is appended again after this.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
@@ -55,11 +53,14 @@ pub(super) struct Writing {
     ready: BTreeSet<Space>,
     /// The last time that was answered.
     seen: AppendTime,
+    /// Bytes of a node's operations, unless there is one alone.
+    node_bytes: usize,
 }
 
 impl Writing {
-    pub(super) fn new(spaces: u16) -> Self {
+    pub(super) fn new(spaces: u16, node_bytes: usize) -> Self {
         Self {
+            node_bytes,
             incarnation: 0,
             next_tag: 1,
             queued: BTreeMap::new(),
@@ -117,7 +118,7 @@ impl Writing {
             && (tags.is_empty()
                 || spaces.len() == 1
                     && head.spaces == spaces
-                    && bytes + head.body.len() <= NODE_BYTES
+                    && bytes + head.body.len() <= self.node_bytes
                     && tags.len() < NODE_OPERATIONS)
         {
             let tag = head.tag;
