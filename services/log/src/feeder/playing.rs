@@ -67,14 +67,14 @@ pub(super) struct Stream {
     synced: u64,
     runs: Vec<Run>,
     runs_bytes: usize,
-    /// What the server has been told of `known`.
+    /// As much of `known` was reported to the server.
     said: u64,
     /// Bytes of nodes that were played, and how many below some positions.
     played_bytes: u64,
     counted_below: u64,
     counted: VecDeque<(u64, u64)>,
     trimmed_bytes: u64,
-    /// Ticks until the server is told again that it is behind.
+    /// Ticks until the server is notified again that it is behind.
     quiet: u32,
 }
 
