@@ -307,6 +307,8 @@ pub static MUTANTS: &[Mutant] = &[
     log(&shared_log::planted::sealing_wakes_nobody, &["WATCH", "WAKE"]),
     fuzzylog(&::fuzzylog::planted::calls_stay_across_epochs, &["BOUND"]),
     fuzzylog(&::fuzzylog::planted::missing_clean_up_not_minded, &["CONV"]),
+    log_chains(&shared_log::planted::barrier_without_sync, &["LIN"]),
+    log_chains(&shared_log::planted::trimmed_behind_one_server, &["DUR"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -331,6 +333,10 @@ const fn regions(planted: &'static PlantedBug, expected: &'static [&'static str]
 
 const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "log", expected }
+}
+
+const fn log_chains(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "log-chains", expected }
 }
 
 const fn mason(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

@@ -1,9 +1,9 @@
 //! The shared log over Mason: every host plays every role.
 
 mod archive;
-mod history;
+pub(crate) mod history;
 mod judged;
-mod numbered;
+pub(crate) mod numbered;
 mod remade;
 mod scratch;
 mod waking;
@@ -12,6 +12,7 @@ use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
+use ::mason::shard::ShardServer;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
 use archive::Archived;
 use history::History;
@@ -61,18 +62,25 @@ pub struct LogScenario {
 }
 
 /// True for a log that is deleted and made anew: its positions are used again.
-fn begins_anew(name: &str) -> bool {
+pub(crate) fn begins_anew(name: &str) -> bool {
     name == scratch::SCRATCH || name == remade::REMADE
 }
 
 /// The logs that users know of.
-const NAMES: [&str; 6] = ["audit", "dropping", "orders", "payments", "retained", "trimmed"];
+pub(crate) const NAMES: [&str; 6] = ["audit", "dropping", "orders", "payments", "retained", "trimmed"];
 /// The one whose oldest entries go when the disk budget is reached.
-const DROPPING: &str = "dropping";
+pub(crate) const DROPPING: &str = "dropping";
 /// The one whose entries are retained for a second.
-const RETAINED: &str = "retained";
+pub(crate) const RETAINED: &str = "retained";
 /// The one that is sealed some time.
-const SEALED: &str = "audit";
+pub(crate) const SEALED: &str = "audit";
+
+/// The servers of shards among nodes.
+fn shards<'a>(
+    nodes: impl Iterator<Item = (NodeId, &'a Node)>,
+) -> impl Iterator<Item = (NodeId, &'a ShardServer<JudgedLogs>)> {
+    nodes.filter_map(|(id, node)| if let Node::Shard(server) = node { Some((id, &**server)) } else { None })
+}
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
@@ -389,7 +397,7 @@ impl Scenario for LogScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
-        self.history.look(host, cluster);
+        self.history.look(host, shards(cluster.nodes_of(host)), cluster);
         waking::check(host, cluster);
         if self.archiving.is_some() {
             self.archived.check_host(host, cluster);
@@ -469,7 +477,7 @@ impl Scenario for LogScenario {
     }
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
-        self.history.check(cluster);
+        self.history.check(shards(cluster.nodes()));
         self.numbered.check();
         self.archived.check(cluster, &self.history);
     }
