@@ -9,6 +9,9 @@ use kernel::invariant;
 use sim::Control;
 use std::time::Duration;
 
+/// What is not watched is answered so.
+const NO_WATCHER: i32 = -121;
+
 impl CoordinationScenario {
     /// Nobody loses a session whose user was there all the time, as far as a healed core is concerned.
     pub(super) fn check_refusal(&self, number: usize, session: &Session, now: u64) {
@@ -70,6 +73,25 @@ impl CoordinationScenario {
             reported.body,
             reported.error
         );
+    }
+
+    /// A host watches for a connection what its answers have left, until that was announced.
+    pub(super) fn on_unwatched(
+        &mut self,
+        number: usize,
+        watch: (Watched, String),
+        removes: bool,
+        error: i32,
+    ) {
+        let watches = &mut self.users[number].watches;
+        match (error, watches.get_mut(&watch)) {
+            (0, None) => panic!("WATCH: user {number} was said to watch {watch:?}, and does not"),
+            (0, Some(_)) if removes => {
+                watches.remove(&watch);
+            }
+            (NO_WATCHER, Some(armed)) => armed.is_denied = true,
+            (_, None | Some(_)) => {}
+        }
     }
 
     pub(super) fn check_watches(&self, number: usize) {

@@ -3,6 +3,7 @@
 //! Every answer is the model's, also that of each operation over several shards; each node that an operation has touched is; whom a
 //! change is announced to is; and so are reads at servers that have executed all that any server of their shard has.
 
+mod queries;
 mod sessions;
 mod tree;
 mod watched;
@@ -131,15 +132,15 @@ impl JudgedTree {
                 paths.iter().for_each(|path| self.watched.forget(reader, path, through));
             }
             Ok(
-                Query::Nodes { .. }
+                survey @ (Query::Nodes { .. }
                 | Query::Ephemerals { .. }
                 | Query::Owners { .. }
                 | Query::Descendants { .. }
                 | Query::Reapable { .. }
                 | Query::Sizes
-                | Query::Quotas { .. },
-            )
-            | Err(_) => {}
+                | Query::Quotas { .. }),
+            ) => self.judge_survey(&survey, answer),
+            Err(_) => {}
         }
     }
 
