@@ -5,6 +5,7 @@ use super::lies::Lies;
 use super::truth::Truth;
 use super::workload::{Message, Planned, Sessions};
 use crate::audit::spanner::true_time;
+use crate::served::Served;
 use ::spanner::SpannerParameters;
 use consistency::history::{Draft, History as Recorded, Timestamp as Version};
 use consistency::{Level, Model, Process, Time, Verdict, check, operation_line};
@@ -257,6 +258,29 @@ impl History {
             );
         }
         Some(at)
+    }
+
+    /// Of each kind of calls one at least was carried out, in a run whose core was healed.
+    pub(super) fn check_served(&self) {
+        let mut served = Served::default();
+        for asked in self.calls.values() {
+            let kind = match &asked.call {
+                TxnCall::ReadOnly(call) if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) => "reads",
+                TxnCall::OneShot(_) => "one-shots",
+                TxnCall::Begin(_) => "interactive transactions",
+                TxnCall::Fence(_) => "fences",
+                _ => continue,
+            };
+            match &asked.answered {
+                Some((_, TxnReply::Failed(failed))) => match failed.why {
+                    TxnFailure::Aborted | TxnFailure::Busy | TxnFailure::Unavailable => served.refused(kind),
+                    _ => {}
+                },
+                None => {}
+                Some(_) => served.done(kind),
+            }
+        }
+        served.check();
     }
 
     pub(super) fn check(&self, truth: &Truth, lies: Option<&Lies>) {

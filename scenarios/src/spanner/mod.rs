@@ -549,6 +549,9 @@ impl Scenario for SpannerScenario {
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
         self.truth.look_at_all(cluster);
         self.audit.check_answers(&self.truth);
+        if !self.core.is_empty() {
+            self.history.check_served();
+        }
         self.history.check(&self.truth, self.lies.as_ref());
     }
 
