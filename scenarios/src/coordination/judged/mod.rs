@@ -39,7 +39,7 @@ pub struct JudgedTree {
     placement: Placement,
     tree: SharedTree,
     watched: Watched,
-    /// Of the last operation; none from a snapshot on until the next one.
+    /// Of the last operation; none while a snapshot is installed.
     gsn: Option<u64>,
 }
 
@@ -281,7 +281,9 @@ impl Shard for JudgedTree {
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        self.znodes.install(chunk)
+        self.znodes.install(chunk)?;
+        self.gsn = Some(self.znodes.gsn());
+        Ok(())
     }
 
     fn remark(&mut self) -> Option<Bytes> {
@@ -291,6 +293,7 @@ impl Shard for JudgedTree {
     fn installed(&mut self, out: &mut ShardOut) {
         self.znodes.installed(out);
         self.watched.begin_with(&self.znodes);
+        self.judge_all();
     }
 
     fn as_resharded(&self) -> Option<&dyn Resharded> {
