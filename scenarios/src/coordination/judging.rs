@@ -88,17 +88,13 @@ impl CoordinationScenario {
     }
 
     /// A host watches for a connection what its answers have left, until that was announced.
-    pub(super) fn on_unwatched(
-        &mut self,
-        number: usize,
-        watch: (Watched, String),
-        removes: bool,
-        error: i32,
-    ) {
+    pub(super) fn on_unwatched(&mut self, number: usize, ask: &Ask, error: i32) {
+        let Ask::Unwatch { path, kind, removes } = ask else { return };
+        let watch = (*kind, path.clone());
         let watches = &mut self.users[number].watches;
         match (error, watches.get_mut(&watch)) {
             (0, None) => panic!("WATCH: user {number} was said to watch {watch:?}, and does not"),
-            (0, Some(_)) if removes => {
+            (0, Some(_)) if *removes => {
                 watches.remove(&watch);
             }
             (NO_WATCHER, Some(armed)) => armed.is_denied = true,

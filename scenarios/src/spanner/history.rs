@@ -2,6 +2,7 @@
 
 use super::conditions;
 use super::lies::Lies;
+use super::serving;
 use super::truth::Truth;
 use super::workload::{Message, Planned, Sessions};
 use crate::audit::spanner::true_time;
@@ -264,21 +265,7 @@ impl History {
     pub(super) fn check_served(&self) {
         let mut served = Served::default();
         for asked in self.calls.values() {
-            let kind = match &asked.call {
-                TxnCall::ReadOnly(call) if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) => "reads",
-                TxnCall::OneShot(_) => "one-shots",
-                TxnCall::Begin(_) => "interactive transactions",
-                TxnCall::Fence(_) => "fences",
-                _ => continue,
-            };
-            match &asked.answered {
-                Some((_, TxnReply::Failed(failed))) => match failed.why {
-                    TxnFailure::Aborted | TxnFailure::Busy | TxnFailure::Unavailable => served.refused(kind),
-                    _ => {}
-                },
-                None => {}
-                Some(_) => served.done(kind),
-            }
+            serving::note(&asked.call, asked.answered.as_ref().map(|(_, reply)| reply), &mut served);
         }
         served.check();
     }

@@ -8,6 +8,7 @@ mod lies;
 mod model_log;
 mod plots;
 mod probes;
+mod serving;
 pub mod smallest;
 mod truth;
 mod workload;
