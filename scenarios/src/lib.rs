@@ -17,6 +17,7 @@ mod moments;
 pub mod mutants;
 pub mod paxos;
 pub mod planted;
+mod served;
 pub mod shrinking;
 pub mod spanner;
 

@@ -130,7 +130,7 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::session_timeout_halved, &["SESS"]),
     coordination(&::coordination::planted::new_leader_uses_stale_session_clock, &["SESS"]),
     coordination(&::coordination::planted::closing_client_disconnected, &["CLOSE", "LIVE"]),
-    coordination(&::coordination::planted::clean_up_misses_moved_nodes, &["EPH"]),
+    coordination(&::coordination::planted::clean_up_misses_moved_nodes, &["EPH", "LIN"]),
     coordination(&::coordination::planted::closing_session_not_cleaned_up, &["SESS", "EPH"]),
     coordination(&::coordination::planted::moved_closing_session_not_cleaned_up, &["EPH", "SESS"]),
     coordination(&::coordination::planted::reads_without_room, &["BOUND"]),

@@ -533,6 +533,9 @@ impl Scenario for PaxosScenario {
     }
 
     fn finish(&mut self, _cluster: &Cluster<'_, Node>) {
+        if self.healed {
+            self.histories.served.check();
+        }
         self.undecided = !self.histories.check();
     }
 
