@@ -8,7 +8,6 @@ pub(super) fn note(call: &TxnCall, reply: Option<&TxnReply>, served: &mut Served
     let kind = match call {
         TxnCall::ReadOnly(call) if matches!(call.level, TxnLevel::Strict | TxnLevel::Rss) => "reads",
         TxnCall::OneShot(_) => "one-shots",
-        TxnCall::Begin(_) => "interactive transactions",
         TxnCall::Fence(_) => "fences",
         _ => return,
     };
