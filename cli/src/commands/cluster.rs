@@ -215,7 +215,7 @@ fn print_log(log: &Value) {
         }
         for chain in log["chains"]["chains"].as_array().into_iter().flatten() {
             println!(
-                "  chain {:<4}epoch {:<4}{}",
+                "  chain {}   epoch {}   {}",
                 chain["partition"],
                 chain["epoch"],
                 hosts_of(&chain["chain"])

@@ -2,11 +2,9 @@
 
 use super::conditions;
 use super::lies::Lies;
-use super::serving;
 use super::truth::Truth;
 use super::workload::{Message, Planned, Sessions};
 use crate::audit::spanner::true_time;
-use crate::served::Served;
 use ::spanner::SpannerParameters;
 use consistency::history::{Draft, History as Recorded, Timestamp as Version};
 use consistency::{Level, Model, Process, Time, Verdict, check, operation_line};
@@ -259,15 +257,6 @@ impl History {
             );
         }
         Some(at)
-    }
-
-    /// Of each kind of calls one at least was carried out, in a run whose core was healed.
-    pub(super) fn check_served(&self) {
-        let mut served = Served::default();
-        for asked in self.calls.values() {
-            serving::note(&asked.call, asked.answered.as_ref().map(|(_, reply)| reply), &mut served);
-        }
-        served.check();
     }
 
     pub(super) fn check(&self, truth: &Truth, lies: Option<&Lies>) {
