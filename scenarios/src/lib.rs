@@ -17,7 +17,6 @@ mod moments;
 pub mod mutants;
 pub mod paxos;
 pub mod planted;
-mod served;
 pub mod shrinking;
 pub mod spanner;
 

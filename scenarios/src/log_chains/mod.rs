@@ -5,20 +5,15 @@ mod node;
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::log::history::History;
 use crate::log::numbered::Numbered;
-use crate::log::{DROPPING, NAMES, RETAINED, SEALED};
+use crate::log::{NAMES, SEALED, requests};
 use ::fuzzylog::{ChainServer, FuzzyDeployment, FuzzyMember, FuzzyParameters};
 use ::mason::shard::ShardServer;
 use ::mason::{Deployment, Layout, MasonParameters, Number, ProxyGroup, Shard as _, Space, Topology};
 use kernel::client::Response;
-use kernel::{
-    Bytes, Decode as _, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng, invariant,
-};
+use kernel::{Decode as _, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use node::{ChainedNode, LogMember};
 use shared_log::feeder::{Feeder, FeederNode, FeederPlan};
-use shared_log::{
-    Answer, Append, Cleanup, Create, Gateway, List, Logs, Named, Part, Read, Request, Routes, Rows,
-    SpaceBounds, Trim,
-};
+use shared_log::{Answer, Gateway, List, Logs, Named, Request, Routes, SpaceBounds, Trim};
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, Loss, OperationId, Scenario, StrikeKind,
     Tuning,
@@ -167,62 +162,20 @@ impl LogChainsScenario {
         }
     }
 
-    fn entries(&self, operation: OperationId, logs: usize, rng: &mut Rng) -> Bytes {
-        let mut rows = Rows::default();
-        let count = rng.between(1, 4);
-        let most = OPERATION_BYTES_MAX / (logs * count as usize);
-        for nth in 0..count {
-            let word = format!("{}.{}.{nth}", operation.client, operation.nth);
-            rows.push(self.sizes.stretch(word, most, rng).as_bytes());
-        }
-        rows.into_bytes()
-    }
-
-    fn append(&self, names: &[&str], operation: OperationId, expect: Option<u64>, rng: &mut Rng) -> Request {
-        let parts = names.iter().map(|name| Part {
-            name: (*name).to_owned(),
-            expect,
-            entries: self.entries(operation, names.len(), rng),
-        });
-        Request::Append(Append { parts: parts.collect(), admitted: None })
-    }
-
     fn draw_request(&mut self, operation: OperationId, rng: &mut Rng) -> Request {
         let one = *rng.pick(&NAMES).unwrap_or(&SEALED);
         let name = || one.to_owned();
         match rng.below(100) {
-            _ if operation.nth < NAMES.len() as u32 => {
-                let name = NAMES[operation.nth as usize];
-                let retain_ms = if name == RETAINED { 1_000 } else { 0 };
-                let cleanup = Some(if name == DROPPING { Cleanup::DropOldest } else { Cleanup::Refuse });
-                let (name, retain_bytes, capacity) = (name.to_owned(), 0, 0);
-                Request::Create(Create { name, retain_bytes, retain_ms, capacity, cleanup, first: None })
-            }
+            _ if operation.nth < NAMES.len() as u32 => requests::create(NAMES[operation.nth as usize]),
             0..10 => {
-                let entries = self.entries(operation, 1, rng);
+                let entries = requests::entries(self.sizes, operation, 1, rng);
                 self.numbered.produce(operation.client, entries, rng)
             }
             10..15 => self.numbered.of_a_group(rng),
-            15..45 => self.append(&[one], operation, None, rng),
-            45..50 => {
-                let expect = Some((self.history.tail(one) + 1).saturating_sub(rng.below(3)));
-                self.append(&[one], operation, expect, rng)
-            }
-            50..70 => {
-                let mut names: Vec<&str> = NAMES.into_iter().filter(|_| rng.chance(0.5)).collect();
-                if names.is_empty() {
-                    names.push(one);
-                }
-                self.append(&names, operation, None, rng)
-            }
-            70..92 => {
-                let tail = self.history.tail(one);
-                let from = if rng.chance(0.5) { tail } else { rng.below(tail + 1) };
-                let (entries_max, bytes_max) = (rng.between(1, 40) as u32, 1 << rng.between(2, 10));
-                let wait_ms = if rng.chance(0.5) { 400 } else { 0 };
-                let read = Read { name: name(), from, entries_max, bytes_max, wait_ms };
-                if rng.chance(0.2) { Request::Recall(read) } else { Request::Read(read) }
-            }
+            15..45 => requests::append(self.sizes, &[one], operation, None, rng),
+            45..50 => requests::append_at_tail((self.sizes, &self.history), one, operation, rng),
+            50..70 => requests::append_to_several(self.sizes, one, operation, rng),
+            70..92 => requests::read(&self.history, one, rng),
             92..95 => Request::Stat(Named { name: name() }),
             95..97 => Request::List(List { after: String::new(), limit: 10 }),
             97..99 => {

@@ -1,6 +1,6 @@
 //! What clients asked and were answered, for the checkers.
 
-use crate::served::Served;
+use super::served::Served;
 use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict, OperationId};
 use consistency::{Process, Time, Value, Version};
 use kernel::{Bytes, NodeId, RequestId};

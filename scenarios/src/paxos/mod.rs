@@ -9,6 +9,7 @@ mod invariants;
 mod judged;
 mod membership;
 mod reads;
+mod served;
 mod sessions;
 pub mod smallest;
 

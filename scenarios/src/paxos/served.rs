@@ -8,7 +8,7 @@ const REFUSED_MIN: u64 = 12;
 
 /// What became of the requests of a run, by kind.
 #[derive(Debug, Default)]
-pub(crate) struct Served(BTreeMap<&'static str, Counts>);
+pub(super) struct Served(BTreeMap<&'static str, Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -18,17 +18,17 @@ struct Counts {
 
 impl Served {
     /// It was executed, or answered for a reason of its own.
-    pub(crate) fn done(&mut self, kind: &'static str) {
+    pub(super) fn done(&mut self, kind: &'static str) {
         self.0.entry(kind).or_default().done += 1;
     }
 
     /// It was not executed, and may be sent again.
-    pub(crate) fn refused(&mut self, kind: &'static str) {
+    pub(super) fn refused(&mut self, kind: &'static str) {
         self.0.entry(kind).or_default().refused += 1;
     }
 
     /// For the end of a run whose core was healed.
-    pub(crate) fn check(&self) {
+    pub(super) fn check(&self) {
         for (kind, Counts { done, refused }) in &self.0 {
             let is_served = *done > 0 || *refused < REFUSED_MIN;
             invariant!(LIVE, is_served, "{refused} requests were refused, none was done: {kind}");
