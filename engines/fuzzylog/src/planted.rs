@@ -63,4 +63,10 @@ kernel::planted_bugs! {
     answered_before_it_has_passed = "F34",
     /// In the strict order an append goes ahead of a pending one.
     goes_ahead_in_strict_order = "F35",
+    /// Colours that leave are copied while something is on its way to them.
+    seal_is_not_awaited = "F36",
+    /// What is remembered of users' clients does not move with their colours.
+    clients_do_not_move = "F37",
+    /// A partition forgets that colours have left it: it has them, and so has the one to which they came.
+    forwarding_mark_is_missing = "F38",
 }
