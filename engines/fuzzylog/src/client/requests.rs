@@ -1,5 +1,8 @@
 //! What local applications ask, and are answered.
 
+use crate::map::MapVersion;
+use crate::messages::client::ChangeFlaw;
+use crate::messages::director::PlacementChange;
 use crate::partition::command::Placed;
 use crate::partition::{ColourNode, ScanPage};
 use crate::terms::{
@@ -167,6 +170,8 @@ pub enum FuzzyRequest {
     Open(OpenCall),
     /// Of a director: the members of the cluster are these.
     Follow(Members),
+    /// Another place for colours, or another partition.
+    Change(PlacementChange),
 }
 
 impl FuzzyRequest {
@@ -182,7 +187,8 @@ impl FuzzyRequest {
             | Self::FindLogs(_)
             | Self::Scan(_)
             | Self::Restore(_)
-            | Self::Follow(_) => None,
+            | Self::Follow(_)
+            | Self::Change(_) => None,
         }
     }
 }
@@ -255,6 +261,13 @@ pub enum FuzzyResponse {
         /// Neither chains nor directors need a host but these members, as far as it knows.
         is_settled: bool,
     },
+    /// Where colours are has changed.
+    Changed {
+        /// By this version of the map.
+        version: MapVersion,
+        /// The partition that was added or removed, or to which colours have moved.
+        partition: PartitionId,
+    },
     /// It did not happen.
     Refused(FuzzyRefusal),
 }
@@ -288,6 +301,10 @@ pub enum FuzzyRefusal {
     NoClock,
     /// In the strict order: the user has seen a time that no honest clock has come to.
     FromTheFuture,
+    /// Where colours are stays as it is.
+    Change(ChangeFlaw),
+    /// Colours came to the partition that was scanned, or left it, since the cut: another cut is needed.
+    MovedSince,
     /// A trim or a play beyond the end.
     BeyondTail {
         /// The end, as far as is known.

@@ -70,7 +70,8 @@ impl Directed {
         let members = members.map(member).to_vec();
         let (epoch, whole_from) = (ChainEpoch(epoch), RowIndex(0));
         let projection = ChainProjection { partition: PARTITION, epoch, members, whole_from };
-        let decided = DirectorIn::from(ChangeDecided { projections: vec![projection], followed: None });
+        let decided =
+            DirectorIn::from(ChangeDecided { projections: vec![projection], followed: None, moves: None });
         let replica = self.deployment.embedded_log().node(self.hosts[0], LogRole::Replica);
         let notice = paxos::Message::Client(ClientIn::Notice(Notice { bytes: decided.encoded().into() }));
         self.table.burst(replica, DirectorHears::Log(notice));
@@ -88,6 +89,7 @@ impl Directed {
             copy: None,
             run: 1,
             has_all: Some(true),
+            moves: None,
         };
         self.table.burst(self.server(host), DirectorHears::Own(pong.into()));
     }

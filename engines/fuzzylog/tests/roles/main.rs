@@ -4,6 +4,7 @@ mod changing_regions;
 mod client;
 mod director;
 mod joining;
+mod moving;
 mod partition;
 mod regions;
 mod replication;
