@@ -198,18 +198,7 @@ impl SpannerScenario {
             step_bytes_max: 512 << rng.below(4),
             ..tight(rng)
         };
-        let log = paxos::Parameters {
-            election_timeout: ms(far * rng.between(80 + 40 * far, 400)),
-            heartbeat_every: ms(rng.between(15, 40)),
-            resend_after: ms(far * rng.between(50, 150)),
-            window: 8 << rng.below(4),
-            snapshot_every_bytes: 2_000 << rng.below(6).min(rng.below(6)),
-            snapshot_chunk_bytes: 128 << rng.below(5),
-            retained_bytes_max: 4_000 << rng.below(6).min(rng.below(6)),
-            batch_bytes_max: limits::OPERATION_BYTES_MAX,
-            page_bytes: limits::OPERATION_BYTES_MAX,
-            ..paxos::Parameters::default()
-        };
+        let log = Self::log_parameters(far, rng);
         let levels = if is_early { 0 } else { rng.below(2) as u32 };
         let deployment = SpannerDeployment::new(0, entries, shards, levels, parameters.clone(), log);
         let (distances, away) = Self::distances(count, is_wide, is_early, rng);
@@ -238,6 +227,23 @@ impl SpannerScenario {
         let participants_first = is_early && rng.chance(0.5);
         scenario.early = scenario.early.map(|early| early.with_participants_first(participants_first));
         scenario
+    }
+
+    /// Those of the shards' logs, with links so many times as long as usual.
+    fn log_parameters(far: u64, rng: &mut Rng) -> paxos::Parameters {
+        let ms = Duration::from_millis;
+        paxos::Parameters {
+            election_timeout: ms(far * rng.between(80 + 40 * far, 400)),
+            heartbeat_every: ms(rng.between(15, 40)),
+            resend_after: ms(far * rng.between(50, 150)),
+            window: 8 << rng.below(4),
+            snapshot_every_bytes: 2_000 << rng.below(6).min(rng.below(6)),
+            snapshot_chunk_bytes: 128 << rng.below(5),
+            retained_bytes_max: 4_000 << rng.below(6).min(rng.below(6)),
+            batch_bytes_max: limits::OPERATION_BYTES_MAX,
+            page_bytes: limits::OPERATION_BYTES_MAX,
+            ..paxos::Parameters::default()
+        }
     }
 
     /// L. Commits from afar are put off, to L before their earliest end, where it is short.
