@@ -6,14 +6,11 @@ use crate::director::{Director, DirectorBeginning, DirectorLog, DirectorMachine}
 use crate::family::FuzzyMember;
 use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
-use crate::terms::{ColourPlacement, PartitionId, RegionId};
+use crate::terms::{ColourPlacement, PARTITIONS_MAX, PartitionId, RegionId};
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::{Beginning, EmbeddedLog, HostEntry, LogRole, Members};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The most partitions of a deployment.
-pub const PARTITIONS_MAX: u16 = 256;
 
 /// So many hosts have a director, if there are so many: one of them may fail.
 pub(crate) const DIRECTORS: usize = 3;

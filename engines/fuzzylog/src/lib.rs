@@ -76,12 +76,12 @@ pub use client::{
     AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
     OpenCall, PassedWaits, PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
 };
-pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
+pub use deployment::{FuzzyDeployment, FuzzySlot};
 pub use director::{Director, DirectorMachine};
 pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
 pub use map::{
     BeginMove, BeginPartition, ColourMap, ColourMove, ColourMoves, EmptyPartition, EndMove, EndPartition,
-    MOVE_COLOURS_MAX, MOVED_MAX, MapDecision, MapVersion, MoveFlaw, MovedColour, PartitionFlaw, TakeMoveBack,
+    MOVE_COLOURS_MAX, MOVED_MAX, MapDecision, MoveFlaw, MovedColour, PartitionFlaw, TakeMoveBack,
 };
 pub use parameters::{FuzzyOrder, FuzzyParameters};
 pub use partition::{
@@ -90,5 +90,6 @@ pub use partition::{
 pub use projection::{CHAIN_MAX, ChainMember, ChainProjection};
 pub use terms::{
     AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, ColourPlan, Content,
-    ContentFlaw, Edge, NodePosition, Owner, PartitionId, RegionId, RestoreId, RowIndex, ScanPoint,
+    ContentFlaw, Edge, MapVersion, NodePosition, Owner, PARTITIONS_MAX, PartitionId, RegionId, RestoreId,
+    RowIndex, ScanPoint,
 };

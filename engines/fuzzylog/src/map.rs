@@ -3,15 +3,9 @@
 //! Directors decide it, one move after the other. The fixed spread is version 0, so a deployment in which nothing was ever moved has
 //! nothing of this anywhere.
 
-use crate::deployment::PARTITIONS_MAX;
-use crate::terms::{Colour, ColourPlacement, PartitionId};
+use crate::terms::{Colour, ColourPlacement, MapVersion, PARTITIONS_MAX, PartitionId};
 use kernel::NodeId;
 use std::collections::BTreeSet;
-
-kernel::number! {
-    /// Counts what was decided about where colours are. A move is named by the version that began it.
-    pub struct MapVersion(u64);
-}
 
 /// Colours that may be elsewhere than the fixed spread has them: 10 bytes each.
 pub const MOVED_MAX: usize = 4_096;

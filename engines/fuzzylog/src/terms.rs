@@ -1,7 +1,5 @@
 //! Names and numbers: colours, positions, times, appends and who works on them.
 
-use crate::deployment::PARTITIONS_MAX;
-use crate::map::MapVersion;
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 use std::collections::BTreeSet;
 
@@ -13,6 +11,14 @@ kernel::number! {
 kernel::number! {
     /// Some of the colours, on one chain of servers.
     pub struct PartitionId(u16);
+}
+
+/// The most partitions of a deployment.
+pub const PARTITIONS_MAX: u16 = 256;
+
+kernel::number! {
+    /// Counts what was decided about where colours are. A move is named by the version that began it.
+    pub struct MapVersion(u64);
 }
 
 kernel::number! {

@@ -18,13 +18,13 @@
 //! is older than what stands in the row decides nothing: the move of the row is later than all that this head knows.
 
 use super::{ChainServer, ColoursPulled, PlaceColours, PullColours, latest};
-use crate::map::{ColourMap, ColourMove, MapVersion};
+use crate::map::{ColourMap, ColourMove};
 use crate::messages::client::ColoursPlaced;
 use crate::messages::director::MovesSeen;
 use crate::partition::command::{
     Command, ForgetColours, KeepColours, MovePage, MovePoint, OwnColours, RowEntry, SealColours, TakeColours,
 };
-use crate::terms::RowIndex;
+use crate::terms::{MapVersion, RowIndex};
 use kernel::{Cx, Instant, NodeId};
 
 /// Users' clients that a partition may have by those that come with colours, as many times those that it takes itself.

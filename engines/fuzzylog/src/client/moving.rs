@@ -6,11 +6,11 @@
 use super::requests::{FuzzyRefusal, FuzzyResponse};
 use super::several::SeveralTask;
 use super::{ChangeStands, ChangeState, Command, FuzzyClient, Operation, Task};
-use crate::map::{ColourMoves, MapVersion};
+use crate::map::ColourMoves;
 use crate::messages::client::{ChangeDone, ChangeInFlight, ChangeRefused};
 use crate::messages::director::{MorePartitions, PlacementChange, WantChange, WantMap};
 use crate::partition::command::{Append, Restore, Trim};
-use crate::terms::{ColourPlan, Content, Owner, PartitionId};
+use crate::terms::{ColourPlan, Content, MapVersion, Owner, PartitionId};
 use kernel::{Cx, Instant};
 
 /// What an operator wants, and what is known of it.

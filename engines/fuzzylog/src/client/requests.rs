@@ -1,12 +1,12 @@
 //! What local applications ask, and are answered.
 
-use crate::map::MapVersion;
 use crate::messages::client::ChangeFlaw;
 use crate::messages::director::PlacementChange;
 use crate::partition::command::Placed;
 use crate::partition::{ColourNode, ScanPage};
 use crate::terms::{
-    AppendTime, Colour, Content, ContentFlaw, Edge, NodePosition, PartitionId, RestoreId, ScanPoint,
+    AppendTime, Colour, Content, ContentFlaw, Edge, MapVersion, NodePosition, PartitionId, RestoreId,
+    ScanPoint,
 };
 use paxos::Members;
 

@@ -1,9 +1,9 @@
 //! What the directors agree on: the projections of all partitions, and the members of the cluster.
 
-use crate::map::{BeginPartition, ColourMap, ColourMoves, MapDecision, MapVersion};
+use crate::map::{BeginPartition, ColourMap, ColourMoves, MapDecision};
 use crate::messages::director::{ChangeDecided, DirectorIn, FollowedMembers};
 use crate::projection::ChainProjection;
-use crate::terms::{ColourPlacement, PartitionId};
+use crate::terms::{ColourPlacement, MapVersion, PartitionId};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, StateMachine};
 use paxos::Members;
 

@@ -11,13 +11,13 @@ use super::{
 };
 use crate::map::{
     BeginMove, BeginPartition, ColourMap, ColourMoves, EmptyPartition, EndMove, EndPartition,
-    MOVE_COLOURS_MAX, MapDecision, MapVersion, MoveFlaw, PartitionFlaw, TakeMoveBack,
+    MOVE_COLOURS_MAX, MapDecision, MoveFlaw, PartitionFlaw, TakeMoveBack,
 };
 use crate::messages::chain_server::PlaceColours;
 use crate::messages::client::{
     ChangeDone, ChangeFlaw, ChangeInFlight, ChangeRefused, ChangeStands, ChangeState, ColoursPlaced,
 };
-use crate::terms::{Colour, PartitionId};
+use crate::terms::{Colour, MapVersion, PartitionId};
 use kernel::{Cx, Encode as _, Instant, NodeId};
 use paxos::Value;
 use paxos::multipaxos::leader;

@@ -1,12 +1,12 @@
 //! What a chain server can be sent.
 
 use crate::FuzzyMessage;
-use crate::map::{ColourMoves, MapVersion};
+use crate::map::ColourMoves;
 use crate::partition::command::{Command, LogBegin, MovePage, MovePoint, RowEntry, ShadowNode};
 use crate::projection::ChainProjection;
 use crate::terms::{
-    AppendTime, ChainEpoch, ChainJournal, Colour, Edge, NodePosition, PartitionId, RegionId, RowIndex,
-    ScanPoint,
+    AppendTime, ChainEpoch, ChainJournal, Colour, Edge, MapVersion, NodePosition, PartitionId, RegionId,
+    RowIndex, ScanPoint,
 };
 use kernel::{Bytes, NodeId};
 

@@ -1,12 +1,13 @@
 //! What a client can be sent.
 
 use crate::FuzzyMessage;
-use crate::map::{ColourMoves, MapVersion, MoveFlaw, PartitionFlaw};
+use crate::map::{ColourMoves, MoveFlaw, PartitionFlaw};
 use crate::partition::command::Outcome;
 use crate::partition::{ColourNode, ScanPage};
 use crate::projection::ChainProjection;
 use crate::terms::{
-    AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, NodePosition, Owner, PartitionId, RowIndex,
+    AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, MapVersion, NodePosition, Owner, PartitionId,
+    RowIndex,
 };
 use kernel::{Decode, DecodeError, Encode, NodeId, Reader};
 

@@ -1,9 +1,9 @@
 //! What a director can be sent.
 
 use crate::FuzzyMessage;
-use crate::map::{ColourMoves, MapVersion};
+use crate::map::ColourMoves;
 use crate::projection::ChainProjection;
-use crate::terms::{ChainEpoch, ChainJournal, Colour, PartitionId, RowIndex};
+use crate::terms::{ChainEpoch, ChainJournal, Colour, MapVersion, PartitionId, RowIndex};
 use kernel::NodeId;
 use paxos::Members;
 

@@ -1,7 +1,8 @@
 //! The chains of a partition's colours.
 
-use crate::map::MapVersion;
-use crate::terms::{AppendId, AppendTime, Colour, Edge, NodePosition, RegionId, RestoreId, begins_with};
+use crate::terms::{
+    AppendId, AppendTime, Colour, Edge, MapVersion, NodePosition, RegionId, RestoreId, begins_with,
+};
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader, Recount, planted};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -48,6 +49,11 @@ impl ColourNode {
     pub fn bytes(&self) -> usize {
         let across = self.across.as_ref().map_or(0, |it| ACROSS_BYTES + size_of::<Edge>() * it.edges.len());
         NODE_HEAD_BYTES + self.body.len() + size_of::<Colour>() * self.colours.len() + across
+    }
+
+    /// Without what does not belong to it of the memory that it was read from.
+    pub(super) fn compact(&self) -> Self {
+        Self { body: Bytes::copy_from_slice(&self.body), ..self.clone() }
     }
 
     /// Where it was appended, if it says so.

@@ -1,10 +1,10 @@
 //! What stands in a partition's row, and what comes of it.
 
 use super::{ColourNode, DoneAppend};
-use crate::map::{ColourMove, MapVersion};
+use crate::map::ColourMove;
 use crate::terms::{
-    AppendId, AppendTime, Colour, Content, Edge, NodePosition, Owner, PartitionId, RegionId, RestoreId,
-    RowIndex,
+    AppendId, AppendTime, Colour, Content, Edge, MapVersion, NodePosition, Owner, PartitionId, RegionId,
+    RestoreId, RowIndex,
 };
 use kernel::{Bytes, NodeId};
 

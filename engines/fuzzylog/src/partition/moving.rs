@@ -31,10 +31,9 @@ use super::command::{
     OwnColours, SealColours, TakeColours,
 };
 use super::several::Stage;
-use super::snapshot::compact;
 use super::{DoneAppend, PartitionState, Queued, names};
-use crate::map::{ColourMove, MapVersion};
-use crate::terms::{AppendId, AppendTime, Colour, Content, NodePosition, PartitionId};
+use crate::map::ColourMove;
+use crate::terms::{AppendId, AppendTime, Colour, Content, MapVersion, NodePosition, PartitionId};
 use kernel::{PageBudget, planted};
 use std::collections::BTreeMap;
 
@@ -299,7 +298,7 @@ impl PartitionState {
                 self.colours.begin_taking(*colour, begun.id, *first, *last);
             }
             for node in nodes {
-                self.colours.push_made(*colour, compact(node.clone()));
+                self.colours.push_made(*colour, node.compact());
             }
         }
     }

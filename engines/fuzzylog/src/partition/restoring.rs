@@ -7,7 +7,6 @@
 //! time that was restored, so an opening, and what comes after it, is later.
 
 use super::command::{BeyondTail, CommandOrigin, Conflict, Moving, Restore, RestoredTo, Restoring};
-use super::snapshot::compact;
 use super::{ColourNode, PartitionState, Queued};
 use crate::terms::{Colour, Content, NodePosition, RestoreId};
 
@@ -86,7 +85,7 @@ impl PartitionState {
         }
         for node in nodes {
             self.clock = self.clock.max(node.at.clock);
-            self.colours.push_made(colour, compact(node.clone()));
+            self.colours.push_made(colour, node.compact());
         }
         self.answer(asker, RestoredTo { tail: at.plus(nodes.len() as u64) });
     }

@@ -8,8 +8,7 @@ use super::command::{
     TakeOver, Unknown,
 };
 use super::{PartitionState, Queued, cost_of};
-use crate::map::MapVersion;
-use crate::terms::{AppendId, AppendTime, Content, Owner};
+use crate::terms::{AppendId, AppendTime, Content, MapVersion, Owner};
 use kernel::planted;
 
 /// How far an append to several partitions is in one of them.

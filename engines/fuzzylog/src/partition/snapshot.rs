@@ -12,11 +12,11 @@ use super::moving::{Mark, Moves, Taking};
 use super::regions::{LogHead, Regions, SavedLogs, Stream};
 use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
-use crate::map::{ColourMove, MapVersion};
+use crate::map::ColourMove;
 use crate::parameters::FuzzyOrder;
 use crate::terms::{
-    AppendId, AppendTime, Colour, ColourPlacement, Content, Edge, NodePosition, Owner, PartitionId, RegionId,
-    RestoreId, RowIndex,
+    AppendId, AppendTime, Colour, ColourPlacement, Content, Edge, MapVersion, NodePosition, Owner,
+    PartitionId, RegionId, RestoreId, RowIndex,
 };
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
 use std::collections::{BTreeMap, VecDeque};
@@ -229,11 +229,6 @@ pub(super) struct Saving {
     ready: VecDeque<SnapshotItem>,
 }
 
-/// Without what does not belong to it of the memory that it was read from.
-pub(super) fn compact(node: ColourNode) -> ColourNode {
-    ColourNode { body: Bytes::copy_from_slice(&node.body), ..node }
-}
-
 /// What there is of other regions but for their nodes in chains.
 fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
     let points = |of: &BTreeMap<Stream, AppendTime>| -> Vec<StreamPoint> {
@@ -395,7 +390,7 @@ impl PartitionState {
                 if let Some(regions) = &mut self.regions {
                     regions.install_node(placed, &it.node);
                 }
-                self.colours.install_node(it.colour, compact(it.node));
+                self.colours.install_node(it.colour, it.node.compact());
             }
             SnapshotItem::RegionsHead(it) => {
                 let mut regions = Regions::new(it.own, it.others);
