@@ -246,7 +246,8 @@ impl<N: Node + 'static> Reactor<N> {
             self.alarm.set_for(timeout);
             match self.poll.poll(events, timeout) {
                 Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // There are no events, and less is left to wait.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(source) => return Err(HostError::Io { action: "wait for events", source }),
             }
             self.refresh();
@@ -254,8 +255,8 @@ impl<N: Node + 'static> Reactor<N> {
                 self.on_event(event.token().0, Readiness::of(event));
             }
             let is_due = until.is_some_and(|until| until <= self.nodes.now);
-            let others = events.iter().all(|event| (INBOUNDS..CLIENTS).contains(&event.token().0));
-            if is_due || !others || self.paused || !self.hears_only_beacons() {
+            let of_hosts_alone = events.iter().all(|event| (INBOUNDS..CLIENTS).contains(&event.token().0));
+            if is_due || !of_hosts_alone || self.paused || !self.hears_only_beacons() {
                 return Ok(());
             }
             self.router.metrics.bursts += 1;
