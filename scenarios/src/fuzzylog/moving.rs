@@ -111,7 +111,7 @@ impl FuzzyScenario {
             FuzzyResponse::Changed { .. } => control.mark("scenario.changed_the_map"),
             response => invariant!(
                 DUR,
-                matches!(response, FuzzyResponse::Refused(_)),
+                matches!(response, FuzzyResponse::Refused(_) | FuzzyResponse::ChangeUnknown),
                 "{request:?} is answered {response:?}"
             ),
         }

@@ -229,6 +229,7 @@ impl Users {
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
             | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Refused(_) => {}
         }
         match request {

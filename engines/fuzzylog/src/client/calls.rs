@@ -70,7 +70,8 @@ impl FuzzyClient {
             }
             FuzzyRequest::Follow(_) => cx.reject("question for a director"),
             FuzzyRequest::Change(change) => {
-                self.begin(Some(id), Task::Changing(Box::new(Changing::new(change))), cx);
+                let changing = Changing::new(change, cx.now() + self.parameters.change_for);
+                self.begin(Some(id), Task::Changing(Box::new(changing)), cx);
             }
             FuzzyRequest::Trim(TrimCall { colour, before }) => {
                 let partition = self.map.partition_of(colour);

@@ -19,11 +19,13 @@ pub(super) struct Changing {
     change: PlacementChange,
     /// The move that has begun for it.
     begun: Option<MapVersion>,
+    /// It is asked for until then.
+    until: Instant,
 }
 
 impl Changing {
-    pub(super) fn new(change: PlacementChange) -> Self {
-        Self { change, begun: None }
+    pub(super) fn new(change: PlacementChange, until: Instant) -> Self {
+        Self { change, begun: None, until }
     }
 }
 
@@ -148,12 +150,15 @@ impl FuzzyClient {
 
 /// For operators.
 impl FuzzyClient {
-    pub(super) fn say_change(&self, call: u64, cx: &mut Cx<'_, Self>) {
+    pub(super) fn say_change(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
         let task = self.operations.get(&call).map(|operation| &operation.task);
-        if let Some(Task::Changing(changing)) = task {
-            let Changing { change, begun } = (**changing).clone();
-            cx.multicast(self.directors.iter().copied(), WantChange { call, change, begun, client: None });
+        let Some(Task::Changing(changing)) = task else { return };
+        let Changing { change, begun, until } = (**changing).clone();
+        if cx.now() >= until {
+            cx.mark("client.asked_in_vain_for_a_change");
+            return self.end(call, FuzzyResponse::ChangeUnknown, cx);
         }
+        cx.multicast(self.directors.iter().copied(), WantChange { call, change, begun, client: None });
     }
 
     pub(super) fn on_change_stands(&mut self, message: ChangeStands, cx: &mut Cx<'_, Self>) {

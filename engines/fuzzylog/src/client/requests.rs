@@ -268,6 +268,8 @@ pub enum FuzzyResponse {
         /// The partition that was added or removed, or to which colours have moved.
         partition: PartitionId,
     },
+    /// A change of where colours are is asked for no more; what has begun of it goes on.
+    ChangeUnknown,
     /// It did not happen.
     Refused(FuzzyRefusal),
 }

@@ -264,6 +264,10 @@ impl Director {
         if placement.is_settled && !has_leavers && self.following.settled < members.version {
             cx.mark("director.settled_on_new_members");
             self.following.settled = members.version;
+            // Others would ask for it at some time: a host that has not heard of it lets nobody make the next change.
+            let (own, slot) = (cx.node().host(), cx.node().host_slot());
+            let others = members.ids().filter(|host| *host != own).map(|host| NodeId::new(host, slot));
+            cx.multicast(others, MembersSettled { version: members.version });
         }
     }
 

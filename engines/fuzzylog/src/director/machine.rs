@@ -52,6 +52,7 @@ impl Decode for DirectorEntry {
 /// All that was decided.
 #[derive(Clone, Debug)]
 struct Decided {
+    /// Of all partitions, and behind them of those that may be added.
     projections: Vec<ChainProjection>,
     followed: Option<FollowedMembers>,
     map: ColourMap,
@@ -60,6 +61,16 @@ struct Decided {
 impl Decided {
     fn moves(&self) -> Option<ColourMoves> {
         (self.map.version() > MapVersion(0)).then(|| self.map.moves().clone())
+    }
+
+    /// The projections without those at the end that nothing was decided of: each host has its own of these, and none of an earlier version.
+    fn decided_projections(&self) -> &[ChainProjection] {
+        let is_decided = |it: &ChainProjection| {
+            let is_of_the_first = it.partition.0 < self.map.base().partitions();
+            is_of_the_first || it.is_bootstrapped() || self.map.has(it.partition)
+        };
+        let count = self.projections.iter().rposition(is_decided).map_or(0, |last| last + 1);
+        &self.projections[..count]
     }
 
     /// A partition that is added begins as the first ones have, with servers that are there.
@@ -96,7 +107,7 @@ impl Decided {
 
 impl Encode for Decided {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.projections.encode(out);
+        self.decided_projections().to_vec().encode(out);
         if let Some(followed) = &self.followed {
             followed.encode(out);
         }
@@ -115,9 +126,11 @@ fn nobody() -> FollowedMembers {
 }
 
 impl Decided {
-    fn decoded(bytes: &Bytes, mut map: ColourMap) -> Result<Self, DecodeError> {
+    /// What a snapshot has, and behind it the first projections that it has not.
+    fn decoded(bytes: &Bytes, initial: &[ChainProjection], mut map: ColourMap) -> Result<Self, DecodeError> {
         let mut input = Reader::new(bytes.clone());
-        let projections = Vec::decode(&mut input)?;
+        let mut projections: Vec<ChainProjection> = Vec::decode(&mut input)?;
+        projections.extend(initial.iter().skip(projections.len()).cloned());
         let is_over = |input: &Reader| input.remaining() == 0;
         let followed = if is_over(&input) { None } else { Some(FollowedMembers::decode(&mut input)?) };
         if !is_over(&input) {
@@ -206,7 +219,7 @@ impl StateMachine for DirectorMachine {
         if is_last == 1 {
             let whole = Bytes::from(std::mem::take(&mut self.installing));
             let map = ColourMap::new(self.decided.map.base()).with_room(self.initial.len());
-            self.decided = Decided::decoded(&whole, map)?;
+            self.decided = Decided::decoded(&whole, &self.initial, map)?;
             self.notify();
         }
         Ok(())
@@ -282,6 +295,27 @@ mod tests {
         // An earlier version takes it for a projection of a partition that it does not know.
         let passed_over = ChainProjection::decoded(&follow(3, 1).encoded().into()).expect("it reads");
         assert_eq!(passed_over.partition, NO_PARTITION);
+    }
+
+    // A partition could not be added after a host was upgraded, or hosts of two versions would not agree on what was decided.
+    #[test]
+    fn partitions_that_may_be_added_are_in_no_snapshot_before() {
+        let initial = |partition| ChainProjection::initial(PartitionId(partition), &[node(1)]);
+        let first = || DirectorMachine::new(node(9), vec![initial(0)], ColourPlacement::over(1));
+        let all = || (0..3).map(initial).collect::<Vec<_>>();
+        let with_room = || DirectorMachine::new(node(9), all(), ColourPlacement::over(1));
+        let (mut earlier, mut later) = (first(), with_room());
+        [&mut earlier, &mut later].into_iter().for_each(|it| apply(it, &follow(3, 1)));
+        assert_eq!(snapshot(&mut earlier), snapshot(&mut later));
+        let mut upgraded = with_room();
+        snapshot(&mut earlier).iter().for_each(|chunk| upgraded.install(chunk).expect("it reads back"));
+        let (partition, servers) = (PartitionId(1), vec![node(2)]);
+        let begun = BeginPartition { partition, servers: servers.clone() };
+        apply(&mut upgraded, &DirectorEntry::Place(begun.into()));
+        assert_eq!(upgraded.projections()[1].nodes().collect::<Vec<_>>(), servers);
+        let mut other = with_room();
+        snapshot(&mut upgraded).iter().for_each(|chunk| other.install(chunk).expect("it reads back"));
+        assert_eq!((other.projections(), other.digest()), (upgraded.projections(), upgraded.digest()));
     }
 
     // A director that starts from a snapshot would have colours where they were, and so two owners of them.

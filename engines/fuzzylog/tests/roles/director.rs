@@ -3,17 +3,18 @@
 use crate::server::PARTITION;
 use fuzzylog::chain_server::{ChainServerIn, FromDirector};
 use fuzzylog::director::{DirectorHears, DirectorTimer};
-use fuzzylog::messages::director::{ChangeDecided, DirectorIn, Pong};
+use fuzzylog::messages::director::{ChangeDecided, DirectorIn, FollowedMembers, MembersSettled, Pong};
 use fuzzylog::{
     ChainEpoch, ChainJournal, ChainMember, ChainProjection, Director, FuzzyDeployment, FuzzyLog, FuzzyMember,
-    FuzzyMessage, FuzzyParameters, RowIndex,
+    FuzzyMessage, FuzzyParameters, FuzzyRequest, RowIndex,
 };
-use kernel::{Encode as _, HostId, NodeId};
+use kernel::{Decode as _, Encode as _, HostId, NodeId, Reader, RequestId, Role as _};
 use parts::{Ballot, Slot};
 use paxos::multipaxos::Pulse;
 use paxos::multipaxos::batcher::{BatcherIn, Heartbeat};
 use paxos::multipaxos::client::{ClientIn, Notice};
-use paxos::{Configurations, HostEntry, LogRole};
+use paxos::multipaxos::leader::{LeaderIn, Propose};
+use paxos::{Configurations, HostEntry, LogRole, Members, Value};
 use table::{Did, Table, sent};
 
 /// Three hosts, each with a server of the only partition.
@@ -70,8 +71,12 @@ impl Directed {
         let members = members.map(member).to_vec();
         let (epoch, whole_from) = (ChainEpoch(epoch), RowIndex(0));
         let projection = ChainProjection { partition: PARTITION, epoch, members, whole_from };
-        let decided =
-            DirectorIn::from(ChangeDecided { projections: vec![projection], followed: None, moves: None });
+        self.hear(ChangeDecided { projections: vec![projection], followed: None, moves: None });
+    }
+
+    /// The log has this.
+    fn hear(&mut self, decided: ChangeDecided) {
+        let decided = DirectorIn::from(decided);
         let replica = self.deployment.embedded_log().node(self.hosts[0], LogRole::Replica);
         let notice = paxos::Message::Client(ClientIn::Notice(Notice { bytes: decided.encoded().into() }));
         self.table.burst(replica, DirectorHears::Log(notice));
@@ -127,4 +132,36 @@ fn who_was_taken_for_a_stranger_is_sealed_too() {
     directed.pong(1, 21, 3);
     let did = directed.tick(tick);
     assert_eq!(sealed(&did), [directed.server(0), directed.server(1)]);
+}
+
+// A host that hears late that all have followed lets nobody make the next change meanwhile.
+#[test]
+fn all_hosts_hear_that_members_are_followed() {
+    let tick = FuzzyParameters::default().tick;
+    let mut directed = Directed::new();
+    directed.decide(2, [(0, 10), (1, 20)]);
+    let entry = |name: &str| HostEntry { name: name.to_owned(), address: format!("{name}:1") };
+    let members = Members { version: 1, hosts: ["a", "b", "c"].map(entry).to_vec() };
+    let request = FuzzyRequest::Follow(members);
+    directed.table.call(|role, cx| role.on_request(RequestId(1), request, cx));
+    let proposed = |did: &Did<FuzzyLog>| {
+        sent(did).into_iter().find_map(|(_, message, _)| match message {
+            FuzzyMessage::Log(paxos::Message::Leader(LeaderIn::Propose(Propose {
+                value: Value::Entry(it),
+            }))) => Some(it.bytes().clone()),
+            _ => None,
+        })
+    };
+    let mut entry = Reader::new(proposed(&directed.tick(tick)).expect("members are proposed"));
+    ChainProjection::decode(&mut entry).expect("it is of no partition");
+    let followed = Some(FollowedMembers::decode(&mut entry).expect("members"));
+    directed.hear(ChangeDecided { projections: Vec::new(), followed, moves: None });
+    let did = directed.tick(tick);
+    let settled = sent(&did).into_iter().filter_map(|(to, message, _)| match message {
+        FuzzyMessage::Director(DirectorIn::MembersSettled(MembersSettled { version: 1 })) => Some(to),
+        _ => None,
+    });
+    let others = [1, 2].map(|host| directed.deployment.director_of(directed.hosts[host]));
+    assert_eq!(settled.collect::<Vec<_>>(), others);
+    assert_eq!(directed.table.role.settled_on(), 1);
 }

@@ -2,7 +2,8 @@
 
 use crate::server::{client_role, node, serving_as};
 use fuzzylog::chain_server::{ChainServerIn, ColoursPulled, FromServer, PlaceColours, PullColours};
-use fuzzylog::client::{ColourElsewhere, ColoursPlaced, CommandDone, FuzzyClientIn};
+use fuzzylog::client::{ColourElsewhere, ColoursPlaced, CommandDone, FuzzyClientIn, FuzzyClientTimer};
+use fuzzylog::director::MoveColours;
 use fuzzylog::messages::chain_server::FromClient;
 use fuzzylog::messages::director::DirectorIn;
 use fuzzylog::partition::command::{
@@ -12,10 +13,10 @@ use fuzzylog::partition::command::{
 use fuzzylog::{
     AppendCall, AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer,
     Colour, ColourMove, ColourMoves, ColourPlacement, ColourPlan, Content, FuzzyClient, FuzzyMessage,
-    FuzzyOrder, FuzzyParameters, FuzzyRequest, MapVersion, MovedColour, NodePosition, Owner, PartitionId,
-    PartitionState,
+    FuzzyOrder, FuzzyParameters, FuzzyRequest, FuzzyResponse, MapVersion, MovedColour, NodePosition, Owner,
+    PartitionId, PartitionState,
 };
-use kernel::{Bytes, HostId, HostSlot, NodeId, RequestId, Role as _, SnapshotStep};
+use kernel::{Bytes, Effect, HostId, HostSlot, NodeId, RequestId, Role as _, SnapshotStep};
 use table::{Table, sent};
 
 const SOURCE: PartitionId = PartitionId(0);
@@ -511,4 +512,29 @@ fn a_client_asks_for_the_map_and_goes_on_where_the_colour_is() {
     let did = table.burst(node(2), FuzzyClientIn::from(late));
     assert_eq!(submits(&did), []);
     assert_eq!(table.role.outstanding(), 1);
+}
+
+// A change that nobody was answered about, and that comes about when its operator has asked for another one since, moves colours back.
+#[test]
+fn a_change_is_asked_for_no_longer_than_its_operator_waits() {
+    let mut table = client();
+    let change = MoveColours { colours: vec![colour_in(SOURCE, 0)], to: TARGET };
+    let wants = |did: &table::Did<fuzzylog::FuzzyLog>| {
+        let is_want =
+            |message: &FuzzyMessage| matches!(message, FuzzyMessage::Director(DirectorIn::WantChange(_)));
+        sent(did).iter().filter(|(_, message, _)| is_want(message)).count()
+    };
+    let request = FuzzyRequest::Change(change.into());
+    let did = table.call(|role, cx| role.on_request(RequestId(1), request, cx));
+    assert_eq!(wants(&did), 1);
+    let FuzzyParameters { change_for, .. } = FuzzyParameters::default();
+    table.pass(change_for / 2);
+    assert_eq!(wants(&table.timer(FuzzyClientTimer::Tick)), 1);
+    table.pass(change_for / 2);
+    let did = table.timer(FuzzyClientTimer::Tick);
+    assert_eq!((wants(&did), table.role.outstanding()), (0, 0));
+    let is_answer = |effect: &Effect<_, _>| {
+        matches!(effect, Effect::Respond { response: FuzzyResponse::ChangeUnknown, .. })
+    };
+    assert!(did.iter().any(is_answer));
 }
