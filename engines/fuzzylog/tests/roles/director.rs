@@ -15,6 +15,7 @@ use paxos::multipaxos::batcher::{BatcherIn, Heartbeat};
 use paxos::multipaxos::client::{ClientIn, Notice};
 use paxos::multipaxos::leader::{LeaderIn, Propose};
 use paxos::{Configurations, HostEntry, LogRole, Members, Value};
+use std::collections::BTreeSet;
 use table::{Did, Table, sent};
 
 /// Three hosts, each with a server of the only partition.
@@ -25,13 +26,13 @@ struct Directed {
 }
 
 impl Directed {
-    /// The director of the first host leads.
+    /// The director of the first host leads. Two partitions may be added.
     fn new() -> Self {
         let entry = |name: &str| HostEntry { name: name.to_owned(), address: format!("{name}:1") };
         let entries = ["a", "b", "c"].map(entry);
         let hosts: Vec<HostId> = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let (parameters, log) = (FuzzyParameters::default(), paxos::Parameters::default());
-        let deployment = FuzzyDeployment::new(0, &entries, 1, (2, 1), parameters, log);
+        let deployment = FuzzyDeployment::new(0, &entries, 1, (2, 1), parameters, log).with_room(3);
         let nodes = deployment.build(hosts[0]);
         let director = nodes.into_iter().find_map(|(_, node)| match node {
             FuzzyMember::Director(director) => Some(*director),
@@ -164,4 +165,18 @@ fn all_hosts_hear_that_members_are_followed() {
     let others = [1, 2].map(|host| directed.deployment.director_of(directed.hosts[host]));
     assert_eq!(settled.collect::<Vec<_>>(), others);
     assert_eq!(directed.table.role.settled_on(), 1);
+}
+
+// Who asks servers of partitions that nobody has added wakes all hosts for nothing.
+#[test]
+fn nobody_is_asked_about_partitions_that_may_be_added() {
+    let mut directed = Directed::new();
+    directed.decide(2, [(0, 10), (1, 20)]);
+    let did = directed.tick(FuzzyParameters::default().tick);
+    let asked = sent(&did).into_iter().filter_map(|(to, message, _)| match message {
+        FuzzyMessage::ChainServer(_) => Some(to),
+        FuzzyMessage::Client(_) | FuzzyMessage::Director(_) | FuzzyMessage::Log(_) => None,
+    });
+    let asked: BTreeSet<NodeId> = asked.collect();
+    assert_eq!(asked, (0..3).map(|host| directed.server(host)).collect());
 }

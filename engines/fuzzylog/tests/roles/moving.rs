@@ -1,7 +1,7 @@
 //! Colours that move from one partition to another.
 
 use crate::server::{client_role, node, serving_as};
-use fuzzylog::chain_server::{ChainServerIn, ColoursPulled, FromServer, PlaceColours, PullColours};
+use fuzzylog::chain_server::{ChainServerIn, ColoursPulled, FromServer, Ping, PlaceColours, PullColours};
 use fuzzylog::client::{ColourElsewhere, ColoursPlaced, CommandDone, FuzzyClientIn, FuzzyClientTimer};
 use fuzzylog::director::MoveColours;
 use fuzzylog::messages::chain_server::FromClient;
@@ -537,4 +537,15 @@ fn a_change_is_asked_for_no_longer_than_its_operator_waits() {
         matches!(effect, Effect::Respond { response: FuzzyResponse::ChangeUnknown, .. })
     };
     assert!(did.iter().any(is_answer));
+}
+
+// Partitions that nobody has added would cost every host messages, timers and fsyncs.
+#[test]
+fn a_server_of_a_partition_that_may_be_added_begins_when_it_is_asked_something() {
+    let server = ChainServer::new(TARGET, placement(), FuzzyParameters::default(), client_role());
+    let mut table = Table::unstarted(server.resting(), node(1));
+    assert_eq!((table.start().len(), table.role.journal()), (0, None));
+    let did = table.burst(node(3), Ping {});
+    assert!(did.iter().any(|effect| matches!(effect, Effect::SetTimer { .. })));
+    assert!(table.role.journal().is_some());
 }
