@@ -390,7 +390,7 @@ impl Role for ChainServer {
     }
 
     fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
-        AwaitedTimers::NONE.and(ChainTimer::Tick, true)
+        AwaitedTimers::NONE.and(ChainTimer::Tick, !self.rests)
     }
 
     fn statement(&self) -> Statement {
