@@ -393,6 +393,8 @@ impl FuzzyClient {
                 (Some(_), None) | (None, Some(_)) => false,
             };
         if same && task.is_fixing() {
+            // Phase 2 names no plan, but a take-over behind it does, and partitions refuse an old one.
+            task.content = content;
             return false;
         }
         let phase = task.replan(content, partitions, cx.now());

@@ -89,6 +89,13 @@ impl ClientRow {
         past
     }
 
+    /// Drops its appends to whose numbers it has the answers.
+    fn forget_acknowledged(&mut self, bytes: &mut usize) {
+        while let Some(first) = self.done.first_entry().filter(|it| it.key().0 < self.below) {
+            *bytes -= bytes_of(&first.remove());
+        }
+    }
+
     /// Its appends.
     pub(super) fn done(&self) -> impl Iterator<Item = &DoneAppend> {
         self.done.values()
@@ -153,9 +160,7 @@ impl Clients {
         row.used = row.used.max(at);
         if below > row.below {
             row.below = below;
-            while let Some(first) = row.done.first_entry().filter(|it| it.key().0 < below) {
-                *bytes -= bytes_of(&first.remove());
-            }
+            row.forget_acknowledged(bytes);
         }
         row
     }
@@ -213,10 +218,14 @@ impl Clients {
         (clients, None)
     }
 
-    /// Takes what another partition remembers of a client. What of an append is here already stays.
+    /// Takes what another partition remembers of a client. What of an append is here already stays. What one of the two has forgotten is
+    /// forgotten as a whole: who asks for it late would be answered for a part.
     pub(super) fn take(&mut self, client: u64, below: u64, done: &[DoneAppend], at: RowIndex) {
         self.acknowledge(client, below, at);
-        for DoneAppend { id, at, placed } in done {
+        let row = self.rows.entry(client).or_default();
+        row.forget_acknowledged(&mut self.bytes);
+        let below = row.below;
+        for DoneAppend { id, at, placed } in done.iter().filter(|it| it.id.number >= below) {
             let known = self.done(*id).map(|it| it.placed.clone()).unwrap_or_default();
             let is_new = |it: &&Placed| known.iter().all(|other| other.colour != it.colour);
             let mut all: Vec<Placed> = placed.iter().filter(is_new).cloned().collect();

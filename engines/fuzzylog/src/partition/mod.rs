@@ -221,7 +221,7 @@ impl PartitionState {
 
     /// True if its client may still ask for an append that is delivered here.
     pub fn is_delivered(&self, id: AppendId) -> bool {
-        self.clients.done(id).is_some()
+        self.delivered(id).is_some()
     }
 
     /// True if something is remembered of the client.
@@ -365,10 +365,17 @@ impl PartitionState {
 
     /// The outcome of an append that is over for its client, if it is.
     fn outcome_so_far(&self, id: AppendId) -> Option<Outcome> {
-        if let Some(done) = self.clients.done(id) {
-            return Some(Delivered { at: done.at, placed: done.placed.clone() }.into());
+        if let Some(delivered) = self.delivered(id) {
+            return Some(delivered.into());
         }
         self.clients.has_forgotten(id).then(|| Forgotten {}.into())
+    }
+
+    /// Where an append is that is delivered, as far as that is in view: a colour that is about to come is answered for by others.
+    fn delivered(&self, id: AppendId) -> Option<Delivered> {
+        let done = self.clients.done(id)?;
+        let placed: Vec<Placed> = done.placed.iter().filter(|it| self.is_here(it.colour)).cloned().collect();
+        (!placed.is_empty()).then_some(Delivered { at: done.at, placed })
     }
 
     /// Why nothing of this content may begin here now.

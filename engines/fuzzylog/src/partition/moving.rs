@@ -31,7 +31,7 @@ use super::command::{
     OwnColours, SealColours, TakeColours,
 };
 use super::several::Stage;
-use super::{DoneAppend, PartitionState, Queued, names};
+use super::{PartitionState, Queued, names};
 use crate::map::ColourMove;
 use crate::terms::{AppendId, AppendTime, Colour, Content, MapVersion, NodePosition, PartitionId};
 use kernel::{PageBudget, planted};
@@ -321,13 +321,13 @@ impl PartitionState {
         self.deliver();
     }
 
-    /// What was begun here while its other colour was elsewhere: it was not begun there, so nobody has all proposals.
+    /// What was begun here while its other colour was elsewhere and is not delivered was not begun there, so nobody has all proposals.
+    /// What is delivered here was cleaned up there before the colour left, so it is delivered everywhere.
     fn propose_again(&mut self, colours: &[Colour]) {
         let concerns = |content: &Content| content.colours.iter().any(|it| colours.contains(it));
         let begun = self.several.iter().filter(|(_, several)| concerns(&several.content));
         let begun: Vec<AppendId> = begun.map(|(&id, _)| id).collect();
         for id in begun {
-            let done = self.clients.done(id).cloned();
             let Some(several) = self.several.get_mut(&id) else { continue };
             match &mut several.stage {
                 Stage::Proposed(at) => {
@@ -338,11 +338,8 @@ impl PartitionState {
                     *at = later;
                     self.marks.push("partition.proposed_again_for_a_colour_that_came");
                 }
-                Stage::Delivered(delivered) => {
-                    if let Some(DoneAppend { placed, .. }) = done {
-                        delivered.placed = placed;
-                    }
-                }
+                // What came of it is in the table of clients, which has the colour's part as well.
+                Stage::Delivered(_) => self.forget(id),
                 Stage::Fixed(at) => kernel::invariant!(
                     ATOMIC,
                     planted!(seal_is_not_awaited) || planted!(forwarding_mark_is_missing),
@@ -380,6 +377,7 @@ impl PartitionState {
             for &colour in &taking.begun.colours {
                 self.colours.remove_taken(colour, id);
             }
+            self.clients.forget_colours(&taking.begun.colours);
             self.moves.end(id, version);
             self.marks.push("partition.dropped_colours_that_were_to_come");
         }

@@ -120,16 +120,15 @@ impl PartitionState {
         self.several.insert(id, several);
     }
 
-    fn forget(&mut self, id: AppendId) {
+    pub(super) fn forget(&mut self, id: AppendId) {
         self.content_bytes -= self.several.remove(&id).map_or(0, |it| cost_of(&it.content));
     }
 
     pub(super) fn fix(&mut self, command: &Fix, asker: CommandOrigin) {
         let Fix { id, owner, at } = *command;
         let Some(several) = self.several.get_mut(&id) else {
-            let done = self.clients.done(id).map(|done| (done.at, done.placed.clone()));
-            let outcome = match done {
-                Some((at, placed)) => Delivered { at, placed }.into(),
+            let outcome = match self.delivered(id) {
+                Some(delivered) => delivered.into(),
                 None if self.clients.has_forgotten(id) => Outcome::from(Forgotten {}),
                 // It may have left with one of its colours.
                 None if self.map_version() > MapVersion(0) => self.elsewhere().into(),
@@ -188,8 +187,8 @@ impl PartitionState {
             return self.answer(asker, refusal);
         }
         let Some(several) = self.several.get_mut(&id) else {
-            let outcome = match self.clients.done(id) {
-                Some(done) => Delivered { at: done.at, placed: done.placed.clone() }.into(),
+            let outcome = match self.delivered(id) {
+                Some(delivered) => delivered.into(),
                 // Its client has the answer: it is delivered everywhere, and who asks is late.
                 None if self.clients.has_forgotten(id) => Outcome::from(Forgotten {}),
                 None => match self.refuses_to_begin(content) {

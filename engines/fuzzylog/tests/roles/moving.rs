@@ -7,8 +7,9 @@ use fuzzylog::director::MoveColours;
 use fuzzylog::messages::chain_server::FromClient;
 use fuzzylog::messages::director::DirectorIn;
 use fuzzylog::partition::command::{
-    Answered, Append, CleanUp, Command, Delivered, Elsewhere, Fix, ForgetColours, KeepColours, MovePage,
-    MovePoint, Outcome, OwnColours, ProposeTime, RowEntry, SealColours, TakeColours, TakeOver, Trim,
+    Answered, Append, CleanUp, Command, Delivered, Elsewhere, Fix, ForgetColours, Held, KeepColours,
+    MovePage, MovePoint, Outcome, OwnColours, ProposeTime, Proposed, RowEntry, SealColours, TakeColours,
+    TakeOver, Trim,
 };
 use fuzzylog::{
     AppendCall, AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ChainServer,
@@ -301,6 +302,92 @@ fn a_move_that_is_taken_back_changes_nothing() {
     assert_eq!(two.target.taking(), None);
 }
 
+/// An append to the colour that is to leave and to one of the target, delivered in both; the source alone is asked to forget how.
+fn deliver_in_both(two: &mut Two) -> ProposeTime {
+    let several = propose(1, &[(two.colour, SOURCE), (colour_in(TARGET, 0), TARGET)], MapVersion(0));
+    let times = [&mut two.source, &mut two.target].map(|it| time_of(&outcome(it, several.clone())));
+    let fix = Fix { id: several.id, owner: ORIGIN, at: times[0].max(times[1]) };
+    for state in [&mut two.source, &mut two.target] {
+        assert!(matches!(outcome(state, fix.clone()), Outcome::Delivered(_)));
+    }
+    outcomes(&mut two.source, CleanUp { id: several.id, owner: ORIGIN });
+    several
+}
+
+fn places(outcome: Outcome) -> Vec<Colour> {
+    match outcome {
+        Outcome::Delivered(it) => it.placed.into_iter().map(|it| it.colour).collect(),
+        other => panic!("{other:?} is nowhere"),
+    }
+}
+
+// A target that answers for a colour before it is there answers for one that may stay where it is.
+#[test]
+fn what_comes_with_a_colour_is_answered_when_the_colour_is_in_view() {
+    for is_taken_back in [false, true] {
+        let mut two = Two::new();
+        let several = deliver_in_both(&mut two);
+        let (colour, other) = (two.colour, colour_in(TARGET, 0));
+        outcomes(&mut two.target, CleanUp { id: several.id, owner: ORIGIN });
+        two.seal();
+        two.take(1 << 20);
+        let before = outcome(&mut two.target, several.clone());
+        assert_eq!(places(before), [other]);
+        let fix = Fix { id: several.id, owner: ORIGIN, at: AppendTime::ZERO };
+        assert_eq!(places(outcome(&mut two.target, fix.clone())), [other]);
+        if is_taken_back {
+            outcomes(&mut two.target, KeepColours { id: BEGUN, version: ENDED });
+            outcomes(&mut two.source, KeepColours { id: BEGUN, version: ENDED });
+            assert_eq!(places(outcome(&mut two.source, several.clone())), [colour]);
+            // It may come again later, with what was appended since.
+            assert_eq!(places(outcome(&mut two.target, fix)), [other]);
+        } else {
+            two.end();
+            let mut both = [colour, other];
+            both.sort_unstable();
+            assert_eq!(places(outcome(&mut two.target, fix)), both);
+        }
+    }
+}
+
+// An append whose clean-up was lost, and of which the source has forgotten its part, would be taken over for good: no partition has the
+// rest of the answer.
+#[test]
+fn what_is_delivered_when_a_colour_comes_is_over() {
+    for is_acknowledged in [false, true] {
+        let mut two = Two::new();
+        let several = deliver_in_both(&mut two);
+        let colour = two.colour;
+        if is_acknowledged {
+            let next = Append { below: 1, ..append(1, 1, colour) };
+            outcome(&mut two.source, next);
+        }
+        assert_eq!(two.target.unfinished_count(), 1);
+        two.move_all();
+        assert_eq!(two.target.unfinished_count(), 0);
+        let again = propose(1, &[(colour, TARGET), (colour_in(TARGET, 0), TARGET)], ENDED);
+        assert_eq!(again.id, several.id);
+        match outcome(&mut two.target, again) {
+            Outcome::Delivered(it) => assert!(!is_acknowledged && it.placed.len() == 2, "{it:?}"),
+            Outcome::Forgotten(_) => assert!(is_acknowledged),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+// What a client has the answer to may be remembered by one of two partitions alone: half an answer is none.
+#[test]
+fn what_one_partition_has_forgotten_is_forgotten_where_a_colour_comes() {
+    let mut two = Two::new();
+    let several = deliver_in_both(&mut two);
+    outcomes(&mut two.target, CleanUp { id: several.id, owner: ORIGIN });
+    let next = Append { below: 1, ..append(1, 1, colour_in(TARGET, 1)) };
+    outcome(&mut two.target, next);
+    two.move_all();
+    let again = propose(1, &[(two.colour, TARGET), (colour_in(TARGET, 0), TARGET)], ENDED);
+    assert!(matches!(outcome(&mut two.target, again), Outcome::Forgotten(_)));
+}
+
 fn restored(state: &mut PartitionState, partition: PartitionId) -> PartitionState {
     let mut chunks = Vec::new();
     state.begin_snapshot();
@@ -512,6 +599,48 @@ fn a_client_asks_for_the_map_and_goes_on_where_the_colour_is() {
     let did = table.burst(node(2), FuzzyClientIn::from(late));
     assert_eq!(submits(&did), []);
     assert_eq!(table.role.outstanding(), 1);
+}
+
+// A take-over by the map of before is refused for good where a colour has come since, and nobody takes the append over any more.
+#[test]
+fn an_append_in_phase_2_is_taken_over_by_the_map_of_today() {
+    let mut table = client();
+    let mut colours = [colour_in(SOURCE, 0), colour_in(TARGET, 0)];
+    colours.sort_unstable();
+    let call =
+        AppendCall { client: 1, number: 7, below: 0, seen: AppendTime::ZERO, content: content(&colours) };
+    let submits = |did: &table::Did<fuzzylog::FuzzyLog>| -> Vec<(u64, Command)> {
+        let of = |(_, message, _)| match message {
+            FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Submit(it))) => {
+                Some((it.call, it.command))
+            }
+            _ => None,
+        };
+        sent(did).into_iter().filter_map(of).collect()
+    };
+    let did = table.call(|role, cx| role.on_request(RequestId(1), FuzzyRequest::Append(call), cx));
+    let asked = submits(&did)[0].0;
+    let done = |call, partition, outcome| {
+        FuzzyClientIn::from(CommandDone { call, partition, outcome, takes_many_in: None })
+    };
+    let mut fixes = Vec::new();
+    for partition in [SOURCE, TARGET] {
+        let at = AppendTime { clock: 3, partition, ahead: 0 };
+        let did = table.burst(node(1), done(asked, partition, Proposed { at }.into()));
+        fixes.extend(submits(&did));
+    }
+    assert!(matches!(fixes[..], [(_, Command::Fix(_)), (_, Command::Fix(_))]), "{fixes:?}");
+    let fixing = fixes[0].0;
+    // A colour that this append does not concern moves.
+    let moved = vec![MovedColour { colour: colour_in(SOURCE, 1), partition: TARGET }];
+    table.burst(node(1), FuzzyClientIn::from(ColoursPlaced { moves: moves(ENDED, moved, None) }));
+    let owner = Owner { generation: 1, identity: 9 };
+    table.burst(node(1), done(fixing, SOURCE, Held { owner }.into()));
+    let FuzzyParameters { stuck_after, back_off_max, .. } = FuzzyParameters::default();
+    table.pass(owner.patience() * (stuck_after + back_off_max));
+    let asked = submits(&table.timer(FuzzyClientTimer::Tick));
+    let [(_, Command::TakeOver(take_over))] = &asked[..] else { panic!("{asked:?}") };
+    assert_eq!((take_over.expected, take_over.content.plan_version()), (Some(owner), ENDED));
 }
 
 // A change that nobody was answered about, and that comes about when its operator has asked for another one since, moves colours back.
