@@ -605,6 +605,7 @@ fn a_client_asks_for_the_map_and_goes_on_where_the_colour_is() {
 #[test]
 fn an_append_in_phase_2_is_taken_over_by_the_map_of_today() {
     let mut table = client();
+    table.burst(node(1), FuzzyClientIn::from(ColoursPlaced { moves: moves(BEGUN, Vec::new(), None) }));
     let mut colours = [colour_in(SOURCE, 0), colour_in(TARGET, 0)];
     colours.sort_unstable();
     let call =
