@@ -5,6 +5,7 @@ mod client;
 mod director;
 mod joining;
 mod moving;
+mod moving_clients;
 mod partition;
 mod regions;
 mod replication;
