@@ -7,14 +7,14 @@
 # in entries and in seconds. Needs a JDK and maven for the second table.
 # Usage: bench/log.sh [SECONDS]
 # ORDINATE_BINARY: the server (target/release/ordinate). BENCH_WORKLOADS: MIX:CONNECTIONSxOUTSTANDINGxBATCH, separated by spaces; a mix
-# is append or read, a batch how many entries a call has. BENCH_ENGINES: which of mason, paxos, corfu. BENCH_PEERS: which of kafka,
+# is append or read, a batch how many entries a call has. BENCH_ENGINES: which of mason, paxos, corfu, fuzzylog. BENCH_PEERS: which of kafka,
 # kafka-12, ordinate; empty: no second table. BENCH_RECORDS: how many records the second table's runs have.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
 # Batching clients, then pipelined calls of one entry, then one call at a time.
 workloads=${BENCH_WORKLOADS:-append:30x16x32 append:30x64x1 append:1x1x1 read:30x16x32 read:30x64x1 read:1x1x1}
-engines=${BENCH_ENGINES:-mason paxos corfu}
+engines=${BENCH_ENGINES:-mason paxos corfu fuzzylog}
 peers=${BENCH_PEERS-kafka kafka-12 ordinate}
 records=${BENCH_RECORDS:-1000000}
 source bench/lib/servers.sh

@@ -11,6 +11,7 @@ pub mod corfu;
 pub mod fuzzylog;
 mod limits;
 pub mod log;
+pub mod log_chains;
 pub mod mason;
 mod moments;
 pub mod mutants;
@@ -31,5 +32,6 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(fuzzylog::FuzzyScenario::draw),
         sim::experiment(fuzzylog::regions::RegionsScenario::draw),
         sim::experiment(composed::ComposedScenario::draw),
+        sim::experiment(log_chains::LogChainsScenario::draw),
     ]
 }

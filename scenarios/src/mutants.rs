@@ -130,7 +130,7 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::session_timeout_halved, &["SESS"]),
     coordination(&::coordination::planted::new_leader_uses_stale_session_clock, &["SESS"]),
     coordination(&::coordination::planted::closing_client_disconnected, &["CLOSE", "LIVE"]),
-    coordination(&::coordination::planted::clean_up_misses_moved_nodes, &["EPH"]),
+    coordination(&::coordination::planted::clean_up_misses_moved_nodes, &["EPH", "LIN"]),
     coordination(&::coordination::planted::closing_session_not_cleaned_up, &["SESS", "EPH"]),
     coordination(&::coordination::planted::moved_closing_session_not_cleaned_up, &["EPH", "SESS"]),
     coordination(&::coordination::planted::reads_without_room, &["BOUND"]),
@@ -310,6 +310,8 @@ pub static MUTANTS: &[Mutant] = &[
     log(&shared_log::planted::sealing_wakes_nobody, &["WATCH", "WAKE"]),
     fuzzylog(&::fuzzylog::planted::calls_stay_across_epochs, &["BOUND"]),
     fuzzylog(&::fuzzylog::planted::missing_clean_up_not_minded, &["CONV"]),
+    log_chains(&shared_log::planted::barrier_without_sync, &["LIN"]),
+    log_chains(&shared_log::planted::trimmed_behind_one_server, &["DUR"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -334,6 +336,10 @@ const fn regions(planted: &'static PlantedBug, expected: &'static [&'static str]
 
 const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "log", expected }
+}
+
+const fn log_chains(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "log-chains", expected }
 }
 
 const fn mason(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

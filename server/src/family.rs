@@ -122,6 +122,10 @@ kernel::nodes! {
         node Fuzzy(Hosted<fuzzylog::FuzzyMember>),
         /// The partially ordered log's gateway.
         node ColourGateway(Hosted<colours::ColourGatewayNode>),
+        /// Of the chains under the shared log over FuzzyLog.
+        node LogChains(Hosted<fuzzylog::FuzzyMember>),
+        /// Stands there where Mason's proxies do.
+        node LogFeeder(Hosted<shared_log::feeder::FeederNode>),
     }
 }
 
@@ -327,6 +331,36 @@ impl Embeds<colours::Colours> for Ordinate {
     }
 }
 
+impl Embeds<shared_log::feeder::FedLog> for Ordinate {
+    fn inner_message(message: OrdinateMessage) -> Option<shared_log::feeder::FedMessage> {
+        match message {
+            OrdinateMessage::Mason(message) => Some(shared_log::feeder::FedMessage::Mason(message)),
+            OrdinateMessage::Fuzzy(message) => Some(shared_log::feeder::FedMessage::Fuzzy(message)),
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Corfu(_)
+            | OrdinateMessage::User(_)
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
+        }
+    }
+
+    /// It is asked to follow the members; users ask the gateway.
+    fn inner_request(request: LocalRequest) -> Option<Bytes> {
+        request.of_service()
+    }
+
+    fn outer_message(message: shared_log::feeder::FedMessage) -> OrdinateMessage {
+        match message {
+            shared_log::feeder::FedMessage::Mason(message) => OrdinateMessage::Mason(message),
+            shared_log::feeder::FedMessage::Fuzzy(message) => OrdinateMessage::Fuzzy(message),
+        }
+    }
+
+    fn outer_response(response: client::Response) -> LocalResponse {
+        LocalResponse::Service(response.0)
+    }
+}
+
 impl HostedNode {
     /// The role of the key-value store that it is, if it is one.
     pub fn as_kv(&self) -> Option<&KvMember> {
@@ -346,7 +380,11 @@ impl HostedNode {
                 spanner::SpannerMember::Shard(shard) => Some(shard.settled_on()),
                 spanner::SpannerMember::Gateway(_) | spanner::SpannerMember::Log(_) => None,
             },
-            Self::Fuzzy(embedded) => match embedded.node() {
+            Self::LogFeeder(embedded) => {
+                let shared_log::feeder::FeederNode::Feeder(feeder) = embedded.node();
+                Some(feeder.settled_on())
+            }
+            Self::Fuzzy(embedded) | Self::LogChains(embedded) => match embedded.node() {
                 fuzzylog::FuzzyMember::Director(director) => Some(director.settled_on()),
                 fuzzylog::FuzzyMember::ChainServer(_)
                 | fuzzylog::FuzzyMember::Client(_)
@@ -377,4 +415,5 @@ hosted! {
     Txn(spanner::SpannerMember),
     Fuzzy(fuzzylog::FuzzyMember),
     ColourGateway(colours::ColourGatewayNode),
+    LogFeeder(shared_log::feeder::FeederNode),
 }

@@ -24,13 +24,13 @@ pub struct Log {
     /// Processes of the running cluster's hosts, whose processor time is measured
     #[arg(long, value_name = "IDS", value_delimiter = ',', requires = "endpoints")]
     processes: Vec<u32>,
-    /// What orders the started cluster's log (log.engine); the last two have one space and one proxy
-    #[arg(long, default_value = "mason", value_parser = ["mason", "paxos", "corfu"])]
+    /// What orders the started cluster's log (log.engine); paxos and corfu have one space and one proxy
+    #[arg(long, default_value = "mason", value_parser = ["mason", "paxos", "corfu", "fuzzylog"])]
     engine: String,
     /// Spaces of the started cluster
     #[arg(long, default_value_t = 4)]
     spaces: u16,
-    /// Proxies of the started cluster
+    /// Proxies of the started cluster; over fuzzylog, chains
     #[arg(long, default_value_t = 3)]
     proxies: u16,
     /// What an acknowledgement of the started cluster promises

@@ -215,6 +215,14 @@ fn print_log(log: &Value) {
                 mebibytes("memory_bytes") + mebibytes("cached_bytes"),
             );
         }
+        for chain in log["chains"]["chains"].as_array().into_iter().flatten() {
+            println!(
+                "  chain {}   epoch {}   {}",
+                chain["partition"],
+                chain["epoch"],
+                hosts_of(&chain["chain"])
+            );
+        }
         print_archive(&log["archive"]);
         return;
     }
@@ -225,7 +233,7 @@ fn print_log(log: &Value) {
         projection["epoch"]
     );
     for (number, chain) in projection["chains"].as_array().into_iter().flatten().enumerate() {
-        let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let hosts = hosts_of(chain);
         let learners = projection["catching_up"][number].as_array().into_iter().flatten();
         let catching_up: Vec<String> = learners
             .map(|learner| {
@@ -238,8 +246,13 @@ fn print_log(log: &Value) {
             true => String::new(),
             false => format!("   catching up: {}", catching_up.join(", ")),
         };
-        println!("  chain {number:<4}{}{catching_up}", hosts.join(" "));
+        println!("  chain {number:<4}{hosts}{catching_up}");
     }
+}
+
+fn hosts_of(chain: &Value) -> String {
+    let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    hosts.join(" ")
 }
 
 fn print_archive(archive: &Value) {

@@ -16,8 +16,10 @@ use server::cluster::regions::Region;
 use server::cluster::values::wanted;
 use server::cluster::{key_table, keys};
 use server::secure::{HostTls, ends_at};
+use server::services::{Engine, Service};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use time::OffsetDateTime;
 
 /// The cluster file
@@ -208,6 +210,13 @@ fn warnings(file: &ClusterFile) -> Vec<String> {
             "listen.admin ({}) is reached from other machines, and has {has}",
             file.listen.admin
         ));
+    }
+    let is_on_chains = |it: &&Arc<dyn Service>| it.listed().name == "log" && it.engine() == Engine::FuzzyLog;
+    if file.services().iter().any(|it| is_on_chains(&it))
+        && file.placement.configuration().acceptors.faults() > 1
+    {
+        let what = "the log over fuzzylog survives one failed host at a time: chains have three servers, and three hosts direct them";
+        warnings.push(what.to_owned());
     }
     warnings
 }

@@ -80,10 +80,12 @@ impl Survivor {
         let directory = IdleDirectory::open(path).map_err(|error| inspect::unusable(path, &error))?;
         let survey = directory.survey();
         survey.outcome.as_ref().map_err(|error| inspect::damaged(path, error))?;
-        let (mut logs, mut baseline) = (BTreeMap::<HostSlot, Extent>::new(), false);
+        let (mut logs, mut on_chains) = (BTreeMap::<HostSlot, Extent>::new(), None);
         let replayed = survey.replay(|slot, _, record| {
             let owner = owner_of(slot).name;
-            baseline |= owner.starts_with("log storage");
+            let engines = [("log storage", "corfu"), ("log partition", "fuzzylog")];
+            let engine = engines.into_iter().find(|(role, _)| owner.starts_with(role));
+            on_chains = on_chains.or(engine.map(|(_, engine)| engine));
             if owner.ends_with("acceptor") {
                 let record =
                     AcceptorRecord::decoded(&Bytes::copy_from_slice(record)).map_err(|why| (owner, why))?;
@@ -96,8 +98,8 @@ impl Survivor {
             let what = format!("a record of {owner} in {} cannot be read", path.display());
             Failure::failed("O2109", what, why.to_string(), "ordinate --version")
         })?;
-        if baseline {
-            let what = format!("{} holds a log over corfu, which cannot be recovered", path.display());
+        if let Some(engine) = on_chains {
+            let what = format!("{} holds a log over {engine}, which cannot be recovered", path.display());
             let remedy = "ordinate inspect DATA/HOST; the other services' data are in it as well";
             return Err(Failure::input("O1046", what, "its chains name the hosts that are lost", remedy));
         }

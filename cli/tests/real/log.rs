@@ -103,6 +103,12 @@ fn acknowledged_entries_stay_with_one_state_machine() {
     entries_stay_while_hosts_die("paxos");
 }
 
+// The same where chains order each space, and nobody orders all: an append over several spaces could be in one alone.
+#[test]
+fn acknowledged_entries_stay_over_chains() {
+    entries_stay_while_hosts_die("fuzzylog");
+}
+
 fn entries_stay_while_hosts_die(engine: &'static str) {
     side_by_side(async move {
         let mut cluster = start_with(engine).await;

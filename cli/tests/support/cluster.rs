@@ -54,6 +54,20 @@ pub struct Cluster {
     members: usize,
 }
 
+/// Tests of the log that name no engine run over this one, if it is set: `ORDINATE_LOG_ENGINE=fuzzylog`.
+fn over_engine(settings: String) -> String {
+    const SECTION: &str = "[log]\n";
+    let (Ok(engine), Some(at)) = (std::env::var("ORDINATE_LOG_ENGINE"), settings.find(SECTION)) else {
+        return settings;
+    };
+    let (before, section) = settings.split_at(at + SECTION.len());
+    let keys = section.split("\n[").next().unwrap_or(section);
+    if keys.lines().any(|line| line.trim_start().starts_with("engine")) {
+        return settings;
+    }
+    format!("{before}engine = \"{engine}\"\n{section}")
+}
+
 impl Cluster {
     /// `hosts` hosts that are not started yet. `settings` are lines of the cluster file before its sections end,
     /// `placement` are `[[place]]` sections.
@@ -76,6 +90,7 @@ impl Cluster {
         settings: String,
         placement: String,
     ) -> Self {
+        let settings = over_engine(settings);
         let mut cluster = Self { hosts: Vec::new(), folder, name, settings, placement, members };
         for _ in 0..members {
             cluster.plan_host(false);

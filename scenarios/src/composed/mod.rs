@@ -92,6 +92,29 @@ const LOG_BOUNDS: SpaceBounds = SpaceBounds {
     cache_bytes: 1 << 10,
 };
 
+/// How the logs work, where messages take `far` times as long.
+fn draw_log(far: u64, rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
+    let ms = Duration::from_millis;
+    let log = paxos::Parameters {
+        election_timeout: ms(far * rng.between(160, 400)),
+        heartbeat_every: ms(rng.between(25, 40)),
+        resend_after: ms(far * rng.between(50, 150)),
+        window: 32,
+        snapshot_every_bytes: 2_000 << rng.below(4),
+        snapshot_chunk_bytes: 256 << rng.below(3),
+        retained_bytes_max: 4_000 << rng.below(4),
+        ..paxos::Parameters::default()
+    };
+    let of_log = MasonParameters {
+        suspect_after: ms(far * rng.between(160, 400)),
+        snapshot_every_bytes: 1_000 << rng.below(4),
+        snapshot_chunk_bytes: 1_024,
+        page_bytes: 2_048,
+        ..MasonParameters::default()
+    };
+    limits::fit(of_log, log)
+}
+
 impl ComposedScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
@@ -115,24 +138,7 @@ impl ComposedScenario {
             step_bytes_max: OPERATION_BYTES_MAX / 2,
             ..SpannerParameters::default()
         };
-        let log = paxos::Parameters {
-            election_timeout: ms(far * rng.between(160, 400)),
-            heartbeat_every: ms(rng.between(25, 40)),
-            resend_after: ms(far * rng.between(50, 150)),
-            window: 32,
-            snapshot_every_bytes: 2_000 << rng.below(4),
-            snapshot_chunk_bytes: 256 << rng.below(3),
-            retained_bytes_max: 4_000 << rng.below(4),
-            ..paxos::Parameters::default()
-        };
-        let of_log = MasonParameters {
-            suspect_after: ms(far * rng.between(160, 400)),
-            snapshot_every_bytes: 1_000 << rng.below(4),
-            snapshot_chunk_bytes: 1_024,
-            page_bytes: 2_048,
-            ..MasonParameters::default()
-        };
-        let (of_log, log) = limits::fit(of_log, log);
+        let (of_log, log) = draw_log(far, rng);
         let [groups, spaces, znode_shards] = std::array::from_fn(|_| rng.between(1, 2) as u16);
         let txn = |first, rng: &mut Rng| {
             let shards = rng.between(2, 3) as u16;

@@ -102,6 +102,7 @@ impl CoordinationScenario {
                 self.users[number].renewed(now);
                 below.iter().for_each(|path| self.users[number].lasting.set(path, now));
             }
+            (Ask::Unwatch { .. }, _) => self.on_unwatched(number, &awaited.ask, error),
             (Ask::WatchBelow { path }, _) => self.users[number].lasting.set(path, now),
             (Ask::Close, _) => {
                 control.mark("coordination.closed_a_session");

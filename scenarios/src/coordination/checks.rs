@@ -151,6 +151,7 @@ impl Checks {
             | Ask::GetAll { .. }
             | Ask::WatchBelow { .. }
             | Ask::SetWatches { .. }
+            | Ask::Unwatch { .. }
             | Ask::Sync { .. }
             | Ask::Ping
             | Ask::Close
@@ -493,6 +494,11 @@ impl Checks {
     /// A watch whose event never came although answers have shown what came after, or although all is at rest.
     pub(super) fn lost_watch(&self, user: &User, at_rest: bool) -> Option<String> {
         for ((kind, path), armed) in &user.watches {
+            if at_rest && armed.is_denied {
+                return Some(format!(
+                    "{kind:?} of {path} was not watched any more, and {armed:?} was not announced"
+                ));
+            }
             let Some(changes) = self.changes.get(&(*kind, path.clone())) else { continue };
             let until = if at_rest { u64::MAX } else { armed.shown };
             let Some(since) = self.missed_until(path, armed) else { continue };

@@ -78,7 +78,7 @@ impl CoordinationScenario {
                 }
             }
             Some((&node::CLOSED, reason)) => {
-                self.check_disconnected(number, reason);
+                self.check_disconnected(number, reason, now);
                 self.disconnect(number, now, Some(control));
             }
             Some(_) | None => {}

@@ -9,6 +9,9 @@ use kernel::invariant;
 use sim::Control;
 use std::time::Duration;
 
+/// What is not watched is answered so.
+const NO_WATCHER: i32 = -121;
+
 impl CoordinationScenario {
     /// Nobody loses a session whose user was there all the time, as far as a healed core is concerned.
     pub(super) fn check_refusal(&self, number: usize, session: &Session, now: u64) {
@@ -36,7 +39,19 @@ impl CoordinationScenario {
     }
 
     /// Who closes a session is answered, and not disconnected because it is gone.
-    pub(super) fn check_disconnected(&self, number: usize, reason: &[u8]) {
+    /// Nor is a user turned away as one that has seen more than there is, when all hosts have come as far.
+    pub(super) fn check_disconnected(&self, number: usize, reason: &[u8], now: u64) {
+        let link = self.users[number].link.as_ref();
+        let is_calm = self.healed_at.is_some_and(|at| now > at + nanos(Duration::from_secs(30)));
+        // Who is refused has no session from then on.
+        let has_come_back = link.is_some_and(|link| !link.greeted) && self.users[number].session.is_some();
+        let is_turned_away = has_come_back && reason.starts_with(b"the last answer was given");
+        invariant!(
+            SESS,
+            !(is_turned_away && is_calm && self.is_linearizable()),
+            "user {number}, which has seen {:#x}, was turned away without an answer",
+            self.users[number].last_zxid
+        );
         let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
         let closes = awaited.into_iter().any(|awaited| awaited.ask == Ask::Close);
         let ended = reason.starts_with(b"the session has ended");
@@ -70,6 +85,21 @@ impl CoordinationScenario {
             reported.body,
             reported.error
         );
+    }
+
+    /// A host watches for a connection what its answers have left, until that was announced.
+    pub(super) fn on_unwatched(&mut self, number: usize, ask: &Ask, error: i32) {
+        let Ask::Unwatch { path, kind, removes } = ask else { return };
+        let watch = (*kind, path.clone());
+        let watches = &mut self.users[number].watches;
+        match (error, watches.get_mut(&watch)) {
+            (0, None) => panic!("WATCH: user {number} was said to watch {watch:?}, and does not"),
+            (0, Some(_)) if *removes => {
+                watches.remove(&watch);
+            }
+            (NO_WATCHER, Some(armed)) => armed.is_denied = true,
+            (_, None | Some(_)) => {}
+        }
     }
 
     pub(super) fn check_watches(&self, number: usize) {

@@ -19,6 +19,7 @@ mod node;
 mod quiet;
 mod rest;
 mod returning;
+mod seldom;
 mod striking;
 mod user;
 pub(crate) mod words;
@@ -101,6 +102,8 @@ pub struct CoordinationScenario {
     tree: SharedTree,
     /// Little goes wrong but sessions that expire, one after the other.
     is_calm: bool,
+    /// Users send requests that are seldom, too.
+    asks_seldom: bool,
 }
 
 /// A transaction of a user writes its value so often.
@@ -201,6 +204,7 @@ impl CoordinationScenario {
             // Without a sequencer nothing can be handed over.
             wishes: Wishes::new((groups, shards), (room, if alone { 0 } else { shards_room })),
             leaving: (room > 1 && rng.chance(0.2)).then(|| Leaving::new(rng.fork())),
+            asks_seldom: rng.chance(0.25),
         }
     }
 
@@ -360,7 +364,11 @@ impl Scenario for CoordinationScenario {
         if self.users[number].task.is_none() {
             let value = self.value();
             let pipelined = self.pipelined_by(number);
-            let task = pipelined.unwrap_or_else(|| workload::draw(&self.users[number], number, value, rng));
+            let mut task =
+                pipelined.unwrap_or_else(|| workload::draw(&self.users[number], number, value, rng));
+            if self.asks_seldom && rng.chance(0.3) {
+                task.asks.push_back(seldom::draw(&self.users[number], rng));
+            }
             self.users[number].task = Some(task);
         }
         self.pump(number, control);

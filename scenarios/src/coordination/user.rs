@@ -17,6 +17,8 @@ pub(super) struct Armed {
     /// When the user that came back last learned that there is still none: what came and went meanwhile is announced to nobody,
     /// as ZooKeeper has it.
     pub(super) renewed_at: Option<u64>,
+    /// The host has answered that it does not watch: the event is on its way.
+    pub(super) is_denied: bool,
 }
 
 /// A request without an answer.
@@ -170,6 +172,7 @@ impl User {
     }
 
     pub(super) fn connected(&mut self, host: HostId, socket: NodeId, poll: RequestId, now: u64) {
+        self.watches.values_mut().for_each(|armed| armed.is_denied = false);
         self.link = Some(Link {
             host,
             socket,
@@ -307,7 +310,7 @@ impl User {
         }
         if let Some((kind, path, absent)) = watch {
             let since = self.last_zxid;
-            let armed = Armed { since, shown: since, absent, renewed_at: None };
+            let armed = Armed { since, shown: since, absent, renewed_at: None, is_denied: false };
             self.watches.entry((kind, path)).or_insert(armed);
         }
     }

@@ -68,6 +68,12 @@ pub(crate) enum Ask {
         lists: [Vec<String>; 3],
         below: Vec<String>,
     },
+    /// Asks whether the connection watches a node, or watches it no longer.
+    Unwatch {
+        path: String,
+        kind: Watched,
+        removes: bool,
+    },
     /// What is read behind it shows all that was done before.
     Sync {
         path: String,
@@ -140,6 +146,8 @@ impl Ask {
             Self::WatchBelow { .. } => op::ADD_WATCH,
             Self::SetWatches { below, .. } if below.is_empty() => op::SET_WATCHES,
             Self::SetWatches { .. } => op::SET_WATCHES2,
+            Self::Unwatch { removes: true, .. } => op::REMOVE_WATCHES,
+            Self::Unwatch { .. } => op::CHECK_WATCHES,
             Self::Sync { .. } => op::SYNC,
             Self::Ping => op::PING,
             Self::Close => op::CLOSE,
@@ -162,6 +170,7 @@ impl Ask {
             | Self::GetAll { .. }
             | Self::WatchBelow { .. }
             | Self::SetWatches { .. }
+            | Self::Unwatch { .. }
             | Self::Sync { .. }
             | Self::Ping
             | Self::Close
@@ -236,6 +245,13 @@ impl Ask {
                     [&[], &below[..]].into_iter().for_each(put);
                 }
             }
+            Self::Unwatch { path, kind, .. } => {
+                out.put_text(path);
+                out.put_i32(match kind {
+                    Watched::Children => 1,
+                    Watched::Data => 2,
+                });
+            }
             Self::Sync { path } => out.put_text(path),
             Self::Judged { body, .. } => out.extend_from_slice(body),
             Self::Ping | Self::Close => {}
@@ -285,6 +301,7 @@ impl Ask {
             }
             Self::Delete { .. }
             | Self::SetWatches { .. }
+            | Self::Unwatch { .. }
             | Self::Sync { .. }
             | Self::Ping
             | Self::Close

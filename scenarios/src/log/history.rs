@@ -1,9 +1,11 @@
 //! What users asked for and were answered, what the servers hold, and what must be true of both.
 
-use super::{DROPPING, Node, RETAINED, begins_anew};
-use ::mason::Number;
+use super::judged::JudgedLogs;
+use super::{DROPPING, RETAINED, begins_anew};
+use ::mason::shard::ShardServer;
+use ::mason::{Number, Shard};
 use kernel::{HostId, NodeId, RequestId, invariant};
-use shared_log::{Answer, Append, Entries, Produce, ROW_OVERHEAD, Request, Rows, Why};
+use shared_log::{Answer, Append, Entries, Logs, Produce, ROW_OVERHEAD, Request, Rows, Why};
 use sim::Cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,9 +24,27 @@ struct Asked {
     answered: Option<(u64, Answer)>,
 }
 
+/// A shard of the log service, as a family runs it.
+pub(crate) trait HoldsLogs: Shard {
+    /// The logs themselves.
+    fn logs_here(&self) -> &Logs;
+}
+
+impl HoldsLogs for JudgedLogs {
+    fn logs_here(&self) -> &Logs {
+        self.logs()
+    }
+}
+
+impl HoldsLogs for Logs {
+    fn logs_here(&self) -> &Logs {
+        self
+    }
+}
+
 /// All calls of one run, and every entry that anybody has seen.
 #[derive(Default)]
-pub(super) struct History {
+pub(crate) struct History {
     calls: BTreeMap<RequestId, Asked>,
     tails: BTreeMap<String, u64>,
     firsts: BTreeMap<String, u64>,
@@ -49,11 +69,11 @@ struct Relied {
 
 impl History {
     /// The tail of a log, as far as users know.
-    pub(super) fn tail(&self, name: &str) -> u64 {
+    pub(crate) fn tail(&self, name: &str) -> u64 {
         self.tails.get(name).copied().unwrap_or(0)
     }
 
-    pub(super) fn asked(&mut self, id: RequestId, node: NodeId, request: Request, at: u64) {
+    pub(crate) fn asked(&mut self, id: RequestId, node: NodeId, request: Request, at: u64) {
         if let Request::Trim(trim) = &request {
             let known = self.trimmed.entry(trim.name.clone()).or_insert(0);
             *known = trim.before.max(*known);
@@ -63,7 +83,7 @@ impl History {
     }
 
     /// The host starts anew: what it holds is looked at again.
-    pub(super) fn forget(&mut self, host: HostId) {
+    pub(crate) fn forget(&mut self, host: HostId) {
         self.looked.retain(|(node, _), _| node.host() != host);
         self.relied.retain(|node, _| node.host() != host);
     }
@@ -132,7 +152,7 @@ impl History {
         self.has_tail(name, entries.tail);
     }
 
-    pub(super) fn answered(&mut self, id: RequestId, answer: Answer, now: u64) {
+    pub(crate) fn answered(&mut self, id: RequestId, answer: Answer, now: u64) {
         let Some(asked) = self.calls.get_mut(&id) else { return };
         asked.answered = Some((now, answer.clone()));
         let (request, tails) = (asked.request.clone(), std::mem::take(&mut asked.tails));
@@ -198,10 +218,14 @@ impl History {
     }
 
     /// What the servers of a host hold agrees with all that was seen before, and lacks nothing between its ends.
-    pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for (node, member) in cluster.nodes_of(host) {
-            let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs().logs().filter(|(name, _)| !begins_anew(name)) {
+    pub(crate) fn look<'a, S: HoldsLogs + 'a, N: kernel::Node>(
+        &mut self,
+        host: HostId,
+        servers: impl Iterator<Item = (NodeId, &'a ShardServer<S>)>,
+        cluster: &Cluster<'_, N>,
+    ) {
+        for (node, server) in servers {
+            for (name, log) in server.service().logs_here().logs().filter(|(name, _)| !begins_anew(name)) {
                 let (first, next) = log.range();
                 // Nothing goes by itself, but for what is retained for a second, and what the budget has no room for.
                 let asked = self.trimmed.get(name).copied().unwrap_or(0);
@@ -270,22 +294,27 @@ impl History {
     }
 
     /// What is known to be at a position.
-    pub(super) fn entry(&self, name: &str, position: u64) -> Option<&[u8]> {
+    pub(crate) fn entry(&self, name: &str, position: u64) -> Option<&[u8]> {
         self.entries.get(&(name.to_owned(), position)).map(Vec::as_slice)
     }
 
-    pub(super) fn check(&self, cluster: &Cluster<'_, Node>) {
-        self.check_acknowledged(cluster);
+    pub(crate) fn check<'a, S: HoldsLogs + 'a>(
+        &self,
+        servers: impl Iterator<Item = (NodeId, &'a ShardServer<S>)>,
+    ) {
+        self.check_acknowledged(servers);
         self.check_atomicity();
         self.check_order();
     }
 
     /// Every acknowledged entry is at its position, or was trimmed there.
-    fn check_acknowledged(&self, cluster: &Cluster<'_, Node>) {
+    fn check_acknowledged<'a, S: HoldsLogs + 'a>(
+        &self,
+        servers: impl Iterator<Item = (NodeId, &'a ShardServer<S>)>,
+    ) {
         let mut tails: BTreeMap<&str, u64> = BTreeMap::new();
-        for (_, member) in cluster.nodes() {
-            let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs().logs() {
+        for (_, server) in servers {
+            for (name, log) in server.service().logs_here().logs() {
                 let tail = tails.entry(name).or_insert(0);
                 *tail = log.range().1.max(*tail);
             }
@@ -343,7 +372,7 @@ impl History {
         }
     }
 
-    pub(super) fn to_text(&self) -> String {
+    pub(crate) fn to_text(&self) -> String {
         let mut text = String::new();
         for (id, Asked { node, request, at, answered, .. }) in &self.calls {
             let outcome = answered.as_ref().map(|(at, answer)| format!("{at} {answer:?}"));

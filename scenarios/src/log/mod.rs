@@ -1,30 +1,29 @@
 //! The shared log over Mason: every host plays every role.
 
 mod archive;
-mod history;
+pub(crate) mod history;
 mod judged;
-mod numbered;
+pub(crate) mod numbered;
 mod remade;
+pub(crate) mod requests;
 mod scratch;
 mod waking;
 
 use crate::audit::{self, mason::MasonAudit};
-use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
+use crate::limits::{self, Sizes};
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
+use ::mason::shard::ShardServer;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
 use archive::Archived;
 use history::History;
 use judged::{JudgedLogs, SharedModel};
 use kernel::client::Response;
-use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
+use kernel::{Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use numbered::Numbered;
 use remade::Remade;
 use scratch::Scratch;
-use shared_log::{
-    Answer, Append, Archiving, Cleanup, Create, Gateway, List, Logs, Named, Names, Part, Read, Request,
-    Routes, Rows, SpaceBounds, Trim,
-};
+use shared_log::{Answer, Archiving, Gateway, List, Logs, Named, Names, Request, Routes, SpaceBounds, Trim};
 use sim::{
     Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId, Scenario,
     StrikeKind, Tuning,
@@ -61,18 +60,25 @@ pub struct LogScenario {
 }
 
 /// True for a log that is deleted and made anew: its positions are used again.
-fn begins_anew(name: &str) -> bool {
+pub(crate) fn begins_anew(name: &str) -> bool {
     name == scratch::SCRATCH || name == remade::REMADE
 }
 
 /// The logs that users know of.
-const NAMES: [&str; 6] = ["audit", "dropping", "orders", "payments", "retained", "trimmed"];
+pub(crate) const NAMES: [&str; 6] = ["audit", "dropping", "orders", "payments", "retained", "trimmed"];
 /// The one whose oldest entries go when the disk budget is reached.
 const DROPPING: &str = "dropping";
 /// The one whose entries are retained for a second.
 const RETAINED: &str = "retained";
 /// The one that is sealed some time.
-const SEALED: &str = "audit";
+pub(crate) const SEALED: &str = "audit";
+
+/// The servers of shards among nodes.
+fn shards<'a>(
+    nodes: impl Iterator<Item = (NodeId, &'a Node)>,
+) -> impl Iterator<Item = (NodeId, &'a ShardServer<JudgedLogs>)> {
+    nodes.filter_map(|(id, node)| if let Node::Shard(server) = node { Some((id, &**server)) } else { None })
+}
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
@@ -188,46 +194,13 @@ impl LogScenario {
         self.audit.bootstrapped(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
-    /// Rows for one of so many logs, whose words occur once in a run.
-    fn entries(&self, operation: OperationId, logs: usize, rng: &mut Rng) -> Bytes {
-        let mut rows = Rows::default();
-        let count = rng.between(1, 4);
-        let most = OPERATION_BYTES_MAX / (logs * count as usize);
-        for nth in 0..count {
-            let word = format!("{}.{}.{nth}", operation.client, operation.nth);
-            rows.push(self.sizes.stretch(word, most, rng).as_bytes());
-        }
-        rows.into_bytes()
-    }
-
-    fn append(&self, names: &[&str], operation: OperationId, expect: Option<u64>, rng: &mut Rng) -> Request {
-        let parts = names.iter().map(|name| Part {
-            name: (*name).to_owned(),
-            expect,
-            entries: self.entries(operation, names.len(), rng),
-        });
-        Request::Append(Append { parts: parts.collect(), admitted: None })
-    }
-
     fn draw_request(&mut self, operation: OperationId, rng: &mut Rng) -> Request {
         let one = *rng.pick(&NAMES).unwrap_or(&SEALED);
         let name = || one.to_owned();
         match rng.below(100) {
-            _ if operation.nth < NAMES.len() as u32 => {
-                let name = NAMES[operation.nth as usize];
-                let retain_ms = if name == RETAINED { 1_000 } else { 0 };
-                let cleanup = Some(if name == DROPPING { Cleanup::DropOldest } else { Cleanup::Refuse });
-                Request::Create(Create {
-                    name: name.to_owned(),
-                    retain_bytes: 0,
-                    retain_ms,
-                    capacity: 0,
-                    cleanup,
-                    first: None,
-                })
-            }
+            _ if operation.nth < NAMES.len() as u32 => requests::create(NAMES[operation.nth as usize]),
             0..10 => {
-                let entries = self.entries(operation, 1, rng);
+                let entries = requests::entries(self.sizes, operation, 1, rng);
                 if operation.client == scratch::CLIENT
                     && rng.chance(0.5)
                     && let Some(request) = self.scratch.draw(entries.clone(), rng)
@@ -237,27 +210,10 @@ impl LogScenario {
                 self.numbered.produce(operation.client, entries, rng)
             }
             10..15 => self.numbered.of_a_group(rng),
-            15..45 => self.append(&[one], operation, None, rng),
-            45..50 => {
-                // Some writers know the tail, some are late, some early.
-                let expect = Some((self.history.tail(one) + 1).saturating_sub(rng.below(3)));
-                self.append(&[one], operation, expect, rng)
-            }
-            50..70 => {
-                let mut names: Vec<&str> = NAMES.into_iter().filter(|_| rng.chance(0.5)).collect();
-                if names.is_empty() {
-                    names.push(one);
-                }
-                self.append(&names, operation, None, rng)
-            }
-            70..90 => {
-                let tail = self.history.tail(one);
-                let from = if rng.chance(0.5) { tail } else { rng.below(tail + 1) };
-                let (entries_max, bytes_max) = (rng.between(1, 40) as u32, 1 << rng.between(2, 10));
-                let wait_ms = if rng.chance(0.5) { 400 } else { 0 };
-                let read = Read { name: name(), from, entries_max, bytes_max, wait_ms };
-                if rng.chance(0.2) { Request::Recall(read) } else { Request::Read(read) }
-            }
+            15..45 => requests::append(self.sizes, &[one], operation, None, rng),
+            45..50 => requests::append_at_tail((self.sizes, &self.history), one, operation, rng),
+            50..70 => requests::append_to_several(self.sizes, one, operation, rng),
+            70..90 => requests::read(&self.history, one, rng),
             90..92 => Request::Stat(Named { name: name() }),
             92 => Request::Describe(Named { name: name() }),
             93 => Request::Identify(Named { name: name() }),
@@ -389,7 +345,7 @@ impl Scenario for LogScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
-        self.history.look(host, cluster);
+        self.history.look(host, shards(cluster.nodes_of(host)), cluster);
         waking::check(host, cluster);
         if self.archiving.is_some() {
             self.archived.check_host(host, cluster);
@@ -469,7 +425,7 @@ impl Scenario for LogScenario {
     }
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
-        self.history.check(cluster);
+        self.history.check(shards(cluster.nodes()));
         self.numbered.check();
         self.archived.check(cluster, &self.history);
     }

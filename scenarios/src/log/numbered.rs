@@ -1,7 +1,6 @@
 //! Producers that number what they append, and send it again until they know what became of it; readers in groups that keep how far they
 //! have come.
 
-use super::Node;
 use consistency::kv::{KvCall, KvHistory, KvReply, KvVerdict, OperationId};
 use consistency::search::SearchBudget;
 use consistency::{Process, Time, Value};
@@ -61,7 +60,7 @@ enum Call {
 
 /// What producers and groups have asked for and were answered.
 #[derive(Default)]
-pub(super) struct Numbered {
+pub(crate) struct Numbered {
     producers: BTreeMap<u16, Producer>,
     calls: BTreeMap<RequestId, Call>,
     /// The latest generation of each group that anybody learned of.
@@ -75,7 +74,7 @@ pub(super) struct Numbered {
 
 impl Numbered {
     /// What the producer of a client appends next: what it has sent before, unless it knows that it is there.
-    pub(super) fn produce(&mut self, client: u16, entries: Bytes, rng: &mut Rng) -> Request {
+    pub(crate) fn produce(&mut self, client: u16, entries: Bytes, rng: &mut Rng) -> Request {
         let producer = self.producers.entry(client).or_default();
         let begins_anew = rng.chance(0.1);
         if producer.sent.is_none() {
@@ -104,7 +103,7 @@ impl Numbered {
     }
 
     /// What a reader of a group asks next.
-    pub(super) fn of_a_group(&mut self, rng: &mut Rng) -> Request {
+    pub(crate) fn of_a_group(&mut self, rng: &mut Rng) -> Request {
         let group = (*rng.pick(&GROUPS).unwrap_or(&READ)).to_owned();
         let known = self.reported(&group);
         match rng.below(10) {
@@ -133,7 +132,7 @@ impl Numbered {
         self.generations.get(group).copied().unwrap_or(0)
     }
 
-    pub(super) fn asked(&mut self, id: RequestId, client: u16, request: &Request, now: u64) {
+    pub(crate) fn asked(&mut self, id: RequestId, client: u16, request: &Request, now: u64) {
         let call = match request {
             Request::Produce(produce) => {
                 let count = shared_log::Rows::count(&produce.entries).unwrap_or(0) as u32;
@@ -171,12 +170,12 @@ impl Numbered {
         self.progress.invoke(Process(self.processes), group, call, Time(now))
     }
 
-    pub(super) fn answered(
+    pub(crate) fn answered<N: kernel::Node>(
         &mut self,
         id: RequestId,
         answer: &Answer,
         now: u64,
-        control: &mut Control<'_, Node>,
+        control: &mut Control<'_, N>,
     ) {
         let Some(call) = self.calls.remove(&id) else { return };
         match (call, answer) {
@@ -245,7 +244,7 @@ impl Numbered {
         *known = generation.max(*known);
     }
 
-    pub(super) fn check(&self) {
+    pub(crate) fn check(&self) {
         if let KvVerdict::Violated { sentences, .. } =
             self.progress.check_linearizable_within(&mut SearchBudget::default())
         {

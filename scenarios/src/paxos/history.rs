@@ -1,5 +1,6 @@
 //! What clients asked and were answered, for the checkers.
 
+use super::served::Served;
 use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict, OperationId};
 use consistency::{Process, Time, Value, Version};
 use kernel::{Bytes, NodeId, RequestId};
@@ -49,6 +50,17 @@ pub(super) struct Histories {
     /// The greatest version that a client has seen of a key, in the present process of the client.
     seen: BTreeMap<(NodeId, &'static str), u64>,
     processes: BTreeMap<NodeId, u64>,
+    pub(super) served: Served,
+}
+
+impl Asked {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Get | Self::SequentialGet | Self::EventualGet => "reads",
+            Self::Put(_) | Self::CompareAndSet { .. } | Self::Delete => "writes",
+            Self::Other | Self::TooLarge => "other calls",
+        }
+    }
 }
 
 impl Histories {
@@ -82,6 +94,10 @@ impl Histories {
 
     pub(super) fn answered(&mut self, node: NodeId, id: RequestId, outcome: Outcome, now: u64) {
         let Some(open) = self.open.remove(&id) else { return };
+        match outcome {
+            Outcome::Refused(Refusal::Busy) => self.served.refused(open.asked.kind()),
+            Outcome::Done(_) | Outcome::Refused(_) => self.served.done(open.asked.kind()),
+        }
         let answer = match outcome {
             Outcome::Done(_) if matches!(open.asked, Asked::TooLarge) => {
                 panic!("BOUND: a command larger than a batch was executed")

@@ -9,6 +9,7 @@ mod invariants;
 mod judged;
 mod membership;
 mod reads;
+mod served;
 mod sessions;
 pub mod smallest;
 
@@ -533,6 +534,9 @@ impl Scenario for PaxosScenario {
     }
 
     fn finish(&mut self, _cluster: &Cluster<'_, Node>) {
+        if self.healed {
+            self.histories.served.check();
+        }
         self.undecided = !self.histories.check();
     }
 

@@ -62,6 +62,8 @@ pub mod slots {
     pub const TXN: Slots = Slots { first: 4 * BLOCK, count: BLOCK };
     /// Of the partially ordered log.
     pub const FUZZYLOG: Slots = Slots { first: 5 * BLOCK, count: BLOCK };
+    /// Of what orders the shared log over FuzzyLog. Its gateway and shards are where they are over Mason.
+    pub const LOG_OVER_FUZZYLOG: Slots = Slots { first: 6 * BLOCK, count: BLOCK };
 }
 
 /// The role that has this slot in every cluster.
@@ -137,7 +139,8 @@ mod tests {
         let over_paxos =
             ALL.replace("mason", "paxos").replace("spaces = 2", "engine = \"paxos\"\nspaces = 2");
         let over_corfu = ALL.replace("spaces = 2", "engine = \"corfu\"\nspaces = 1");
-        for settings in [ALL, &over_paxos, &over_corfu] {
+        let over_fuzzylog = ALL.replace("spaces = 2", "engine = \"fuzzylog\"\nspaces = 2");
+        for settings in [ALL, &over_paxos, &over_corfu, &over_fuzzylog] {
             let file = file(settings);
             assert_eq!(file.services().len(), SERVICES.len());
             assert!(SERVICES.iter().map(|it| it.name).eq(HTTP_ROUTES.iter().map(|it| it.service.name)));
@@ -184,7 +187,7 @@ mod tests {
         for (key, engine, possible) in [
             ("coordination.engine", "corfu", "mason, paxos, none"),
             ("coordination.engine", "zab", "mason, paxos, none"),
-            ("log.engine", "none", "mason, paxos, corfu"),
+            ("log.engine", "none", "mason, paxos, corfu, fuzzylog"),
             ("kv.engine", "mason", "one of: paxos"),
         ] {
             let refused = parse(&format!("{key} = \"{engine}\"")).expect_err("it does not run over that");

@@ -14,6 +14,7 @@
 pub mod archive;
 mod budget;
 pub mod corfu;
+pub mod feeder;
 mod gateway;
 mod groups;
 mod log;

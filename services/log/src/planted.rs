@@ -35,4 +35,8 @@ kernel::planted_bugs! {
     answered_bytes_stay_counted = "C44",
     /// Readers that wait are not notified when their log is sealed.
     sealing_wakes_nobody = "C45",
+    /// Over FuzzyLog: a barrier passes before anybody has asked how far the colours go.
+    barrier_without_sync = "C46",
+    /// Over FuzzyLog: a colour is trimmed behind what one server alone has in a durable snapshot.
+    trimmed_behind_one_server = "C47",
 }

@@ -1,5 +1,6 @@
 //! The logs of one space.
 
+mod executing;
 mod install;
 mod recounts;
 mod stored;
@@ -15,7 +16,7 @@ use crate::space_of;
 use crate::storage::{Held, SpaceBounds, Storage};
 use crate::wire::{
     Answer, Append, Cleanup, Create, Description, GroupState, LOGS_MAX, LogIdentity, Produce, Rejected,
-    Request, Trim, Why,
+    Request, Why,
 };
 use kernel::{BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, Recount, SnapshotStep};
 use mason::{Archived, BlobBacked, Order, Shard, ShardOut, Space};
@@ -89,6 +90,8 @@ pub struct SegmentView<'a> {
 pub struct Logs {
     space: Space,
     spaces: u16,
+    /// What it executes are packs of operations.
+    is_packed: bool,
     storage: Storage,
     logs: BTreeMap<String, Log>,
     /// The names of the logs, by their numbers.
@@ -118,6 +121,7 @@ impl Logs {
         Self {
             space,
             spaces,
+            is_packed: false,
             storage: Storage::new(bounds),
             logs: BTreeMap::new(),
             numbers: BTreeMap::new(),
@@ -139,6 +143,13 @@ impl Logs {
     #[must_use]
     pub fn with_archive(mut self, archiving: Archiving) -> Self {
         self.storage.retired.begin(archiving);
+        self
+    }
+
+    /// Over an order of packs: what is executed at a number are the operations of one.
+    #[must_use]
+    pub fn of_packs(mut self) -> Self {
+        self.is_packed = true;
         self
     }
 
@@ -399,61 +410,19 @@ impl Shard for Logs {
     }
 
     fn inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
-        let request = Request::decoded(&Bytes::copy_from_slice(body));
-        let positions = match &request {
-            Ok(Request::Append(append)) => self.positions(append),
-            _ => Vec::new(),
+        let body = Bytes::copy_from_slice(body);
+        let positions = match self.operation_of_several(&body).as_ref().map(Request::decoded) {
+            Some(Ok(Request::Append(append))) => self.positions(&append),
+            Some(Ok(_) | Err(_)) | None => Vec::new(),
         };
         positions.encode(out);
     }
 
     fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut) {
-        let answer = match Request::decoded(body) {
-            Err(_) => Answer::refused(Why::Malformed),
-            Ok(request) => match (request.fault(), request) {
-                (Some(why), _) => Answer::refused(why),
-                (None, Request::Append(append)) => self.append(&append, order, others, out),
-                (None, Request::Produce(produce)) => self.produce(&produce, order, out),
-                (None, Request::BeginGeneration(group)) => self.groups.begin(&group.name),
-                (None, Request::Commit(commit)) => self.groups.commit(commit),
-                (None, Request::Create(create)) => self.create(create, order.time),
-                (None, Request::Trim(Trim { name, before })) => {
-                    self.change(&name, |log, storage| log.trim(before, storage))
-                }
-                (None, Request::Expire(_)) => self.expire(order.time),
-                (None, Request::Seal(named)) => {
-                    let sealed = self.change(&named.name, |log, storage| {
-                        log.sealed = true;
-                        log.end_segment(storage);
-                    });
-                    if !kernel::planted!(sealing_wakes_nobody) {
-                        self.notify(&named.name, out);
-                    }
-                    sealed
-                }
-                (None, Request::Delete(named)) => {
-                    let deleted = self.delete(&named.name);
-                    self.notify(&named.name, out);
-                    deleted
-                }
-                (
-                    None,
-                    Request::Read(_)
-                    | Request::Recall(_)
-                    | Request::Stat(_)
-                    | Request::Identify(_)
-                    | Request::Describe(_)
-                    | Request::List(_)
-                    | Request::GroupOf(_),
-                ) => Answer::refused(Why::Malformed),
-            },
-        };
-        let mut step = self.digest.encoded();
-        order.encode(&mut step);
-        answer.encode(&mut step);
-        parts::digest(body).encode(&mut step);
-        self.digest = parts::digest(&step);
-        answer.encode(out.answer());
+        if self.is_packed {
+            return self.execute_pack(body, order, others, out);
+        }
+        self.execute_one(body, order, others, out).encode(out.answer());
     }
 
     fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {

@@ -171,15 +171,19 @@ fn a_replica_takes_the_vote_of_the_winning_ballot() {
     assert_eq!(bench.role.retained().map(|(_, value)| value.clone()).collect::<Vec<_>>(), [batch(2)]);
 }
 
+/// One read.
+fn reads_of(query: &[u8]) -> Vec<ReadGroup> {
+    let mut row = Vec::new();
+    Commands::push(&mut row, Sequence(1), query);
+    vec![ReadGroup { client: node(9, CLIENT), session: SessionId(4), queries: Commands::from_row(row) }]
+}
+
 // A read answered before its slot is executed misses a write that was acknowledged.
 #[test]
 fn a_read_waits_for_its_slot_and_has_idle_ones_filled() {
     let mut bench = replica();
     bench.hear(node(1, LEADER), replica::Heartbeat { pulse: pulse(1) });
-    let mut row = Vec::new();
-    Commands::push(&mut row, Sequence(1), b"get");
-    let reads =
-        vec![ReadGroup { client: node(9, CLIENT), session: SessionId(4), queries: Commands::from_row(row) }];
+    let reads = reads_of(b"get");
     let read = replica::ReadBatch { through: Slot(1), unbatcher: node(1, UNBATCHER), reads };
     let did = bench.hear(node(1, BATCHER), read);
     assert_eq!(did.last(), now(node(1, LEADER), leader::Wanted { through: Slot(1) }).last());
@@ -223,6 +227,42 @@ fn a_joining_replica_waits_for_a_snapshot() {
         sends(&did).iter().filter(|(_, message)| begins(message)).count()
     };
     assert_eq!((pulls(&mut bench), pulls(&mut bench)), (1, 0), "one transfer at a time");
+}
+
+// A snapshot may end with the last slot there is: a read that waits for the next one to be executed waits for ever on an idle log.
+#[test]
+fn a_read_that_waits_is_answered_by_a_snapshot() {
+    let mut donor = replica();
+    for slot in 0..3 {
+        donor.hear(node(1, PROXY), chosen(slot, 1, Some(batch(slot))));
+    }
+    let unconfirmed = Configurations::unconfirmed(configurations(1).latest().clone());
+    let mut joins = Table::new(
+        Replica::joining(Parameters::default(), unconfirmed, Counter::default()),
+        node(4, REPLICA),
+    );
+    let read =
+        replica::ReadBatch { through: Slot(3), unbatcher: node(1, UNBATCHER), reads: reads_of(b"get") };
+    let answers = |did: &Did| sends(did).iter().filter(|(to, _)| *to == node(1, UNBATCHER)).count();
+    assert_eq!(answers(&joins.hear(node(1, BATCHER), read)), 0);
+    let (mut asked, mut answered) = (sends(&joins.timer(ReplicaTimer::CatchUp)), 0);
+    while let Some((to, Message::Replica(ReplicaIn::PullSnapshot(pull)))) = asked
+        .iter()
+        .find(|(_, message)| matches!(message, Message::Replica(ReplicaIn::PullSnapshot(_))))
+        .cloned()
+    {
+        let chunk =
+            sends(&donor.hear(node(4, REPLICA), pull)).into_iter().find_map(|(_, message)| match message {
+                Message::Replica(ReplicaIn::SnapshotChunk(chunk)) => Some(chunk),
+                _ => None,
+            });
+        // The last question says that all has come.
+        let Some(chunk) = chunk else { break };
+        let did = joins.hear(to, chunk);
+        answered += answers(&did);
+        asked = sends(&did);
+    }
+    assert_eq!((joins.role.executed(), answered), (Slot(3), 1));
 }
 
 // A replica whose state went another way answers clients what never happened, as long as nobody compares.

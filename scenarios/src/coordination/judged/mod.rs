@@ -3,6 +3,7 @@
 //! Every answer is the model's, also that of each operation over several shards; each node that an operation has touched is; whom a
 //! change is announced to is; and so are reads at servers that have executed all that any server of their shard has.
 
+mod queries;
 mod sessions;
 mod tree;
 mod watched;
@@ -38,7 +39,7 @@ pub struct JudgedTree {
     placement: Placement,
     tree: SharedTree,
     watched: Watched,
-    /// Of the last operation; none from a snapshot on until the next one.
+    /// Of the last operation; none while a snapshot is installed.
     gsn: Option<u64>,
 }
 
@@ -131,15 +132,15 @@ impl JudgedTree {
                 paths.iter().for_each(|path| self.watched.forget(reader, path, through));
             }
             Ok(
-                Query::Nodes { .. }
+                survey @ (Query::Nodes { .. }
                 | Query::Ephemerals { .. }
                 | Query::Owners { .. }
                 | Query::Descendants { .. }
                 | Query::Reapable { .. }
                 | Query::Sizes
-                | Query::Quotas { .. },
-            )
-            | Err(_) => {}
+                | Query::Quotas { .. }),
+            ) => self.judge_survey(&survey, answer),
+            Err(_) => {}
         }
     }
 
@@ -280,7 +281,9 @@ impl Shard for JudgedTree {
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        self.znodes.install(chunk)
+        self.znodes.install(chunk)?;
+        self.gsn = Some(self.znodes.gsn());
+        Ok(())
     }
 
     fn remark(&mut self) -> Option<Bytes> {
@@ -290,6 +293,7 @@ impl Shard for JudgedTree {
     fn installed(&mut self, out: &mut ShardOut) {
         self.znodes.installed(out);
         self.watched.begin_with(&self.znodes);
+        self.judge_all();
     }
 
     fn as_resharded(&self) -> Option<&dyn Resharded> {

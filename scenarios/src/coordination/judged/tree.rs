@@ -140,11 +140,7 @@ impl Tree {
                 (0..).zip(paths).for_each(|(position, path)| self.remove(&path, position, order, out));
             }
             Body::Reap { path } => {
-                let is_over = self.nodes.get(path).is_some_and(|node| match node.kind {
-                    Kind::Container => node.creates != 0,
-                    Kind::Ttl(ttl) => order.time.saturating_sub(node.mtime) > ttl,
-                    Kind::Persistent | Kind::Ephemeral(_) => false,
-                });
+                let is_over = self.nodes.get(path).is_some_and(|node| node.has_served(order.time));
                 if is_over && self.children(path).next().is_none() {
                     self.remove(path, 0, order, out);
                 }
@@ -421,6 +417,26 @@ impl Tree {
         self.nodes.keys().map(String::as_str)
     }
 
+    /// The session with which a node goes.
+    pub(super) fn owner(&self, path: &str) -> Option<u64> {
+        match self.nodes.get(path)?.kind {
+            Kind::Ephemeral(session) => Some(session),
+            Kind::Persistent | Kind::Container | Kind::Ttl(_) => None,
+        }
+    }
+
+    /// Bytes of a node's data.
+    pub(super) fn bytes(&self, path: &str) -> u64 {
+        let data = self.nodes.get(path).and_then(|node| node.data.as_ref());
+        data.map_or(0, |data| data.len() as u64)
+    }
+
+    /// Nodes without children that have served their time.
+    pub(super) fn served(&self, now: u64) -> impl Iterator<Item = &str> {
+        let over = self.nodes.iter().filter(move |(_, node)| node.has_served(now));
+        over.map(|(path, _)| path.as_str()).filter(|path| self.children(path).next().is_none())
+    }
+
     /// What a read of a node shows, or why it is refused.
     pub(super) fn shown(&self, caller: &Caller<'_>, opcode: i32, path: &str) -> Result<Shown, Code> {
         if opcode == op::EXISTS && path.contains('\0') {
@@ -458,6 +474,14 @@ impl Tree {
 }
 
 impl Znode {
+    fn has_served(&self, now: u64) -> bool {
+        match self.kind {
+            Kind::Container => self.creates != 0,
+            Kind::Ttl(ttl) => now.saturating_sub(self.mtime) > ttl,
+            Kind::Persistent | Kind::Ephemeral(_) => false,
+        }
+    }
+
     /// As it is made.
     fn at(gsn: u64, time: u64, kind: Kind) -> Self {
         Self {

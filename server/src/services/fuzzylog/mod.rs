@@ -16,8 +16,9 @@ mod status;
 mod tail;
 
 pub use maps::{MapLimits, MapsStatus};
+pub(crate) use nodes::{chain_parameters, slot_owner};
 pub use regions::OtherRegionStatus;
-pub use status::FuzzyStatus;
+pub use status::{ChainServerStatus, ChainStatus, FuzzyStatus};
 
 use super::records::RecordOwner;
 use super::status::ServiceStatus;

@@ -1,11 +1,11 @@
 //! The roles of the partially ordered log on one host, and whose their records are.
 
-use super::FuzzyService;
+use super::{FuzzyService, LISTED};
 use crate::cluster::ClusterFile;
 use crate::cluster::regions::Region;
 use crate::family::HostedNode;
 use crate::services::records::{self, DescribedRecord, RecordOwner, apart};
-use crate::services::{Follower, mason as over_mason, slots};
+use crate::services::{Follower, Slots, mason as over_mason, slots};
 use colours::{ColourGateway, ColourGatewayNode, RegionNames};
 use fuzzylog::chain_server::ChainRecord;
 use fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzySlot, OtherRegion, RegionId};
@@ -24,6 +24,16 @@ const START_FOR: Duration = Duration::from_millis(800);
 /// So many partitions may be added to those of the cluster file: each host has a role for each of them, which does nothing before.
 const MORE_PARTITIONS: usize = 16;
 
+/// What chains of a real cluster wait for.
+pub(crate) fn chain_parameters() -> FuzzyParameters {
+    FuzzyParameters {
+        suspect_after: SUSPECT_AFTER,
+        seal_for: SEAL_FOR,
+        start_for: START_FOR,
+        ..FuzzyParameters::default()
+    }
+}
+
 /// Which role of which host is where.
 pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeployment {
     let parameters = FuzzyParameters {
@@ -32,10 +42,7 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
         replicas_min: fuzzy.replicas_min,
         live_bytes_max: fuzzy.partition_bytes,
         snapshot_every_bytes: fuzzy.snapshot_bytes,
-        suspect_after: SUSPECT_AFTER,
-        seal_for: SEAL_FOR,
-        start_for: START_FOR,
-        ..FuzzyParameters::default()
+        ..chain_parameters()
     };
     let deployment = FuzzyDeployment::new(
         slots::FUZZYLOG.first,
@@ -113,14 +120,24 @@ fn hosted(member: FuzzyMember, regions: Option<RegionNames>) -> HostedNode {
 
 /// The role at a slot.
 pub(super) fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
-    let offset = host_slot.0.checked_sub(slots::FUZZYLOG.first)?;
-    let slot = FuzzySlot::at(offset).filter(|_| slots::FUZZYLOG.contains(host_slot))?;
+    slot_owner(slots::FUZZYLOG, LISTED.name, "fuzzylog gateway", host_slot)
+}
+
+/// The role at a slot of a service's own chains; `client`: the one with the engine's client in it.
+pub(crate) fn slot_owner(
+    of_service: Slots,
+    service: &str,
+    client: &str,
+    host_slot: HostSlot,
+) -> Option<RecordOwner> {
+    let offset = host_slot.0.checked_sub(of_service.first)?;
+    let slot = FuzzySlot::at(offset).filter(|_| of_service.contains(host_slot))?;
     Some(match slot {
-        FuzzySlot::Client => RecordOwner::new("fuzzylog gateway", records::none),
-        FuzzySlot::Director => RecordOwner::new("fuzzylog director", records::none),
-        FuzzySlot::Log(role) => records::log_owner("fuzzylog directors'", role),
+        FuzzySlot::Client => RecordOwner::new(client, records::none),
+        FuzzySlot::Director => RecordOwner::new(format!("{service} director"), records::none),
+        FuzzySlot::Log(role) => records::log_owner(&format!("{service} directors'"), role),
         FuzzySlot::ChainServer(partition) => {
-            RecordOwner::new(format!("fuzzylog partition {}", partition.0), chain_record)
+            RecordOwner::new(format!("{service} partition {}", partition.0), chain_record)
         }
     })
 }

@@ -155,7 +155,7 @@ pub struct ChainStatus {
 }
 
 impl ChainServerStatus {
-    fn of(server: &ChainServer) -> Self {
+    pub(crate) fn of(server: &ChainServer) -> Self {
         let state = server.state();
         Self {
             serves: server.serves().map(|epoch| epoch.0),
@@ -177,7 +177,7 @@ impl ChainServerStatus {
 }
 
 impl ChainStatus {
-    fn of(projection: &ChainProjection, director: &Director, file: &ClusterFile) -> Self {
+    pub(crate) fn of(projection: &ChainProjection, director: &Director, file: &ClusterFile) -> Self {
         let name = |node: NodeId| name_of(node.host(), director, file);
         let leaving = projection.nodes().filter(|node| director.leaves(node.host()));
         Self {

@@ -28,9 +28,11 @@ pub const KEYS: &[Key] = &[
         "log.engine",
         KeyKind::Engine(ENGINES, OrNone::Always),
         "mason",
-        "what orders the shared log: mason spreads logs over spaces, paxos is one replicated state machine, corfu is a baseline to \
-         compare with, one log by a bare sequencer and chains of servers; the last two have one space",
-        "all hosts must agree, from the first start on; docs/operations.md says what corfu does not do",
+        "what orders the shared log: mason and fuzzylog spread logs over spaces, mason by a sequencer, fuzzylog on chains of servers; \
+         paxos is one replicated state machine, corfu is a baseline to compare with, one log by a bare sequencer and chains of servers; \
+         the last two have one space",
+        "all hosts must agree, from the first start on; docs/operations.md says what corfu does not do, and what fuzzylog promises of \
+         appends over several logs",
     ),
     key(
         "log.spaces",
@@ -43,7 +45,8 @@ pub const KEYS: &[Key] = &[
         "log.proxies",
         KeyKind::Number(1, 256),
         "3",
-        "how many replicated proxies order the log's appends; their leaders are spread over the hosts",
+        "how many replicated proxies order the log's appends, their leaders spread over the hosts; over fuzzylog, on how many chains the \
+         spaces are",
         "all hosts must agree, from the first start on",
     ),
     key(

@@ -1,4 +1,5 @@
-//! The shared log: named logs over Mason, over one replicated state machine, or one log over CORFU'; and Kafka's protocol over them.
+//! The shared log: named logs over Mason, over FuzzyLog, over one replicated state machine, or one log over CORFU'; and Kafka's
+//! protocol over them.
 
 mod access;
 pub mod archive;
@@ -9,12 +10,14 @@ mod kafka;
 mod keys;
 mod native;
 mod nodes;
+mod over_fuzzylog;
 mod permits;
 mod series;
 mod settings;
 mod status;
 mod tail;
 
+pub use over_fuzzylog::{ColourExtent, LogChainsStatus};
 pub use settings::{ArchiveLocation, SharedLog};
 pub use status::LogStatus;
 
@@ -40,7 +43,7 @@ use shared_log::native::{TO_CLIENT, TO_HOST};
 use shared_log::{Answer, List};
 use std::sync::Arc;
 
-const ENGINES: &[Engine] = &[Engine::Mason, Engine::Paxos, Engine::Corfu];
+const ENGINES: &[Engine] = &[Engine::Mason, Engine::Paxos, Engine::Corfu, Engine::FuzzyLog];
 /// Reads of logs whose answers are not sent. Those who follow a log have slots of their own.
 const READS_MAX: usize = 128;
 
@@ -49,7 +52,7 @@ pub const LISTED: Listed = Listed {
     name: "log",
     engines: ENGINES,
     keys: keys::KEYS,
-    slots: &[slots::LOG, slots::LOG_OVER_CORFU],
+    slots: &[slots::LOG, slots::LOG_OVER_CORFU, slots::LOG_OVER_FUZZYLOG],
     receivers: &[TO_HOST, TO_CLIENT],
     off: "call of the log, which is off",
     read: settings::read,
@@ -81,11 +84,11 @@ fn routes() -> Router<Arc<Admin>> {
 
 fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
     let over_mason = records::mason_owner(LISTED.name, slots::LOG, slots::LOG.first, host_slot);
-    over_mason.or_else(|| corfu::owner(host_slot))
+    over_mason.or_else(|| corfu::owner(host_slot)).or_else(|| over_fuzzylog::owner(host_slot))
 }
 
 impl SharedLog {
-    /// Over the others it is a deployment of Mason.
+    /// Over the others its gateways and shards are Mason's.
     fn is_over_corfu(&self) -> bool {
         self.engine == Engine::Corfu
     }
@@ -126,16 +129,20 @@ impl Service for SharedLog {
     }
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
-        match self.is_over_corfu() {
-            true => corfu::nodes(file, self, host),
-            false => nodes::nodes(file, self, host, joins),
+        match self.engine {
+            Engine::Corfu => corfu::nodes(file, self, host),
+            Engine::FuzzyLog => over_fuzzylog::nodes(file, self, host, joins),
+            Engine::Mason | Engine::Paxos | Engine::Spanner => nodes::nodes(file, self, host, joins),
         }
     }
 
     fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
-        match self.is_over_corfu() {
-            true => Vec::new(),
-            false => super::mason::proxies(&nodes::deployment(file, self), host),
+        match self.engine {
+            Engine::Corfu => Vec::new(),
+            Engine::FuzzyLog => over_fuzzylog::followers(file, self, host),
+            Engine::Mason | Engine::Paxos | Engine::Spanner => {
+                super::mason::proxies(&nodes::deployment(file, self), host)
+            }
         }
     }
 
@@ -214,7 +221,10 @@ impl Service for SharedLog {
 
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         let nodes = view.nodes().map(|(_, node)| node);
-        Box::new(LogStatus::of(self, file, nodes, view.metrics().archive.as_ref()))
+        let mut status = LogStatus::of(self, file, nodes, view.metrics().archive.as_ref());
+        let nodes: Vec<&HostedNode> = view.nodes().map(|(_, node)| node).collect();
+        status.chains = LogChainsStatus::of(file, nodes.into_iter());
+        Box::new(status)
     }
 
     fn series(&self, view: &HostView<'_, HostedNode>, page: &mut MetricsPage) {
@@ -222,10 +232,11 @@ impl Service for SharedLog {
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {
-        let engine = match (self.is_over_corfu(), self.engine == Engine::Mason) {
-            (true, _) => format!("corfu, {} chains", file.hosts.len()),
-            (false, true) => format!("mason, {} spaces, {} proxies", self.spaces, self.proxies),
-            (false, false) => "paxos, one replicated state machine".to_owned(),
+        let engine = match self.engine {
+            Engine::Corfu => format!("corfu, {} chains", file.hosts.len()),
+            Engine::Mason => format!("mason, {} spaces, {} proxies", self.spaces, self.proxies),
+            Engine::FuzzyLog => format!("fuzzylog, {} spaces on {} chains", self.spaces, self.proxies),
+            Engine::Paxos | Engine::Spanner => "paxos, one replicated state machine".to_owned(),
         };
         let archive = self.archive.iter().map(|archive| ("archive", archive.to_string()));
         let kafka = self.kafka.iter().map(|kafka| ("kafka", kafka.listen.clone()));

@@ -7,12 +7,12 @@ use crate::family::{HostedNode, LogMember};
 use crate::services::{Engine, mason as over_mason, slots};
 use kernel::{HostId, HostSlot};
 use mason::proxy::SpacesOf;
-use mason::{Deployment, HostParts, Stub as _};
-use shared_log::{Archiving, Gateway, Names, Routes, SpaceBounds};
+use mason::{Deployment, HostParts, Space, Stub as _};
+use shared_log::{Archiving, Gateway, Logs, Names, Routes, SpaceBounds};
 use std::sync::Arc;
 
 /// Which role of which host is where.
-pub fn deployment(file: &ClusterFile, logs: &SharedLog) -> Deployment {
+pub(super) fn deployment(file: &ClusterFile, logs: &SharedLog) -> Deployment {
     let hosts = over_mason::hosts(file);
     let sequencers = if logs.engine == Engine::Mason { hosts.len() } else { 0 };
     let (parameters, log) = (mason::MasonParameters::default(), file.parameters.clone());
@@ -20,8 +20,25 @@ pub fn deployment(file: &ClusterFile, logs: &SharedLog) -> Deployment {
     Deployment::beginning_at(first, hosts, logs.proxies, logs.spaces, sequencers, parameters, log)
 }
 
+/// A space's logs, before there are any.
+pub(super) fn state(file: &ClusterFile, logs: &SharedLog, space: Space) -> Logs {
+    let state = Logs::new(space, logs.spaces, SpaceBounds::within(logs.memory_bytes));
+    match logs.archive {
+        Some(_) => state.with_archive(Archiving {
+            cluster: file.cluster.clone(),
+            backlog_bytes_max: logs.archive_backlog_bytes,
+        }),
+        None => state,
+    }
+}
+
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
-pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
+pub(super) fn nodes(
+    file: &ClusterFile,
+    logs: &SharedLog,
+    name: &str,
+    joins: bool,
+) -> Vec<(HostSlot, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, logs);
     let stub = Names { spaces: logs.spaces };
@@ -29,16 +46,7 @@ pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> V
     let (proxies, shards) = (deployment.proxies_of(host), deployment.servers_of(host));
     let parts = HostParts {
         stub: &|_| stub,
-        shard: &|space| {
-            let state = shared_log::Logs::new(space, logs.spaces, SpaceBounds::within(logs.memory_bytes));
-            match logs.archive {
-                Some(_) => state.with_archive(Archiving {
-                    cluster: file.cluster.clone(),
-                    backlog_bytes_max: logs.archive_backlog_bytes,
-                }),
-                None => state,
-            }
-        },
+        shard: &|space| state(file, logs, space),
         gateway: Gateway::new(Routes {
             proxies,
             shards,

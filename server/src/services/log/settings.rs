@@ -119,7 +119,7 @@ pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, File
         let help = "give log.spaces, for example 4; or leave log.archive out";
         return Err(FileError::new(None, "log.archive is set, but there is no shared log", help));
     }
-    let one = engine != Engine::Mason;
+    let one = !matches!(engine, Engine::Mason | Engine::FuzzyLog);
     let proxies = if one { 1 } else { values.number("log.proxies").unwrap_or(1) as u16 };
     let [space_bytes, memory_bytes, archive_backlog_bytes] =
         ["log.space_bytes", "log.memory_bytes", "log.archive_backlog_bytes"]

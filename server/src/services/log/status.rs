@@ -2,6 +2,7 @@
 
 use super::SharedLog;
 use super::corfu::ProjectionStatus;
+use super::over_fuzzylog::LogChainsStatus;
 use super::settings::ArchiveLocation;
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::ClusterFile;
@@ -47,6 +48,9 @@ pub struct LogStatus {
     archived: ArchiveCounts,
     /// Who serves, over CORFU'.
     pub projection: Option<ProjectionStatus>,
+    /// Who holds what, over FuzzyLog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chains: Option<LogChainsStatus>,
 }
 
 /// How this host's logs are with their disk budget.
@@ -161,6 +165,7 @@ impl LogStatus {
             archive: None,
             archived: counts.cloned().unwrap_or_default(),
             projection: None,
+            chains: None,
         };
         nodes.for_each(|node| status.add(node, file));
         status.archive = log.archive.as_ref().map(|location| status.archive_at(log, location));
@@ -256,6 +261,9 @@ impl ServiceStatus for LogStatus {
 
     fn metrics(&self, page: &mut MetricsPage) {
         self.groups.metrics("log", page);
+        if let Some(chains) = &self.chains {
+            chains.metrics(page);
+        }
         let archived = &self.archived;
         for (name, help, value) in [
             ("archive_objects", "Segments that this host has archived", archived.objects),

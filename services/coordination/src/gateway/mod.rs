@@ -489,10 +489,13 @@ impl Role for Gateway {
         let connections = || self.connections.values();
         let written = connections().map(|connection| connection.write_bytes).sum();
         let queued = connections().flat_map(|connection| &connection.queue).map(|entry| entry.write_bytes);
+        let reserved = connections().map(|connection| connection.account.reserved()).sum();
+        let rooms = connections().map(|connection| connection.answers_held().0).sum();
         let mut recounts = vec![
             self.pool.recount(connections().map(|connection| &connection.account)),
             Recount::of("bytes of writes", self.write_bytes, written),
             Recount::of("bytes of writes of connections", written, queued.sum()),
+            Recount::of("room for answers", reserved, rooms),
         ];
         recounts.extend(self.watchers.recounts(&self.connections));
         Statement { recounts, ..Statement::default() }

@@ -136,6 +136,11 @@ impl Znodes {
         self.table.len() == 0
     }
 
+    /// The last operation that the state has, for invariants.
+    pub fn gsn(&self) -> u64 {
+        self.gsn
+    }
+
     /// The paths of the nodes that live here, for invariants.
     pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.table.iter().map(|node| node.path())

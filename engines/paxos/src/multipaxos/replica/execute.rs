@@ -242,7 +242,7 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    fn answer_waiting_reads(&mut self, cx: &mut Cx<'_, Self>) {
+    pub(super) fn answer_waiting_reads(&mut self, cx: &mut Cx<'_, Self>) {
         for _ in 0..self.waiting_reads.len() {
             let Some(waiting) = self.waiting_reads.pop_front() else { return };
             if waiting.through > self.state.executed {

@@ -318,6 +318,8 @@ impl<S: StateMachine> Replica<S> {
                 self.snapshots.drop_job();
                 self.due.executed_bytes = u64::MAX / 2;
                 self.execute(cx);
+                // Nothing may come behind the snapshot for long.
+                self.answer_waiting_reads(cx);
                 self.send_notices(cx);
             }
             // Half of it may be installed: nothing may be executed on top or handed on, so ask again from nothing.
