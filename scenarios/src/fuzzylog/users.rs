@@ -229,6 +229,7 @@ impl Users {
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
             | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
             | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Refused(_) => {}
         }

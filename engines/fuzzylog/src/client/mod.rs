@@ -28,7 +28,7 @@ use crate::messages::director::WantProjection;
 use crate::parameters::FuzzyParameters;
 use crate::partition::command::{Command, Outcome, Placed};
 use crate::projection::ChainProjection;
-use crate::terms::{AppendId, ChainEpoch, ColourPlacement, PartitionId};
+use crate::terms::{AppendId, AppendTime, ChainEpoch, ColourPlacement, Content, PartitionId};
 use batches::Batches;
 use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, RequestId, Role, Statement};
 use moving::Changing;
@@ -276,9 +276,12 @@ impl FuzzyClient {
         }
         match &operation.task {
             Task::One { partition: own, command } if *own == partition => {
-                let is_snapshot = matches!(command, Command::Append(it) if it.content.is_snapshot());
+                let content = match command {
+                    Command::Append(append) => Some(&append.content),
+                    _ => None,
+                };
                 let reveals = outcome.at();
-                let response = response_of(outcome, is_snapshot);
+                let response = response_of(outcome, content);
                 self.end_when_passed(call, response, reveals, cx);
             }
             Task::Several(_) => self.on_several(call, partition, outcome, cx),
@@ -331,13 +334,11 @@ impl FuzzyClient {
             .map(|(&call, _)| call)
             .collect();
         let mut silent = Vec::new();
-        let mut is_answered_in_part = false;
         for call in late {
             if let Some(operation) = self.operations.get_mut(&call) {
                 operation.repeats = operation.repeats.saturating_add(1);
                 match &operation.task {
                     Task::One { partition, .. } => silent.push(*partition),
-                    Task::Several(task) if task.is_answered() => is_answered_in_part = true,
                     Task::Several(task) => silent.extend(task.waiting_for()),
                     Task::Reading(reading) => silent.push(reading.partition()),
                     Task::Changing(_) => {}
@@ -345,9 +346,6 @@ impl FuzzyClient {
             }
             self.next_source(call);
             self.say(call, cx);
-        }
-        if is_answered_in_part {
-            self.wait_for_map(cx);
         }
         silent.sort_unstable();
         silent.dedup();
@@ -360,10 +358,13 @@ impl FuzzyClient {
     }
 }
 
-/// What a local application is answered.
-fn response_of(outcome: Outcome, is_snapshot: bool) -> FuzzyResponse {
+/// What a local application is answered; of an append: to this content.
+fn response_of(outcome: Outcome, content: Option<&Content>) -> FuzzyResponse {
     match outcome {
-        Outcome::Delivered(it) => delivered(it.at, it.placed, is_snapshot),
+        Outcome::Delivered(it) => match content {
+            Some(content) => delivered(it.at, it.placed, content),
+            None => FuzzyResponse::Refused(FuzzyRefusal::NumberUsed),
+        },
         Outcome::TrimmedTo(it) => FuzzyResponse::Trimmed { first: it.first },
         Outcome::BeyondTail(it) => FuzzyResponse::Refused(FuzzyRefusal::BeyondTail { tail: it.tail }),
         Outcome::Forgotten(_) => FuzzyResponse::Refused(FuzzyRefusal::Forgotten),
@@ -379,8 +380,10 @@ fn response_of(outcome: Outcome, is_snapshot: bool) -> FuzzyResponse {
     }
 }
 
-fn delivered(at: crate::terms::AppendTime, placed: Vec<Placed>, is_snapshot: bool) -> FuzzyResponse {
-    if is_snapshot {
+fn delivered(at: AppendTime, placed: Vec<Placed>, content: &Content) -> FuzzyResponse {
+    if placed.len() < content.colours.len() {
+        FuzzyResponse::PlacesForgotten { at }
+    } else if content.is_snapshot() {
         FuzzyResponse::Snapshotted { at, tails: placed }
     } else {
         FuzzyResponse::Appended { at, placed }

@@ -68,11 +68,6 @@ impl FuzzyClient {
         }
     }
 
-    /// What waits goes on by a later map, which is asked for.
-    pub(super) fn wait_for_map(&mut self, cx: &mut Cx<'_, Self>) {
-        self.want_map(self.map.version().next(), cx);
-    }
-
     pub(super) fn on_placed(&mut self, moves: ColourMoves, cx: &mut Cx<'_, Self>) {
         if !self.map.take(moves) {
             return;

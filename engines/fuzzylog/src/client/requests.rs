@@ -225,6 +225,12 @@ pub enum FuzzyResponse {
         /// The positions after their last nodes.
         tails: Vec<Placed>,
     },
+    /// It is in all its colours, or was taken of all. A partition to which some of them have come has forgotten the user's client, so
+    /// nobody knows where it is in those.
+    PlacesForgotten {
+        /// When.
+        at: AppendTime,
+    },
     /// Nodes.
     Played(PlayedPage),
     /// What was asked for is gone; this is the first node that is left. The state before it is to be had elsewhere.

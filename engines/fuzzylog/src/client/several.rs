@@ -264,7 +264,7 @@ impl FuzzyClient {
             | Outcome::Elsewhere(_)
             | Outcome::BeyondTail(_)) => {
                 cx.mark("client.gave_up_an_append");
-                return self.end(call, response_of(other, false), cx);
+                return self.end(call, response_of(other, None), cx);
             }
         };
         task.said.insert(partition, said);
@@ -328,7 +328,8 @@ impl FuzzyClient {
 
     fn finish_several(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
         let Some(task) = self.several(call) else { return };
-        let (id, owner, is_snapshot) = (task.id, task.owner, task.content.is_snapshot());
+        let (id, owner, content) = (task.id, task.owner, task.content.clone());
+        let is_fixing = task.is_fixing();
         let (mut placed, mut times): (Vec<Placed>, Vec<AppendTime>) = (Vec::new(), Vec::new());
         for said in task.said.values() {
             if let Said::Delivered(it) = said {
@@ -339,10 +340,10 @@ impl FuzzyClient {
         placed.sort_by_key(|it| it.colour);
         // A colour that has moved meanwhile is named by both partitions, at one position.
         placed.dedup();
-        if placed.len() < task.content.colours.len() {
-            // A colour has left one of them since, and what is there was asked for where the colour was.
+        if placed.len() < content.colours.len() && is_fixing {
+            // Phase 2 names no plan, and a colour has left one of them since: the partition that has it by now is to answer.
             cx.mark("client.was_answered_for_a_part");
-            return self.wait_for_map(cx);
+            return self.ask_by_plan(call, cx);
         }
         let at = times.first().copied().unwrap_or_default();
         let partitions: Vec<PartitionId> = task.said.keys().copied().collect();
@@ -353,7 +354,8 @@ impl FuzzyClient {
                 || planted!(other_owners_not_replaced),
             "{id:?} is delivered at {times:?}"
         );
-        self.end_when_passed(call, delivered(at, placed, is_snapshot), at, cx);
+        // By one plan all owners of its colours have answered. What one of them lacks it has forgotten with its user's client.
+        self.end_when_passed(call, delivered(at, placed, &content), at, cx);
         let nobody = self.new_call();
         for partition in partitions {
             self.submit(nobody, partition, CleanUp { id, owner }.into(), cx);
@@ -397,9 +399,18 @@ impl FuzzyClient {
             task.content = content;
             return false;
         }
+        self.ask_by_plan(call, cx);
+        !same
+    }
+
+    /// It is delivered, and who has its colours is to say where.
+    fn ask_by_plan(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
+        let Some(task) = self.several(call) else { return };
+        let mut content = task.content.clone();
+        let partitions = self.plan(&mut content);
+        let Some(task) = self.several(call) else { return };
         let phase = task.replan(content, partitions, cx.now());
         self.enter(call, phase, cx);
-        !same
     }
 
     pub(super) fn end_back_offs(&mut self, cx: &mut Cx<'_, Self>) {

@@ -7,10 +7,11 @@ use fuzzylog::client::{ColourElsewhere, ColoursPlaced, CommandDone, FuzzyClientI
 use fuzzylog::director::MoveColours;
 use fuzzylog::messages::chain_server::FromClient;
 use fuzzylog::messages::director::DirectorIn;
-use fuzzylog::partition::command::{Command, Elsewhere, Held, Proposed};
+use fuzzylog::partition::command::{Command, Delivered, Elsewhere, Held, Outcome, Placed, Proposed};
 use fuzzylog::{
-    AppendCall, AppendId, AppendTime, ChainJournal, ChainMember, ChainProjection, FuzzyClient, FuzzyMessage,
-    FuzzyParameters, FuzzyRequest, FuzzyResponse, MapVersion, MovedColour, Owner,
+    AppendCall, AppendId, AppendTime, ChainJournal, ChainMember, ChainProjection, Colour, FuzzyClient,
+    FuzzyMessage, FuzzyParameters, FuzzyRequest, FuzzyResponse, MapVersion, MovedColour, NodePosition, Owner,
+    PartitionId,
 };
 use kernel::{Effect, HostId, HostSlot, NodeId, RequestId, Role as _};
 use table::{Table, sent};
@@ -140,4 +141,93 @@ fn a_change_is_asked_for_no_longer_than_its_operator_waits() {
         matches!(effect, Effect::Respond { response: FuzzyResponse::ChangeUnknown, .. })
     };
     assert!(did.iter().any(is_answer));
+}
+
+/// What a client sends partitions now.
+fn asks(did: &table::Did<fuzzylog::FuzzyLog>) -> Vec<(NodeId, u64, Command)> {
+    let of = |(to, message, _)| match message {
+        FuzzyMessage::ChainServer(ChainServerIn::Client(FromClient::Submit(it))) => {
+            Some((to, it.call, it.command))
+        }
+        _ => None,
+    };
+    sent(did).into_iter().filter_map(of).collect()
+}
+
+/// What a client answers its user.
+fn responses(did: &table::Did<fuzzylog::FuzzyLog>) -> Vec<FuzzyResponse> {
+    let of = |effect: &Effect<_, _>| match effect {
+        Effect::Respond { response, .. } => Some(response.clone()),
+        _ => None,
+    };
+    did.iter().filter_map(of).collect()
+}
+
+fn append_to(colours: &[Colour]) -> FuzzyRequest {
+    let content = content(colours);
+    FuzzyRequest::Append(AppendCall { client: 1, number: 7, below: 0, seen: AppendTime::ZERO, content })
+}
+
+fn answer(call: u64, partition: PartitionId, outcome: impl Into<Outcome>) -> FuzzyClientIn {
+    CommandDone { call, partition, outcome: outcome.into(), takes_many_in: None }.into()
+}
+
+/// An append that is in these colours.
+fn in_colours(at: AppendTime, colours: &[Colour]) -> Delivered {
+    let placed = colours.iter().map(|&colour| Placed { colour, position: NodePosition(4) });
+    Delivered { at, placed: placed.collect() }
+}
+
+// A partition that has forgotten the user's client answers for the colours that have come to it since. A client that waits for a later
+// map then waits for ever, and has room for a call less.
+#[test]
+fn an_append_of_which_a_partition_has_forgotten_a_part_ends() {
+    let (source, colours) = (colour_in(SOURCE, 0), [colour_in(TARGET, 0), colour_in(TARGET, 1)]);
+    let at = AppendTime { clock: 3, partition: SOURCE, ahead: 0 };
+    let mut table = client();
+    table.burst(node(1), FuzzyClientIn::from(ColoursPlaced { moves: moves(ENDED, Vec::new(), None) }));
+    let request = append_to(&[source, colours[0], colours[1]]);
+    let did = table.call(|role, cx| role.on_request(RequestId(1), request, cx));
+    let asked = asks(&did)[0].1;
+    assert!(responses(&table.burst(node(1), answer(asked, SOURCE, in_colours(at, &[source])))).is_empty());
+    let did = table.burst(node(2), answer(asked, TARGET, in_colours(at, &colours[1..])));
+    assert_eq!(responses(&did), [FuzzyResponse::PlacesForgotten { at }]);
+    // It is delivered, so nobody has to take it over.
+    assert!(matches!(asks(&did)[..], [(_, _, Command::CleanUp(_)), (_, _, Command::CleanUp(_))]));
+    assert_eq!(table.role.outstanding(), 0);
+    // All of its colours may be in one partition by now.
+    let did = table.call(|role, cx| {
+        role.on_request(RequestId(2), append_to(&colours), cx);
+        role.on_burst_end(cx);
+    });
+    let asked = asks(&did)[0].1;
+    let did = table.burst(node(2), answer(asked, TARGET, in_colours(at, &colours[1..])));
+    assert_eq!(responses(&did), [FuzzyResponse::PlacesForgotten { at }]);
+}
+
+// Phase 2 names no plan, so what it is answered lacks a colour that has left, though its new partition knows where the append is.
+#[test]
+fn who_has_a_colour_is_asked_where_an_append_is_that_phase_2_finds_in_part() {
+    let (source, colours) = (colour_in(SOURCE, 0), [colour_in(TARGET, 0), colour_in(TARGET, 1)]);
+    let at = AppendTime { clock: 3, partition: TARGET, ahead: 0 };
+    let mut table = client();
+    // The colour has left and is there again: by this map nothing has changed.
+    table.burst(node(1), FuzzyClientIn::from(ColoursPlaced { moves: moves(ENDED, Vec::new(), None) }));
+    let request = append_to(&[source, colours[0], colours[1]]);
+    let did = table.call(|role, cx| role.on_request(RequestId(1), request, cx));
+    let asked = asks(&did)[0].1;
+    table.burst(node(1), answer(asked, SOURCE, Proposed { at }));
+    let fixes = asks(&table.burst(node(2), answer(asked, TARGET, Proposed { at })));
+    assert!(matches!(fixes[..], [(_, _, Command::Fix(_)), (_, _, Command::Fix(_))]), "{fixes:?}");
+    table.burst(node(1), answer(fixes[0].1, SOURCE, in_colours(at, &[source])));
+    let did = table.burst(node(2), answer(fixes[0].1, TARGET, in_colours(at, &colours[1..])));
+    assert!(responses(&did).is_empty());
+    let again = asks(&did);
+    let [(_, asked, Command::ProposeTime(one)), (_, _, Command::ProposeTime(_))] = &again[..] else {
+        panic!("{again:?}")
+    };
+    assert_eq!(one.content.plan_version(), ENDED);
+    table.burst(node(1), answer(*asked, SOURCE, in_colours(at, &[source])));
+    let did = table.burst(node(2), answer(*asked, TARGET, in_colours(at, &colours)));
+    assert!(matches!(&responses(&did)[..], [FuzzyResponse::Appended { placed, .. }] if placed.len() == 3));
 }

@@ -519,6 +519,7 @@ fn failing(response: &FuzzyResponse) -> Failing {
         | FuzzyResponse::Scanned(_)
         | FuzzyResponse::Restored { .. }
         | FuzzyResponse::Changed { .. }
+        | FuzzyResponse::PlacesForgotten { .. }
         | FuzzyResponse::ChangeUnknown
         | FuzzyResponse::Trimmed { .. } => FuzzyFailure::Unknown.into(),
     }

@@ -257,6 +257,7 @@ impl Feeder {
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
             | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
             | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Followed { .. } => {}
         }
@@ -294,6 +295,7 @@ impl Feeder {
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
             | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
             | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Followed { .. } => stream.looks = true,
         }

@@ -249,6 +249,7 @@ impl Feeder {
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
             | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
             | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Followed { .. } => {
                 cx.mark("feeder.lost_track_of_a_node");
