@@ -156,11 +156,11 @@ fn asks(did: &table::Did<fuzzylog::FuzzyLog>) -> Vec<(NodeId, u64, Command)> {
 
 /// What a client answers its user.
 fn responses(did: &table::Did<fuzzylog::FuzzyLog>) -> Vec<FuzzyResponse> {
-    let of = |effect: &Effect<_, _>| match effect {
+    let answered = did.iter().filter_map(|effect| match effect {
         Effect::Respond { response, .. } => Some(response.clone()),
         _ => None,
-    };
-    did.iter().filter_map(of).collect()
+    });
+    answered.collect()
 }
 
 fn append_to(colours: &[Colour]) -> FuzzyRequest {
