@@ -13,8 +13,9 @@ use fuzzylog::client::{
     ServerSealed, StuckAppend, Synced,
 };
 use fuzzylog::director::{
-    ChangeDecided, CopyProgress, FewerPartitions, FollowMembers, FollowedMembers, MembersSettled,
-    MorePartitions, MoveColours, MovesSeen, Pong, SealAck, WantChange, WantMap, WantProjection,
+    ChangeDecided, ComingColours, CopyProgress, FewerPartitions, FollowMembers, FollowedMembers,
+    MembersSettled, MorePartitions, MoveColours, MovesSeen, Pong, SealAck, WantChange, WantMap,
+    WantProjection,
 };
 use fuzzylog::partition::command::{
     AddRegion, Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes,
@@ -308,7 +309,12 @@ fn messages() -> Vec<FuzzyMessage> {
             copy: Some(CopyProgress { epoch, lacks: Some(3) }),
             run: 9,
             has_all: Some(true),
-            moves: Some(MovesSeen { version: VERSION, taken: Some(MOVE), has_no_room: None }),
+            moves: Some(MovesSeen {
+                version: VERSION,
+                taken: Some(MOVE),
+                has_no_room: None,
+                coming: Some(ComingColours { id: MOVE, next: MOVE_POINT }),
+            }),
         }
         .into(),
         SealAck { partition, epoch, journal, length, copy: Some(epoch), base: Some(RowIndex(2)) }.into(),

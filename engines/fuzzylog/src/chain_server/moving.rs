@@ -20,7 +20,7 @@
 use super::{ChainServer, ColoursPulled, PlaceColours, PullColours, latest};
 use crate::map::{ColourMap, ColourMove};
 use crate::messages::client::ColoursPlaced;
-use crate::messages::director::MovesSeen;
+use crate::messages::director::{ComingColours, MovesSeen};
 use crate::partition::command::{
     Command, ForgetColours, KeepColours, MovePage, MovePoint, OwnColours, RowEntry, SealColours, TakeColours,
 };
@@ -62,8 +62,14 @@ impl ChainServer {
     }
 
     pub(super) fn moves_seen(&self) -> MovesSeen {
-        let taken = self.state.taking().filter(|(_, next)| next.is_none()).map(|(begun, _)| begun.id);
-        MovesSeen { version: self.mover.map.version(), taken, has_no_room: self.mover.has_no_room }
+        let (mut taken, mut coming) = (None, None);
+        match self.state.taking() {
+            Some((begun, None)) => taken = Some(begun.id),
+            Some((begun, Some(next))) => coming = Some(ComingColours { id: begun.id, next }),
+            None => {}
+        }
+        let (version, has_no_room) = (self.mover.map.version(), self.mover.has_no_room);
+        MovesSeen { version, taken, has_no_room, coming }
     }
 
     pub(super) fn on_place(&mut self, message: PlaceColours, cx: &mut Cx<'_, Self>) {

@@ -17,6 +17,7 @@ use crate::messages::chain_server::PlaceColours;
 use crate::messages::client::{
     ChangeDone, ChangeFlaw, ChangeInFlight, ChangeRefused, ChangeStands, ChangeState, ColoursPlaced,
 };
+use crate::messages::director::ComingColours;
 use crate::terms::{Colour, MapVersion, PartitionId};
 use kernel::{Cx, Encode as _, Instant, NodeId};
 use paxos::Value;
@@ -29,8 +30,12 @@ pub(super) struct Placing {
     pub(super) map: ColourMap,
     /// There are other regions.
     among_regions: bool,
-    /// The move in flight, and since when this director has led with it.
+    /// The move in flight, and since when this director has led with it and no more of it has come.
     since: Option<(MapVersion, Instant)>,
+    /// How much of it has come.
+    came: Option<ComingColours>,
+    /// When the last one was taken back.
+    taken_back_at: Option<Instant>,
     proposed_at: Option<Instant>,
     /// When servers of the move in flight were last notified of who has what they are to take.
     notified_at: Option<Instant>,
@@ -38,12 +43,14 @@ pub(super) struct Placing {
 
 impl Placing {
     pub(super) fn new(map: ColourMap, among_regions: bool) -> Self {
-        Self { map, among_regions, since: None, proposed_at: None, notified_at: None }
+        let (since, came, taken_back_at, proposed_at, notified_at) = (None, None, None, None, None);
+        Self { map, among_regions, since, came, taken_back_at, proposed_at, notified_at }
     }
 
     /// Another director has led.
     pub(super) fn begin_to_lead(&mut self) {
-        (self.since, self.proposed_at, self.notified_at) = (None, None, None);
+        (self.since, self.came, self.taken_back_at) = (None, None, None);
+        (self.proposed_at, self.notified_at) = (None, None);
     }
 }
 
@@ -68,8 +75,12 @@ impl Director {
     }
 
     pub(super) fn on_placed(&mut self, moves: ColourMoves, cx: &mut Cx<'_, Self>) {
+        let was_taken_back = self.placing.map.moves().taken_back;
         if self.placing.map.take(moves) {
             self.placing.proposed_at = None;
+            if self.placing.map.moves().taken_back > was_taken_back {
+                self.placing.taken_back_at = Some(cx.now());
+            }
             if self.leads {
                 self.place_everywhere(cx);
             }
@@ -112,6 +123,9 @@ impl Director {
             .watches
             .get(usize::from(begun.to.0))
             .is_some_and(|watch| watch.projection.nodes().any(|node| node.host_slot() == from.host_slot()));
+        if is_of_target && seen.coming > self.placing.came && seen.coming.is_some_and(|it| it.id == id) {
+            (self.placing.came, self.placing.since) = (seen.coming, Some((id, cx.now())));
+        }
         if is_of_target && seen.taken == Some(id) {
             self.propose_map(EndMove { id }.into(), cx);
         } else if is_of_target && seen.has_no_room == Some(id) {
@@ -197,6 +211,11 @@ impl Director {
         let Some((home, mut colours)) = homes.pop_first() else {
             return self.propose_map(EndPartition { partition }.into(), cx);
         };
+        // What does not go there now would have its colours pause again and again.
+        let (now, wait) = (cx.now(), self.parameters.move_for);
+        if self.placing.taken_back_at.is_some_and(|at| now.since(at) < wait) {
+            return;
+        }
         colours.truncate(MOVE_COLOURS_MAX);
         if let Some(begun) = map.next_move(colours, home) {
             self.propose_map(BeginMove { begun }.into(), cx);

@@ -2,6 +2,7 @@
 
 use crate::FuzzyMessage;
 use crate::map::ColourMoves;
+use crate::partition::command::MovePoint;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainEpoch, ChainJournal, Colour, MapVersion, PartitionId, RowIndex};
 use kernel::NodeId;
@@ -37,6 +38,19 @@ kernel::record! {
         taken: Option<MapVersion>,
         /// The partition has no room for those of this one.
         has_no_room: Option<MapVersion>,
+        /// A part of the colours of a move is there.
+        coming: Option<ComingColours>,
+    }
+}
+
+kernel::record! {
+    /// How much of a move is there.
+    #[derive(Copy, PartialOrd)]
+    pub struct ComingColours {
+        /// The move.
+        id: MapVersion,
+        /// What is not there begins here.
+        next: MovePoint,
     }
 }
 

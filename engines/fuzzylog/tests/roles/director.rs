@@ -3,12 +3,16 @@
 use crate::server::PARTITION;
 use fuzzylog::chain_server::{ChainServerIn, FromDirector};
 use fuzzylog::director::{DirectorHears, DirectorTimer};
-use fuzzylog::messages::director::{ChangeDecided, DirectorIn, FollowedMembers, MembersSettled, Pong};
-use fuzzylog::{
-    ChainEpoch, ChainJournal, ChainMember, ChainProjection, Director, FuzzyDeployment, FuzzyLog, FuzzyMember,
-    FuzzyMessage, FuzzyParameters, FuzzyRequest, RowIndex,
+use fuzzylog::messages::director::{
+    ChangeDecided, ComingColours, DirectorIn, FollowedMembers, MembersSettled, MovesSeen, Pong,
 };
-use kernel::{Decode as _, Encode as _, HostId, NodeId, Reader, RequestId, Role as _};
+use fuzzylog::partition::command::MovePoint;
+use fuzzylog::{
+    ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourMove, ColourMoves, Director,
+    FuzzyDeployment, FuzzyLog, FuzzyMember, FuzzyMessage, FuzzyParameters, FuzzyRequest, MapVersion,
+    PartitionId, RowIndex,
+};
+use kernel::{Decode as _, Effect, Encode as _, HostId, NodeId, Reader, RequestId, Role as _};
 use parts::{Ballot, Slot};
 use paxos::multipaxos::Pulse;
 use paxos::multipaxos::batcher::{BatcherIn, Heartbeat};
@@ -16,6 +20,7 @@ use paxos::multipaxos::client::{ClientIn, Notice};
 use paxos::multipaxos::leader::{LeaderIn, Propose};
 use paxos::{Configurations, HostEntry, LogRole, Members, Value};
 use std::collections::BTreeSet;
+use std::time::Duration;
 use table::{Did, Table, sent};
 
 /// Three hosts, each with a server of the only partition.
@@ -179,4 +184,52 @@ fn nobody_is_asked_about_partitions_that_may_be_added() {
     });
     let asked: BTreeSet<NodeId> = asked.collect();
     assert_eq!(asked, (0..3).map(|host| directed.server(host)).collect());
+}
+
+// What takes longer to copy than directors wait would be taken back and begun anew for ever, and its colours pause all the time.
+#[test]
+fn a_move_of_which_more_comes_is_not_taken_back() {
+    const MOVE: MapVersion = MapVersion(2);
+    let (from, to) = (PARTITION, PartitionId(1));
+    let mut directed = Directed::new();
+    directed.decide(2, [(0, 10), (1, 20)]);
+    let target = directed.deployment.server_of(directed.hosts[0], to);
+    let member = ChainMember { node: target, journal: Some(ChainJournal(30)) };
+    let projection = ChainProjection {
+        partition: to,
+        epoch: ChainEpoch(2),
+        members: vec![member],
+        whole_from: RowIndex(0),
+    };
+    let moving = ColourMove { id: MOVE, colours: vec![Colour(7)], from, to };
+    let moves =
+        ColourMoves { version: MOVE, moving: Some(moving), added: vec![to], ..ColourMoves::default() };
+    directed.hear(ChangeDecided { projections: vec![projection], followed: None, moves: Some(moves) });
+    let move_for = FuzzyParameters::default().move_for;
+    let is_taken_back = |did: &Did<FuzzyLog>| {
+        let mark = "director.took_back_a_move_that_took_too_long";
+        did.iter().any(|effect| matches!(effect, Effect::Mark { name } if *name == mark))
+    };
+    let step = Duration::from_millis(500);
+    let mut after_a_page = |page: u64| {
+        let next = MovePoint { client: page, ..MovePoint::default() };
+        let coming = Some(ComingColours { id: MOVE, next });
+        let (taken, has_no_room) = (None, None);
+        let pong = Pong {
+            partition: to,
+            journal: ChainJournal(30),
+            sealed: ChainEpoch(2),
+            notified: ChainEpoch(2),
+            serves: true,
+            copy: None,
+            run: 1,
+            has_all: Some(true),
+            moves: Some(MovesSeen { version: MOVE, taken, has_no_room, coming }),
+        };
+        directed.table.burst(target, DirectorHears::Own(pong.into()));
+        let steps = (0..move_for.as_millis() / step.as_millis() * 3 / 4).map(|_| directed.tick(step));
+        steps.filter(is_taken_back).count()
+    };
+    assert_eq!([1, 2].map(&mut after_a_page), [0, 0]);
+    assert_ne!(after_a_page(2), 0, "nothing more has come");
 }
