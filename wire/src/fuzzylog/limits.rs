@@ -147,6 +147,8 @@ impl FuzzyCall {
                 false => Ok(()),
             },
             Self::RestoreNodes(call) => check_restored(&call.nodes),
+            Self::MoveColour(call) => check_colour(&call.colour),
+            Self::AddPartition(_) | Self::RemovePartition(_) => Ok(()),
         };
         checked.err()
     }

@@ -74,6 +74,22 @@ pub(super) struct AfterQuery {
     pub(super) after: Option<String>,
 }
 
+/// `POST /v1/fuzzylog/move`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MoveBody {
+    pub(super) colour: String,
+    pub(super) partition: u16,
+}
+
+/// `POST /v1/fuzzylog/partitions`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartitionBody {
+    /// Its number; none: the first that is not used.
+    pub(super) partition: Option<u16>,
+}
+
 /// `POST /v1/fuzzylog/colours/COLOUR/trim`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
