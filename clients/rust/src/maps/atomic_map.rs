@@ -8,6 +8,7 @@ use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
 use kernel::{Bytes, Encode as _};
 use std::collections::{BTreeMap, BTreeSet};
+use wire::fuzzylog::NumberedBy;
 
 /// A map over several colours whose changes may concern many keys. Serializable, in an order that each session's own order agrees
 /// with; not strictly, unless the log's order is: two changes of different keys may be seen in an order that real time contradicts. Cheap
@@ -41,6 +42,15 @@ impl<L: MapLog> AtomicMap<L> {
         &self,
         changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
     ) -> Result<(), FuzzyError> {
+        self.change_all(None, changes).await
+    }
+
+    /// The same; with a number once, however often and through whichever process it is sent.
+    pub async fn change_all<K: AsRef<str>>(
+        &self,
+        by: Option<NumberedBy>,
+        changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<(), FuzzyError> {
         let mut bodies: BTreeMap<usize, MapChange> = BTreeMap::new();
         for (key, value) in changes {
             let key = key.as_ref();
@@ -51,7 +61,7 @@ impl<L: MapLog> AtomicMap<L> {
         }
         let name = |at: usize| self.shards[at].colour().to_owned();
         let bodies = bodies.into_iter().map(|(at, change)| (name(at), change.encoded().into()));
-        self.log.append(bodies.collect()).await.map(|_| ())
+        self.log.append_by(by, bodies.collect()).await.map(|_| ())
     }
 
     /// Sets a key.

@@ -127,13 +127,13 @@ impl TxView {
         self.wanted.insert(txn, None);
     }
 
-    /// The outcome of a transaction that was asked for, once.
+    /// The outcome of a transaction that was asked for; or of one of the last, which was sent again.
     pub(super) fn outcome(&mut self, txn: MapTxn) -> Option<bool> {
-        let outcome = *self.wanted.get(&txn)?;
-        if outcome.is_some() {
+        if let Some(Some(outcome)) = self.wanted.get(&txn).copied() {
             self.wanted.remove(&txn);
+            return Some(outcome);
         }
-        outcome
+        self.outcomes.iter().rev().find(|(it, _)| *it == txn).map(|(_, outcome)| *outcome)
     }
 
     /// True if a transaction's intention was played, and it is not over.
