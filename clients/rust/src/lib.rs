@@ -25,6 +25,8 @@ mod driver;
 mod fuzzylog;
 mod log;
 pub mod maps;
+#[doc(hidden)]
+pub mod planted;
 mod process;
 mod sequence;
 mod suspicion;

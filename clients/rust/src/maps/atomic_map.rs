@@ -6,7 +6,7 @@ use super::log_map::{LatestValues, MapChange};
 use super::shard::{MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
-use kernel::{Bytes, Encode as _};
+use kernel::{Bytes, Encode as _, planted};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::fuzzylog::NumberedBy;
 
@@ -90,6 +90,11 @@ impl<L: MapLog> AtomicMap<L> {
         match &mut views[..] {
             [] => {}
             [view] => view.catch_up().await?,
+            views if planted!(read_goes_colour_by_colour) => {
+                for view in views {
+                    view.catch_up().await?;
+                }
+            }
             views => play_to_one_point(&self.log, views).await?,
         }
         let played: BTreeMap<usize, _> = shards.into_iter().zip(&views).collect();

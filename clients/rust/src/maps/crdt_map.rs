@@ -6,7 +6,7 @@ use super::shard::{MapShard, MapView, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
-use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
+use kernel::{Bytes, Decode as _, DecodeError, Encode as _, planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,6 +90,10 @@ impl ObservedPuts {
         let mut bytes = self.bytes + if is_new { entry_bytes(&change.key, &[]) } else { 0 };
         for tag in &change.subsumes {
             bytes -= puts.remove(tag).map_or(0, |value| PUT_BYTES + value.len());
+        }
+        if planted!(delete_takes_all) && change.put.is_none() {
+            bytes -= puts.values().map(|value| PUT_BYTES + value.len()).sum::<usize>();
+            puts.clear();
         }
         if let Some(value) = &change.put {
             let before = puts.insert(change.tag, detached(value));
