@@ -347,6 +347,42 @@ mod tests {
             .collect()
     }
 
+    // A map whose changes have no names is read by no earlier version any more; or one that an earlier version has made is read by nobody.
+    #[test]
+    fn what_has_no_name_is_as_it_was_before_there_were_names() {
+        let mut puts = ObservedPuts::default();
+        let change = puts.change("a", Some(bytes("1")), 7);
+        puts.apply(&change);
+        let node = |body: Bytes, position| FuzzyNode {
+            position,
+            at: Default::default(),
+            colours: vec!["m".to_owned()],
+            body,
+            origin: None,
+        };
+        let (plain, before) = (named::body_of(&change, None), puts.to_stored().encoded());
+        assert_eq!(plain, change.encoded());
+        let mut view = ObservedKeys::default();
+        view.play(&node(plain, 0));
+        assert_eq!(view.stored(), before);
+        let mut loaded = ObservedKeys::default();
+        loaded.load(&before.clone().into()).expect("an earlier version has stored it");
+        assert_eq!(loaded, view);
+        let by = NumberedBy { client: 1, number: 2, below: 2 };
+        let name = named::name_of(by, [("a", &Some(bytes("2")))].into_iter());
+        let other = view.puts().change("a", Some(bytes("2")), 8);
+        let body = named::body_of(&other, Some(name));
+        assert_eq!(NamedChange::decoded(&body), Ok(NamedChange { change: other, name: Some(name) }));
+        assert!(KeyChange::decoded(&body).is_err(), "an earlier version takes it for nothing");
+        view.play(&node(body.clone(), 1));
+        view.play(&node(body, 2));
+        assert_eq!(view.names().past(&name), named::NamePast::Done);
+        let stored = view.stored();
+        loaded.load(&stored.clone().into()).expect("it is stored");
+        assert_eq!((&loaded, loaded.stored()), (&view, stored));
+        assert!(ObservedKeys::default().load(&Bytes::from_static(b"nonsense")).is_err());
+    }
+
     // Copies that play concurrent changes in different orders differ for good.
     #[test]
     fn copies_converge_in_every_order_of_concurrent_changes() {

@@ -171,11 +171,11 @@ fn a_transaction_that_is_sent_again_ends_as_it_did() {
         assert!(!commit(0, 2, 0, "refused").await);
         let (_, version) = maps[0].tx.get_version("k").await.expect("it is read");
         maps[2].put(2, None, "second").await.expect("it is put");
-        for at in 0..3 {
+        for (at, own) in maps.iter().enumerate() {
             assert!(commit(at, 1, 0, "first").await, "it was committed");
             assert!(!commit(at, 2, 0, "refused").await, "it was refused");
             assert!(!commit(at, 3, version, "third").await, "it has read the first one");
-            assert_eq!(maps[at].get(2, "l").await, "second");
+            assert_eq!(own.get(2, "l").await, "second");
         }
     });
 }

@@ -28,11 +28,14 @@ impl Colour {
     }
 }
 
+/// What was appended under a number, and where it is.
+type Numbered = (Vec<(String, Bytes)>, FuzzyAppended);
+
 struct World {
     rng: Rng,
     clock: u64,
-    /// What was appended under clients' numbers, and where it is.
-    numbered: BTreeMap<(u64, u64), (Vec<(String, Bytes)>, FuzzyAppended)>,
+    /// By clients and their numbers.
+    numbered: BTreeMap<(u64, u64), Numbered>,
     colours: BTreeMap<String, Colour>,
 }
 
