@@ -312,6 +312,11 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::missing_clean_up_not_minded, &["CONV"]),
     log_chains(&shared_log::planted::barrier_without_sync, &["LIN"]),
     log_chains(&shared_log::planted::trimmed_behind_one_server, &["DUR"]),
+    maps(&ordinate_client::planted::one_colour_decides, &["SSER"]),
+    maps(&ordinate_client::planted::read_goes_colour_by_colour, &["SER", "SSER"]),
+    maps(&ordinate_client::planted::delete_takes_all, &["TWIN"]),
+    maps(&ordinate_client::planted::view_covers_too_much, &["VIEW"]),
+    maps(&ordinate_client::planted::names_not_remembered, &["TWIN", "VIEW", "CAUSAL"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -340,6 +345,10 @@ const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) ->
 
 const fn log_chains(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "log-chains", expected }
+}
+
+const fn maps(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "maps", expected }
 }
 
 const fn mason(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -399,6 +408,7 @@ mod tests {
             parts::planted::ALL,
             ::spanner::planted::ALL,
             sim::planted::ALL,
+            ordinate_client::planted::ALL,
             crate::planted::ALL,
         ];
         let mut listed: Vec<&str> = lists.iter().flat_map(|list| list.iter().map(|bug| bug.id)).collect();

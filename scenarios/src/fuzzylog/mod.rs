@@ -6,6 +6,7 @@ mod changing;
 mod disks;
 mod drawn;
 mod history;
+pub mod maps;
 mod marks;
 mod moving;
 pub mod regions;
@@ -234,6 +235,22 @@ impl FuzzyScenario {
                 let well: Vec<NodeId> = well.collect();
                 well.len() == latest.members.len() && well.iter().any(|id| id.host() != host)
             })
+    }
+}
+
+impl FuzzyScenario {
+    /// What is in the log at the end is whole.
+    fn finish_log(&mut self, cluster: &Cluster<'_, Node>) {
+        self.check_durable(cluster);
+        for (id, node) in cluster.nodes() {
+            if let Node::ChainServer(server) = node
+                && self.chains.latest(server.partition()).nodes().any(|it| it == id)
+            {
+                self.truth.replay(id, server, &mut self.disks);
+                self.truth.check_whole(id, server, &self.disks);
+            }
+        }
+        self.truth.check_atomic(|_, _| false);
     }
 }
 
@@ -513,16 +530,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
-        self.check_durable(cluster);
-        for (id, node) in cluster.nodes() {
-            if let Node::ChainServer(server) = node
-                && self.chains.latest(server.partition()).nodes().any(|it| it == id)
-            {
-                self.truth.replay(id, server, &mut self.disks);
-                self.truth.check_whole(id, server, &self.disks);
-            }
-        }
-        self.truth.check_atomic(|_, _| false);
+        self.finish_log(cluster);
         self.history.check(&self.truth, self.strictness.holds());
     }
 
