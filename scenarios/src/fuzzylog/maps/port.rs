@@ -87,8 +87,11 @@ fn failed(response: FuzzyResponse) -> FuzzyError {
             FuzzyRefusal::Content(_) | FuzzyRefusal::NumberOutOfRange => FuzzyFailure::Malformed,
             FuzzyRefusal::Forgotten => FuzzyFailure::Forgotten,
             FuzzyRefusal::NumberUsed => FuzzyFailure::NumberUsed,
+            FuzzyRefusal::MovedSince => FuzzyFailure::MovedSince,
             FuzzyRefusal::NoClock => FuzzyFailure::NoClock,
             FuzzyRefusal::FromTheFuture => FuzzyFailure::FromTheFuture,
+            // No map asks for a change of where colours are.
+            FuzzyRefusal::Change(_) => return unreadable(),
             FuzzyRefusal::BeyondTail { tail } => return FuzzyError::BeyondTail { tail: tail.0 },
         }),
         _ => unreadable(),
