@@ -31,6 +31,7 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(spanner::SpannerScenario::draw),
         sim::experiment(fuzzylog::FuzzyScenario::draw),
         sim::experiment(fuzzylog::regions::RegionsScenario::draw),
+        sim::experiment(fuzzylog::maps::MapsScenario::draw),
         sim::experiment(composed::ComposedScenario::draw),
         sim::experiment(log_chains::LogChainsScenario::draw),
     ]

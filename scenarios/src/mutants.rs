@@ -271,6 +271,9 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::directors_move_at_once, &["AGREE"]),
     fuzzylog(&::fuzzylog::planted::answered_before_it_has_passed, &["RT", "SSER"]),
     fuzzylog(&::fuzzylog::planted::goes_ahead_in_strict_order, &["RT", "SSER"]),
+    fuzzylog(&::fuzzylog::planted::seal_is_not_awaited, &["DUR", "ATOMIC", "CONTIG", "TS", "LIN", "SER"]),
+    fuzzylog(&::fuzzylog::planted::clients_do_not_move, &["TS", "ONCE", "DUR"]),
+    fuzzylog(&::fuzzylog::planted::forwarding_mark_is_missing, &["OWNER"]),
     regions(&::fuzzylog::planted::edges_left_out, &["CAUSAL"]),
     regions(&::fuzzylog::planted::found_before_it_is_there, &["SNAP", "CAUSAL"]),
     regions(&::fuzzylog::planted::carries_one_region_alone, &["SNAP"]),
@@ -309,6 +312,11 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::missing_clean_up_not_minded, &["CONV"]),
     log_chains(&shared_log::planted::barrier_without_sync, &["LIN"]),
     log_chains(&shared_log::planted::trimmed_behind_one_server, &["DUR"]),
+    maps(&ordinate_client::planted::one_colour_decides, &["SSER"]),
+    maps(&ordinate_client::planted::read_goes_colour_by_colour, &["SER", "SSER"]),
+    maps(&ordinate_client::planted::delete_takes_all, &["TWIN"]),
+    maps(&ordinate_client::planted::view_covers_too_much, &["VIEW"]),
+    maps(&ordinate_client::planted::names_not_remembered, &["TWIN", "VIEW", "CAUSAL"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -337,6 +345,10 @@ const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) ->
 
 const fn log_chains(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "log-chains", expected }
+}
+
+const fn maps(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "maps", expected }
 }
 
 const fn mason(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
@@ -396,6 +408,7 @@ mod tests {
             parts::planted::ALL,
             ::spanner::planted::ALL,
             sim::planted::ALL,
+            ordinate_client::planted::ALL,
             crate::planted::ALL,
         ];
         let mut listed: Vec<&str> = lists.iter().flat_map(|list| list.iter().map(|bug| bug.id)).collect();

@@ -270,7 +270,8 @@ impl Tally {
             | FuzzyReply::SnapshotIsHere(_)
             | FuzzyReply::ColoursCut(_)
             | FuzzyReply::NodesScanned(_)
-            | FuzzyReply::NodesRestored(_) => {
+            | FuzzyReply::NodesRestored(_)
+            | FuzzyReply::MapChanged(_) => {
                 return Err(io::Error::other("a reply to another call"));
             }
         };

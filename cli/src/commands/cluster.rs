@@ -14,6 +14,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const ASK_EVERY: Duration = Duration::from_millis(200);
+/// That the services have followed a change goes from the hosts that decide it to the others, which hear of it within so long.
+const HEARD_WITHIN: Duration = Duration::from_secs(3);
 
 /// What a host knows of itself and its cluster
 #[derive(clap::Args)]
@@ -331,8 +333,16 @@ struct Present {
 
 impl Change {
     fn carry_out(&self, change: impl FnOnce(&Present) -> Result<Present, Failure>) -> Result<(), Failure> {
-        let status = parse(&self.admin, &fetch(&self.admin, self.endpoint.token(), "/v1/status")?)?;
-        let present = Present::read(&status)?;
+        let begun = Instant::now();
+        let (status, present) = loop {
+            let status = parse(&self.admin, &fetch(&self.admin, self.endpoint.token(), "/v1/status")?)?;
+            let present = Present::read(&status)?;
+            let has_followed = present.settled >= present.version || self.unsettled;
+            if has_followed || begun.elapsed() >= HEARD_WITHIN {
+                break (status, present);
+            }
+            std::thread::sleep(ASK_EVERY);
+        };
         if present.settled < present.version && !self.unsettled {
             return Err(Failure::failed(
                 "O3009",

@@ -6,6 +6,7 @@ use super::kv::Output;
 use crate::failure::Failure;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
+use server::unique::unique_number;
 use std::str::FromStr;
 
 /// `KEY=VALUE`, as it is given; a key has no `=` in it.
@@ -35,6 +36,36 @@ pub struct Asked {
     output: Output,
     #[command(flatten)]
     hosts: AdminHosts,
+}
+
+/// As what a change is done once. A command without these is a client of its own.
+#[derive(clap::Args)]
+pub struct Once {
+    /// Whose change it is: 1 to 16 hexadecimal digits that no other client has. With the same client and number it is done once, however
+    /// often it is sent
+    #[arg(long, value_name = "ID", requires = "number")]
+    client: Option<String>,
+    /// The client's number for it
+    #[arg(long, requires = "client")]
+    number: Option<u64>,
+    /// The client has the answers to all numbers below; by default, to all below this one
+    #[arg(long, requires = "number")]
+    below: Option<u64>,
+}
+
+/// A change's name.
+struct Name {
+    client: String,
+    number: u64,
+    below: u64,
+}
+
+impl Once {
+    fn name(&self) -> Name {
+        let client = self.client.clone().unwrap_or_else(|| format!("{:016x}", unique_number()));
+        let number = self.number.unwrap_or(1);
+        Name { client, number, below: self.below.unwrap_or(number) }
+    }
 }
 
 /// Maps over the partially ordered log: of several kinds, each with a consistency of its own
@@ -71,6 +102,8 @@ pub enum MapVerb {
         #[arg(required = true, value_name = "KEY=VALUE")]
         pairs: Vec<Pair>,
         #[command(flatten)]
+        once: Once,
+        #[command(flatten)]
         asked: Asked,
     },
     /// Remove keys; several at once, all or none: of atomic, tx and tx-crdt
@@ -80,6 +113,8 @@ pub enum MapVerb {
         /// The keys
         #[arg(required = true)]
         keys: Vec<String>,
+        #[command(flatten)]
+        once: Once,
         #[command(flatten)]
         asked: Asked,
     },
@@ -96,6 +131,8 @@ pub enum MapVerb {
         /// A key that is removed
         #[arg(long = "delete", value_name = "KEY")]
         deletes: Vec<String>,
+        #[command(flatten)]
+        once: Once,
         #[command(flatten)]
         asked: Asked,
     },
@@ -125,18 +162,18 @@ impl MapVerb {
                 Ok(())
             }
             Self::Get { map, keys, asked } => get(&map, &keys, &asked),
-            Self::Put { map, pairs, asked } => match &pairs[..] {
-                [Pair { key, value }] => asked.change("PUT", &map, key, value),
+            Self::Put { map, pairs, once, asked } => match &pairs[..] {
+                [Pair { key, value }] => asked.change("PUT", &map, key, value, &once),
                 pairs => {
                     let puts = object(pairs.iter().map(|it| (&it.key, json!(it.value))))?;
-                    asked.change_all(&map, &json!({ "puts": puts }))
+                    asked.change_all(&map, &json!({ "puts": puts }), &once)
                 }
             },
-            Self::Delete { map, keys, asked } => match &keys[..] {
-                [key] => asked.change("DELETE", &map, key, ""),
-                keys => asked.change_all(&map, &json!({ "deletes": keys })),
+            Self::Delete { map, keys, once, asked } => match &keys[..] {
+                [key] => asked.change("DELETE", &map, key, "", &once),
+                keys => asked.change_all(&map, &json!({ "deletes": keys }), &once),
             },
-            Self::Transaction { map, reads, puts, deletes, asked } => {
+            Self::Transaction { map, reads, puts, deletes, once, asked } => {
                 let mut versions = Vec::new();
                 for Pair { key, value } in &reads {
                     let version: u64 = value.parse().map_err(|_| wrong(format!("{value} is no version")))?;
@@ -147,8 +184,8 @@ impl MapVerb {
                     object(puts.iter().map(|it| (&it.key, json!(it.value))))?,
                 );
                 let body = json!({ "reads": reads, "puts": puts, "deletes": deletes });
-                let answer =
-                    asked.write("POST", &path_of(&map, "/transaction"), &asked.behind(body).to_string())?;
+                let body = once.name().with(asked.behind(body)).to_string();
+                let answer = asked.write("POST", &path_of(&map, "/transaction"), &body)?;
                 asked.show(&answer, || "committed".to_owned());
                 Ok(())
             }
@@ -244,6 +281,15 @@ fn get(map: &str, keys: &[String], asked: &Asked) -> Result<(), Failure> {
     Ok(())
 }
 
+impl Name {
+    /// In the body of a call.
+    fn with(self, mut body: Value) -> Value {
+        let Self { client, number, below } = self;
+        body["client"] = json!({ "id": client, "number": number, "below": below });
+        body
+    }
+}
+
 impl Asked {
     fn show(&self, answer: &Value, line: impl FnOnce() -> String) {
         match self.output {
@@ -266,15 +312,18 @@ impl Asked {
         body
     }
 
-    fn change(&self, verb: &str, map: &str, key: &str, value: &str) -> Result<(), Failure> {
+    fn change(&self, verb: &str, map: &str, key: &str, value: &str, once: &Once) -> Result<(), Failure> {
+        let Name { client, number, below } = once.name();
         let path = self.query(&path_of(map, &format!("/keys/{}", in_path(key))));
+        let first = if path.contains('?') { '&' } else { '?' };
+        let path = format!("{path}{first}client={}&number={number}&below={below}", in_path(&client));
         let answer = self.write(verb, &path, value)?;
         self.show(&answer, || "done".to_owned());
         Ok(())
     }
 
-    fn change_all(&self, map: &str, body: &Value) -> Result<(), Failure> {
-        let body = self.behind(body.clone()).to_string();
+    fn change_all(&self, map: &str, body: &Value, once: &Once) -> Result<(), Failure> {
+        let body = once.name().with(self.behind(body.clone())).to_string();
         let answer = self.write("POST", &path_of(map, "/put"), &body)?;
         self.show(&answer, || "done".to_owned());
         Ok(())
@@ -284,13 +333,13 @@ impl Asked {
         self.ask("GET", path, "", false)
     }
 
-    /// A change is sent again only where it surely was not done: another one may have come between.
+    /// A change has a name, and a map is made once: it may be sent again, to whichever host.
     fn write(&self, verb: &str, path: &str, body: &str) -> Result<Value, Failure> {
         self.ask(verb, path, body, true)
     }
 
     fn ask(&self, verb: &str, path: &str, body: &str, writes: bool) -> Result<Value, Failure> {
-        let unanswered = |why| Verdict::No(unknown(why));
+        let unanswered = |why| Verdict::Unknown(unknown(why));
         self.hosts
             .ask_in_turn(&Call { verb, path, body, writes }, unanswered, |answer| judged(answer, writes))
     }
@@ -302,10 +351,14 @@ fn judged(HostAnswer { status, answer, why }: HostAnswer, writes: bool) -> Verdi
     match status {
         200 => Verdict::Done(answer),
         503 => Verdict::Again(busy(why)),
-        500 | 504 if writes => Verdict::No(unknown(why)),
+        500 | 504 if writes => Verdict::Unknown(unknown(why)),
         504 => Verdict::Again(nobody_serves(why)),
         404 if is_of_map => {
             Verdict::No(Failure::failed("O1068", "the key holds nothing", why, "ordinate map status MAP"))
+        }
+        409 if answer["executed"].is_null() => {
+            let what = "the change's client has said that it has the answer to this number";
+            Verdict::No(Failure::input("O1067", what, why, "another number"))
         }
         409 if is_of_map => {
             let what = "a key was written since it was read, and nothing was done";

@@ -201,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 /// The calls in an order in which each finds what it needs; `begin` and what commits give names that later ones use.
-const CALLS: [&str; 53] = [
+const CALLS: [&str; 56] = [
     "putKey",
     "getKey",
     "incrementKey",
@@ -220,7 +220,10 @@ const CALLS: [&str; 53] = [
     "trimColour",
     "listColours",
     "awaitSnapshot",
+    "addPartition",
+    "moveColour",
     "fuzzylogPartitions",
+    "removePartition",
     "fuzzylogRegions",
     "fuzzylogStuck",
     "createMap",
@@ -258,7 +261,7 @@ const CALLS: [&str; 53] = [
 ];
 
 /// What is refused: the call, its path and body, and how it is answered.
-const REFUSED: [(&str, &str, &str, u16); 25] = [
+const REFUSED: [(&str, &str, &str, u16); 27] = [
     ("getKey", "/v1/kv/nowhere", "", 404),
     ("getKey", "/v1/kv/a?consistency=wishful", "", 400),
     ("putKey", "/v1/kv/a?if_version=999999", "1", 409),
@@ -275,6 +278,8 @@ const REFUSED: [(&str, &str, &str, u16); 25] = [
     ("syncColour", "/v1/fuzzylog/colours/red?from=77", "", 416),
     ("listColours", "/v1/fuzzylog/colours?partition=7", "", 400),
     ("listColours", "/v1/fuzzylog/colours?partition=0&from=red", "", 400),
+    ("moveColour", "/v1/fuzzylog/move", "{\"colour\":\"red\",\"partition\":77}", 400),
+    ("removePartition", "/v1/fuzzylog/partitions/0", "", 409),
     ("awaitSnapshot", "/v1/fuzzylog/await", "{\"snapshot\":\"nonsense\"}", 400),
     ("createMap", "/v1/map/cities", "{\"kind\":\"log\"}", 409),
     ("readMapKey", "/v1/map/nowhere/keys/a", "", 404),

@@ -35,6 +35,12 @@ _FAILURES: dict[int, tuple[type[errors.FuzzyError], str]] = {
     13: (errors.NotHere, "this region has not all of the snapshot yet: nothing was executed"),
     14: (errors.FuzzyMalformed, "the snapshot's id is cut or changed, or another cluster's"),
     16: (errors.FuzzyMalformed, "what was seen is of a time that has not come: nothing was executed"),
+    17: (errors.FuzzyMalformed, "colours have moved since the cut: begin anew"),
+    18: (errors.FuzzyMalformed, "there is no such partition, or it is being removed: nothing was changed"),
+    19: (errors.FuzzyMalformed, "as many colours have moved, or as many partitions are there, as may be"),
+    20: (errors.FuzzyMalformed, "the move was taken back: a partition had no room, or did not answer in time"),
+    21: (errors.FuzzyMalformed, "the partition was there from the beginning, and stays: nothing was changed"),
+    22: (errors.FuzzyMalformed, "among several regions colours do not move: nothing was changed"),
 }
 
 

@@ -185,7 +185,7 @@ class Vectors(unittest.TestCase):
         self.assertEqual(read("snapshot-named"), self.SNAPSHOT)
         self.assertEqual(read("snapshot-is-here"), (later, [7], self.SNAPSHOT))
         for name, kind in {"otherregion": errors.OtherRegion, "nothere": errors.NotHere, "nosnapshot": errors.FuzzyMalformed,
-                           "fromthefuture": errors.FuzzyMalformed,
+                           "fromthefuture": errors.FuzzyMalformed, "nopartition": errors.FuzzyMalformed,
                            "full": errors.FuzzyFull, "diskfull": errors.FuzzyDiskFull, "forgotten": errors.FuzzyForgotten,
                            "numberused": errors.FuzzyNumberUsed, "malformed": errors.FuzzyMalformed,
                            "notgranted": errors.NotGranted}.items():

@@ -25,6 +25,8 @@ mod driver;
 mod fuzzylog;
 mod log;
 pub mod maps;
+#[doc(hidden)]
+pub mod planted;
 mod process;
 mod sequence;
 mod suspicion;
@@ -51,7 +53,8 @@ pub use tls::{Tls, TlsError, TlsFiles};
 pub use txn::{OneShotCall, OneShotOutcome, ReadCall, ReadResult, Transaction, TxnClient, TxnError};
 pub use wire::commands::Level;
 pub use wire::fuzzylog::{
-    FuzzyFailure, FuzzyFault, LogCount, NewNode, NodeAt, NodeOrigin, NodePoint, SeenTime, SnapshotId,
+    FuzzyFailure, FuzzyFault, LogCount, NewNode, NodeAt, NodeOrigin, NodePoint, NumberedBy, SeenTime,
+    SnapshotId,
 };
 pub use wire::kv::{Expect, Item, Versioned};
 pub use wire::log::{Cleanup, Description, GroupState, LogIdentity, LogStat, Progress, Rows};

@@ -6,14 +6,11 @@ use crate::director::{Director, DirectorBeginning, DirectorLog, DirectorMachine}
 use crate::family::FuzzyMember;
 use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
-use crate::terms::{ColourPlacement, PartitionId, RegionId};
+use crate::terms::{ColourPlacement, PARTITIONS_MAX, PartitionId, RegionId};
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::{Beginning, EmbeddedLog, HostEntry, LogRole, Members};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// The most partitions of a deployment.
-pub const PARTITIONS_MAX: u16 = 256;
 
 /// So many hosts have a director, if there are so many: one of them may fail.
 pub(crate) const DIRECTORS: usize = 3;
@@ -67,6 +64,7 @@ pub struct FuzzyDeployment {
     replicas: usize,
     /// Who may be in each partition's chain; the first `width` of them are at the beginning.
     candidates: Vec<Vec<NodeId>>,
+    /// Of all partitions, and behind them of those that may be added.
     initial: Vec<ChainProjection>,
     placement: ColourPlacement,
     parameters: FuzzyParameters,
@@ -112,7 +110,27 @@ impl FuzzyDeployment {
         let Self { first, replicas, placement, parameters, log, regions, .. } = self.clone();
         let chains = (replicas, known.len());
         let of_known = Self::new(first, known, placement.partitions(), chains, parameters, log);
-        Self { joins: true, regions, ..of_known }
+        Self { joins: true, regions, ..of_known }.with_room(self.initial.len())
+    }
+
+    /// The same, where so many partitions may be: what is beyond the first ones is added later, or never.
+    #[must_use]
+    pub fn with_room(mut self, most: usize) -> Self {
+        let mut hosts: Vec<HostId> = Vec::new();
+        for node in self.candidates.iter().flatten() {
+            if !hosts.contains(&node.host()) {
+                hosts.push(node.host());
+            }
+        }
+        let width = self.replicas.clamp(1, hosts.len());
+        for number in self.initial.len()..most.min(usize::from(PARTITIONS_MAX)) {
+            hosts.rotate_left(1);
+            let partition = PartitionId(number as u16);
+            let servers: Vec<NodeId> = hosts.iter().map(|&host| self.server_of(host, partition)).collect();
+            self.initial.push(ChainProjection::initial(partition, &servers[..width]));
+            self.candidates.push(servers);
+        }
+        self
     }
 
     /// A chain for each partition, on hosts of one's choice, and directors on others: at most three.
@@ -238,6 +256,8 @@ impl FuzzyDeployment {
                 let (server, client) = (self.server_of(host, number), self.client_of(host));
                 let role = ChainServer::new(number, placement, parameters, client);
                 let role = role.in_regions(self.regions.clone());
+                let was_there = number.0 < self.placement.partitions();
+                let role = if was_there { role } else { role.resting() };
                 nodes.push((server.host_slot(), FuzzyMember::ChainServer(Box::new(role))));
             }
         }
@@ -253,7 +273,7 @@ impl FuzzyDeployment {
         let directs = !self.joins && self.director_hosts().any(|it| it == host);
         let beginning = Beginning { configuration, joins: !directs, waits: !directs };
         let role = self.director_of(host);
-        let machine = DirectorMachine::new(role, self.initial.clone());
+        let machine = DirectorMachine::new(role, self.initial.clone(), self.placement);
         let silent_after = SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every);
         let roles = log.build(host, &self.log.doubted_after(silent_after), beginning, machine);
         nodes.extend(roles.into_iter().map(|(slot, role)| (slot, FuzzyMember::Log(Box::new(role)))));
@@ -270,6 +290,8 @@ impl FuzzyDeployment {
             replicas: self.replicas,
             directors: self.director_hosts().filter(|it| directs || *it != host).collect(),
             client: self.client_of(host),
+            placement: self.placement,
+            among_regions: self.regions.is_some(),
         };
         let director = Director::new(self.parameters.clone(), beginning);
         nodes.push((role.host_slot(), FuzzyMember::Director(Box::new(director))));

@@ -53,7 +53,9 @@
 //! - Other regions' nodes are placed into a colour's own chain when what they depend on is there. The paper has a log for each region, which
 //!   clients merge.
 //!
-//! **Not built here**: nodes of a region got from a third one, appends through another region, colours that move.
+//! - Colours move between partitions while users append, and partitions are added and removed: see [`partition`].
+//!
+//! **Not built here**: nodes of a region got from a third one, appends through another region.
 #![forbid(unsafe_code)]
 
 pub mod chain_server;
@@ -61,6 +63,7 @@ pub mod client;
 mod deployment;
 pub mod director;
 mod family;
+mod map;
 pub mod messages;
 mod parameters;
 pub mod partition;
@@ -73,15 +76,20 @@ pub use client::{
     AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
     OpenCall, PassedWaits, PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
 };
-pub use deployment::{FuzzyDeployment, FuzzySlot, PARTITIONS_MAX};
+pub use deployment::{FuzzyDeployment, FuzzySlot};
 pub use director::{Director, DirectorMachine};
 pub use family::{FuzzyLog, FuzzyMember, FuzzyMessage};
+pub use map::{
+    BeginMove, BeginPartition, ColourMap, ColourMove, ColourMoves, EmptyPartition, EndMove, EndPartition,
+    MOVE_COLOURS_MAX, MOVED_MAX, MapDecision, MoveFlaw, MovedColour, PartitionFlaw, TakeMoveBack,
+};
 pub use parameters::{FuzzyOrder, FuzzyParameters};
 pub use partition::{
     Across, ColourNode, NodeSource, PartitionState, ScanPage, ScannedNode, SeveralStage, SpanDigest,
 };
 pub use projection::{CHAIN_MAX, ChainMember, ChainProjection};
 pub use terms::{
-    AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, Content, ContentFlaw, Edge,
-    NodePosition, Owner, PartitionId, RegionId, RestoreId, RowIndex, ScanPoint,
+    AppendId, AppendTime, ChainEpoch, ChainJournal, Colour, ColourPlacement, ColourPlan, Content,
+    ContentFlaw, Edge, MapVersion, NodePosition, Owner, PARTITIONS_MAX, PartitionId, RegionId, RestoreId,
+    RowIndex, ScanPoint,
 };

@@ -43,6 +43,11 @@ pub struct FuzzyParameters {
     pub seal_for: Duration,
     /// How long directors take nobody for failed when their log has a leader for the first time, or after a long while.
     pub start_for: Duration,
+    /// A move of colours that has not ended for so long is taken back.
+    pub move_for: Duration,
+    /// A client asks for so long for a change of where colours are. What it asked for before must not come about after what it asks for
+    /// next.
+    pub change_for: Duration,
     /// Servers without which a chain does not serve; all, if it is to have fewer.
     pub replicas_min: usize,
     /// Commands that a joining server may lack when the chain is changed.
@@ -103,6 +108,8 @@ impl Default for FuzzyParameters {
             suspect_after: ms(200),
             seal_for: ms(60),
             start_for: ms(200),
+            move_for: Duration::from_secs(10),
+            change_for: Duration::from_secs(30),
             replicas_min: 1,
             behind_max: 256,
             calls_max: 65_536,

@@ -67,4 +67,10 @@ kernel::planted_bugs! {
     calls_stay_across_epochs = "F36",
     /// A head does not mind appends that are delivered and never cleaned up.
     missing_clean_up_not_minded = "F37",
+    /// Colours that leave are copied while something is on its way to them.
+    seal_is_not_awaited = "F38",
+    /// What is remembered of users' clients does not move with their colours.
+    clients_do_not_move = "F39",
+    /// A partition forgets that colours have left it: it has them, and so has the one to which they came.
+    forwarding_mark_is_missing = "F40",
 }

@@ -13,6 +13,14 @@ kernel::number! {
     pub struct PartitionId(u16);
 }
 
+/// The most partitions of a deployment.
+pub const PARTITIONS_MAX: u16 = 256;
+
+kernel::number! {
+    /// Counts what was decided about where colours are. A move is named by the version that began it.
+    pub struct MapVersion(u64);
+}
+
 kernel::number! {
     /// A region: a deployment of its own, whose nodes others copy. Made from its name, so that it stays when others come and go.
     pub struct RegionId(u32);
@@ -149,17 +157,32 @@ pub struct Content {
     pub played: Vec<NodePosition>,
     /// Of what stores nothing: the colours that this restore has made come into view.
     pub opens: Option<RestoreId>,
+    /// Which partition each colour is in, as who asks has it; none: as the fixed spread has it. It is no part of the name.
+    pub plan: Option<Box<ColourPlan>>,
+}
+
+kernel::record! {
+    /// In which partition each colour of an append is, as who works on it has it.
+    #[derive(Eq)]
+    pub struct ColourPlan {
+        /// By this version of the map.
+        version: MapVersion,
+        /// The partitions, in the order of the colours.
+        partitions: Vec<PartitionId>,
+    }
 }
 
 /// Stands where the number of colours does, if what follows the bodies is how far they were played.
 const PLAYED: u32 = u32::MAX;
 /// Stands there, if a restore's name follows.
 const OPENS: u32 = u32::MAX - 1;
+/// Stands there, if a plan follows.
+const PLANNED: u32 = u32::MAX - 2;
 
 impl Content {
     /// What nobody has played before.
     pub fn new(colours: Vec<Colour>, bodies: Vec<Bytes>) -> Self {
-        Self { colours, bodies, played: Vec::new(), opens: None }
+        Self { colours, bodies, played: Vec::new(), opens: None, plan: None }
     }
 
     /// What a restore has made comes into view in the partitions of these colours, at one time; 0: what any has made is dropped.
@@ -183,10 +206,24 @@ impl Content {
         body.cloned().unwrap_or_default()
     }
 
-    /// The same, without the memory of which its bodies are parts.
+    /// The same to be remembered: without the memory of which its bodies are parts, and without a plan, which may change.
     pub fn compact(&self) -> Self {
         let bodies = self.bodies.iter().map(|body| Bytes::copy_from_slice(body)).collect();
-        Self { colours: self.colours.clone(), bodies, played: self.played.clone(), opens: self.opens }
+        let (played, opens) = (self.played.clone(), self.opens);
+        Self { colours: self.colours.clone(), bodies, played, opens, plan: None }
+    }
+
+    /// Where the colour at an index of the list is, as who asks has it.
+    pub fn planned(&self, index: usize, base: ColourPlacement) -> Option<PartitionId> {
+        match &self.plan {
+            Some(plan) => plan.partitions.get(index).copied(),
+            None => self.colours.get(index).map(|&colour| base.partition_of(colour)),
+        }
+    }
+
+    /// The version of the map by which that is so.
+    pub fn plan_version(&self) -> MapVersion {
+        self.plan.as_ref().map_or(MapVersion(0), |plan| plan.version)
     }
 
     /// Bytes of all bodies.
@@ -206,6 +243,7 @@ impl Content {
         } else if count > 1 && count != self.colours.len()
             || !self.played.is_empty() && self.played.len() != self.colours.len()
             || self.opens.is_some() && count > 0
+            || self.plan.as_ref().is_some_and(|plan| plan.partitions.len() != self.colours.len())
         {
             Some(ContentFlaw::BodiesDoNotMatch)
         } else if self.bytes() > bytes_max {
@@ -251,7 +289,11 @@ pub enum ContentFlaw {
 
 impl Encode for Content {
     fn encode(&self, out: &mut Vec<u8>) {
-        // What has neither is written as it was before there were any.
+        // What has none of them is written as it was before there were any.
+        if let Some(plan) = &self.plan {
+            PLANNED.encode(out);
+            plan.encode(out);
+        }
         if let Some(restore) = self.opens {
             OPENS.encode(out);
             restore.encode(out);
@@ -269,11 +311,12 @@ impl Encode for Content {
 
 impl Decode for Content {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let plan = if begins_with(PLANNED, input)? { Some(Box::decode(input)?) } else { None };
         let opens = if begins_with(OPENS, input)? { Some(RestoreId::decode(input)?) } else { None };
         let was_played = begins_with(PLAYED, input)?;
         let (colours, bodies) = (Vec::decode(input)?, Vec::decode(input)?);
         let played = if was_played { Vec::decode(input)? } else { Vec::new() };
-        Ok(Self { colours, bodies, played, opens })
+        Ok(Self { colours, bodies, played, opens, plan })
     }
 }
 
@@ -303,8 +346,18 @@ impl ColourPlacement {
         self.partitions
     }
 
+    /// A colour of a partition that was added, which nobody else names: what is ordered for all partitions is ordered for it. Users'
+    /// colours are digests; none of 2^56 is one of these.
+    pub(crate) fn of_added(partition: PartitionId) -> Colour {
+        Colour(u64::MAX - u64::from(partition.0))
+    }
+
     /// Where a colour is.
     pub fn partition_of(self, colour: Colour) -> PartitionId {
+        let added = u64::MAX - colour.0;
+        if (u64::from(self.partitions)..u64::from(PARTITIONS_MAX)).contains(&added) {
+            return PartitionId(added as u16);
+        }
         let mixed = colour.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         PartitionId((mixed % u64::from(self.partitions)) as u16)
     }

@@ -1,35 +1,42 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    Applied, ChainRecord, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forward, JournalName,
-    LeavingRegion, NodesPulled, Ordered, Ping, Play, Project, PullNodes, PullRow, PullState, Pulled,
-    Received, Scan, SealChain, SealedFor, Serves, SnapshotPage, SnapshotPart, StableThrough, Submit, Sync,
-    SyncThrough,
+    Applied, ChainRecord, ColoursPulled, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forward,
+    JournalName, LeavingRegion, NodesPulled, Ordered, Ping, PlaceColours, Play, Project, PullColours,
+    PullNodes, PullRow, PullState, Pulled, Received, Scan, SealChain, SealedFor, Serves, SnapshotPage,
+    SnapshotPart, StableThrough, Submit, Sync, SyncThrough,
 };
 use fuzzylog::client::{
+    ChangeDone, ChangeFlaw, ChangeInFlight, ChangeRefused, ChangeStands, ColourElsewhere, ColoursPlaced,
     CommandDone, CommandsDone, DirectorsMoved, EpochInForce, HeadBusy, InForceThrough, LogsCounted,
-    LogsFound, NamedOutcome, NodesPage, NotThere, ProjectionDecided, ScanTooEarly, Scanned, ServerSealed,
-    StuckAppend, Synced,
+    LogsFound, NamedOutcome, NodesPage, NotThere, ProjectionDecided, ScanOutdated, ScanTooEarly, Scanned,
+    ServerSealed, StuckAppend, Synced,
 };
 use fuzzylog::director::{
-    ChangeDecided, CopyProgress, FollowMembers, FollowedMembers, MembersSettled, Pong, SealAck,
+    ChangeDecided, ComingColours, CopyProgress, FewerPartitions, FollowMembers, FollowedMembers,
+    MembersSettled, MorePartitions, MoveColours, MovesSeen, Pong, SealAck, WantChange, WantMap,
     WantProjection,
 };
 use fuzzylog::partition::command::{
     AddRegion, Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes,
-    Delivered, Fix, Fixed, ForgetClients, Forgotten, Held, JoinRegions, LogBegin, NamedAppend, Outcome,
-    Placed, ProposeTime, Proposed, Raise, RegionPartitions, RemoveRegion, Restore, RestoredTo, Restoring,
-    RowEntry, ShadowNode, ShadowPart, StreamPoint, TakeOver, Trim, TrimmedTo, Unknown,
+    Delivered, Elsewhere, Fix, Fixed, ForgetClients, ForgetColours, Forgotten, Held, JoinRegions,
+    KeepColours, LogBegin, MovePage, MovePoint, MovedChain, MovedClient, Moving, NamedAppend, Outcome,
+    OwnColours, Placed, ProposeTime, Proposed, Raise, RegionPartitions, RemoveRegion, Restore, RestoredTo,
+    Restoring, RowEntry, SealColours, ShadowNode, ShadowPart, StreamPoint, TakeColours, TakeOver, Trim,
+    TrimmedTo, Unknown,
 };
 use fuzzylog::partition::snapshot::{
-    ClientDone, ClientHead, ColourHead, LogBegins, LogHeads, NextNode, RegionsHead, RestoredHead,
-    SeveralState, SnapshotItem, StateHead, WaitingShadow, WaitingSingle, WaitingTrim,
+    ArrivedColour, ClientDone, ClientHead, ColourHead, LogBegins, LogHeads, MovesHead, NextNode, RegionsHead,
+    RestoredHead, SeveralState, SnapshotItem, StateHead, TakenHead, WaitingShadow, WaitingSingle,
+    WaitingTrim,
 };
 use fuzzylog::partition::{DoneAppend, LogHead};
 use fuzzylog::{
-    Across, AppendId, AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, Colour, ColourNode,
-    Content, Edge, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzySlot, NodePosition, NodeSource,
-    Owner, PartitionId, RegionId, RestoreId, RowIndex, ScanPage, ScanPoint, ScannedNode,
+    Across, AppendId, AppendTime, BeginMove, BeginPartition, ChainEpoch, ChainJournal, ChainMember,
+    ChainProjection, Colour, ColourMove, ColourMoves, ColourNode, ColourPlan, Content, Edge, EmptyPartition,
+    EndMove, EndPartition, FuzzyDeployment, FuzzyMessage, FuzzyParameters, FuzzySlot, MapDecision,
+    MapVersion, MoveFlaw, MovedColour, NodePosition, NodeSource, Owner, PartitionId, RegionId, RestoreId,
+    RowIndex, ScanPage, ScanPoint, ScannedNode, TakeMoveBack,
 };
 use kernel::{Bytes, HostId, HostSlot, NodeId};
 use parts::SnapshotRecord;
@@ -55,6 +62,10 @@ const LEAVING: LeavingRegion = LeavingRegion { region: REGION, was_there: true }
 const BEGIN: LogBegin = LogBegin { colour: COLOUR, number: 7 };
 const INDEX: RowIndex = RowIndex(8);
 const RESTORE: RestoreId = RestoreId(55);
+const MOVE: MapVersion = MapVersion(13);
+const VERSION: MapVersion = MapVersion(14);
+const MOVE_POINT: MovePoint =
+    MovePoint { past_clients: true, client: 0, number: 0, content: 0, colour: COLOUR, position: FIRST };
 const POINT: ScanPoint = ScanPoint { colour: COLOUR, position: FIRST };
 
 fn content() -> Content {
@@ -102,6 +113,35 @@ fn copied() -> ColourNode {
     ColourNode { id: id(), at: AT, colours: content().colours, body: bytes("body"), across }
 }
 
+fn begun() -> ColourMove {
+    ColourMove { id: MOVE, colours: content_colours(), from: PARTITION, to: PartitionId(3) }
+}
+
+fn page() -> MovePage {
+    let done = vec![DoneAppend { id: id(), at: AT, placed: placed() }];
+    let clients = vec![MovedClient { client: 3, below: 11, done }];
+    let chains =
+        vec![MovedChain { colour: COLOUR, first: FIRST, last: AT, at: FIRST, nodes: vec![stored()] }];
+    MovePage { at: MovePoint::default(), next: Some(MOVE_POINT), clock: 9, clients, chains }
+}
+
+fn moves() -> ColourMoves {
+    ColourMoves {
+        version: VERSION,
+        moved: vec![MovedColour { colour: COLOUR, partition: PARTITION }],
+        moving: Some(begun()),
+        taken_back: MOVE,
+        added: vec![PartitionId(3)],
+        emptied: Some(PartitionId(3)),
+    }
+}
+
+/// A content whose colours are where a map has them.
+fn planned() -> Content {
+    let plan = ColourPlan { version: VERSION, partitions: vec![PARTITION, PartitionId(3)] };
+    Content { plan: Some(Box::new(plan)), ..content() }
+}
+
 /// One of every command, in the order of their tags.
 fn commands() -> Vec<Command> {
     let (id, below, seen, owner, content) = (id(), 11, AT, OWNER, content());
@@ -139,6 +179,12 @@ fn commands() -> Vec<Command> {
         Restore { restore: RESTORE, colour: COLOUR, at: FIRST, begins: true, nodes: vec![stored()] }.into(),
         AddRegion { region: REGION, partitions: 3 }.into(),
         RemoveRegion { region: REGION }.into(),
+        SealColours { begun: begun() }.into(),
+        TakeColours { begun: begun(), page: page() }.into(),
+        OwnColours { id: MOVE, version: VERSION }.into(),
+        ForgetColours { id: MOVE, version: VERSION }.into(),
+        KeepColours { id: MOVE, version: VERSION }.into(),
+        ProposeTime { id, below, seen, owner, content: planned() }.into(),
     ]
 }
 
@@ -156,6 +202,8 @@ fn outcomes() -> Vec<Outcome> {
         BeyondTail { tail: FIRST }.into(),
         Restoring {}.into(),
         RestoredTo { tail: FIRST }.into(),
+        Moving {}.into(),
+        Elsewhere { version: VERSION }.into(),
     ]
 }
 
@@ -205,6 +253,8 @@ fn messages() -> Vec<FuzzyMessage> {
         .into(),
         PullState { transfer: 44, index: 3, epoch, journal }.into(),
         SnapshotPage { transfer: 44, below: INDEX, index: 3, last: true, bytes: bytes("page") }.into(),
+        PullColours { id: MOVE, at: MOVE_POINT }.into(),
+        ColoursPulled { id: MOVE, page: page() }.into(),
         PullNodes { session, region: REGION, partition, partitions: 3, after: AT }.into(),
         NodesPulled {
             session,
@@ -218,6 +268,7 @@ fn messages() -> Vec<FuzzyMessage> {
         Ping {}.into(),
         SealChain { epoch, journal: Some(journal) }.into(),
         Project { projection: projection(), copies: true }.into(),
+        PlaceColours { moves: moves(), sources: vec![node(1, 18)] }.into(),
         CommandDone { call, partition, outcome: Proposed { at: AT }.into(), takes_many_in: Some(EPOCH) }
             .into(),
         HeadBusy { call, partition, is_full: true }.into(),
@@ -240,6 +291,14 @@ fn messages() -> Vec<FuzzyMessage> {
         Scanned { call, page: scanned() }.into(),
         ScanTooEarly { call }.into(),
         InForceThrough { call, epoch, length }.into(),
+        ColourElsewhere { call, version: VERSION }.into(),
+        ColoursPlaced { moves: moves() }.into(),
+        ScanOutdated { call }.into(),
+        ChangeStands { call, state: ChangeDone { version: VERSION, partition }.into() }.into(),
+        ChangeStands { call, state: ChangeInFlight { id: Some(MOVE), partition: Some(PARTITION) }.into() }
+            .into(),
+        ChangeStands { call, state: ChangeRefused { why: ChangeFlaw::Move(MoveFlaw::TooManyMoved) }.into() }
+            .into(),
         WantProjection { partition, epoch }.into(),
         Pong {
             partition,
@@ -250,12 +309,36 @@ fn messages() -> Vec<FuzzyMessage> {
             copy: Some(CopyProgress { epoch, lacks: Some(3) }),
             run: 9,
             has_all: Some(true),
+            moves: Some(MovesSeen {
+                version: VERSION,
+                taken: Some(MOVE),
+                has_no_room: None,
+                coming: Some(ComingColours { id: MOVE, next: MOVE_POINT }),
+            }),
         }
         .into(),
         SealAck { partition, epoch, journal, length, copy: Some(epoch), base: Some(RowIndex(2)) }.into(),
-        ChangeDecided { projections: vec![projection()], followed: Some(followed()) }.into(),
+        ChangeDecided { projections: vec![projection()], followed: Some(followed()), moves: Some(moves()) }
+            .into(),
         FollowMembers { members: followed().members }.into(),
         MembersSettled { version: 3 }.into(),
+        WantMap { version: VERSION }.into(),
+        WantChange {
+            call,
+            change: MoveColours { colours: content_colours(), to: partition }.into(),
+            begun: Some(MOVE),
+            client: Some(node(1, 1)),
+        }
+        .into(),
+        WantChange {
+            call,
+            change: MorePartitions { added: Some(partition) }.into(),
+            begun: None,
+            client: None,
+        }
+        .into(),
+        WantChange { call, change: FewerPartitions { removed: partition }.into(), begun: None, client: None }
+            .into(),
     ]
 }
 
@@ -313,6 +396,32 @@ fn items() -> Vec<SnapshotItem> {
         WaitingTrim { colour, before: FIRST }.into(),
         RestoredHead { restore: RESTORE, colour, first: FIRST, last: AT }.into(),
         LogBegins { at: AT, begins: vec![BEGIN] }.into(),
+        MovesHead {
+            version: VERSION,
+            arrived: VERSION,
+            over: MOVE,
+            since: AT,
+            leaving: Some(begun()),
+            taking: None,
+            next: Some(MOVE_POINT),
+            clock: 9,
+            here: vec![ArrivedColour { colour, clock: 9 }],
+            gone: vec![colour],
+        }
+        .into(),
+        TakenHead { id: MOVE, colour, first: FIRST, last: AT }.into(),
+    ]
+}
+
+/// One of every decision about where colours are, in the order of their tags.
+fn decisions() -> Vec<MapDecision> {
+    vec![
+        BeginMove { begun: begun() }.into(),
+        EndMove { id: MOVE }.into(),
+        TakeMoveBack { id: MOVE }.into(),
+        BeginPartition { partition: PARTITION, servers: vec![node(1, 18)] }.into(),
+        EmptyPartition { partition: PARTITION }.into(),
+        EndPartition { partition: PARTITION }.into(),
     ]
 }
 
@@ -325,6 +434,7 @@ fn every_message_and_record_has_its_golden_bytes() {
     golden.values("Outcome.", &outcomes());
     golden.values("Record.", &records());
     golden.values("Item.", &items());
+    golden.values("Decision.", &decisions());
     golden.values("", &[projection()]);
     golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
 }
@@ -338,6 +448,7 @@ fn damaged_and_random_bytes_never_panic() {
         Format::of(&outcomes()),
         Format::of(&records()),
         Format::of(&items()),
+        Format::of(&decisions()),
         Format::of(&[projection()]),
     ]);
 }

@@ -8,17 +8,24 @@ use std::collections::BTreeMap;
 
 pub(super) struct Chains {
     initial: Vec<ChainProjection>,
+    /// Partitions that there are from the beginning.
+    first: u16,
     /// Every projection that any director knows to be decided.
     decided: BTreeMap<(PartitionId, ChainEpoch), ChainProjection>,
 }
 
 impl Chains {
     pub(super) fn new(deployment: &FuzzyDeployment) -> Self {
-        Self { initial: deployment.initial().to_vec(), decided: BTreeMap::new() }
+        let first = deployment.placement().partitions();
+        Self { initial: deployment.initial().to_vec(), first, decided: BTreeMap::new() }
     }
 
+    /// The first ones, and those that were added and have a chain.
     pub(super) fn partitions(&self) -> impl Iterator<Item = PartitionId> + use<> {
-        (0..self.initial.len() as u16).map(PartitionId)
+        let all = (0..self.initial.len() as u16).map(PartitionId);
+        let are: Vec<PartitionId> =
+            all.filter(|it| it.0 < self.first || self.latest(*it).is_bootstrapped()).collect();
+        are.into_iter()
     }
 
     /// The latest projection of a partition that is known to be decided.

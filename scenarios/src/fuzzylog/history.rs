@@ -70,6 +70,7 @@ fn content_of(request: &FuzzyRequest) -> Option<Content> {
         | FuzzyRequest::Scan(_)
         | FuzzyRequest::Restore(_)
         | FuzzyRequest::Open(_)
+        | FuzzyRequest::Change(_)
         | FuzzyRequest::Follow(_) => None,
     }
 }

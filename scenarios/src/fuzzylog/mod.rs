@@ -4,8 +4,11 @@ mod bounds;
 mod chains;
 mod changing;
 mod disks;
+mod drawn;
 mod history;
+pub mod maps;
 mod marks;
+mod moving;
 pub mod regions;
 pub mod smallest;
 mod strict;
@@ -21,8 +24,10 @@ use ::fuzzylog::{
 use chains::{Chains, empty_server, server};
 use changing::{Changes, Moment};
 use disks::Disks;
+use drawn::{draw_log, draw_parameters};
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
+use moving::Moving;
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
     Replacement, Scenario, StrikeKind, Tuning,
@@ -62,6 +67,7 @@ pub struct FuzzyScenario {
     /// Who directs, by the version of their log's configuration.
     directors: BTreeMap<u64, Vec<HostId>>,
     strictness: Strictness,
+    moving: Moving,
 }
 
 const CLIENTS: usize = 3;
@@ -93,48 +99,6 @@ const STRIKES: [StrikeKind; 13] = [
     StrikeKind { name: "replace a host while a server copies", class: Class::Membership },
 ];
 
-/// Timeouts and bounds that make what is rare frequent.
-fn draw_parameters(width: usize, rng: &mut Rng) -> FuzzyParameters {
-    let ms = Duration::from_millis;
-    FuzzyParameters {
-        tick: ms(rng.between(5, 30)),
-        resend_after: ms(rng.between(30, 150)),
-        stuck_after: ms(rng.between(50, 400)),
-        back_off_max: ms(rng.between(20, 200)),
-        suspect_after: ms(rng.between(80, 400)),
-        seal_for: ms(rng.between(20, 200)),
-        start_for: ms(rng.between(50, 300)),
-        behind_max: rng.between(0, 20),
-        append_bytes_max: 4 << 10,
-        page_bytes: 256 << rng.below(5),
-        window_bytes: 2_000 << rng.below(5),
-        snapshot_every_bytes: 500 << rng.below(6),
-        snapshot_chunk_bytes: 512 << rng.below(4),
-        row_memory_bytes: 200 << rng.below(6),
-        pending_max: rng.between(2, 100) as usize,
-        syncs_max: rng.between(2, 100) as usize,
-        replicas_min: rng.between(1, width as u64) as usize,
-        ..FuzzyParameters::default()
-    }
-}
-
-/// The same of the directors' log.
-fn draw_log(rng: &mut Rng) -> paxos::Parameters {
-    let ms = Duration::from_millis;
-    paxos::Parameters {
-        election_timeout: ms(rng.between(120, 400)),
-        heartbeat_every: ms(rng.between(15, 40)),
-        resend_after: ms(rng.between(50, 150)),
-        window: 8 << rng.below(4),
-        snapshot_every_bytes: 2_000 << rng.below(6),
-        snapshot_chunk_bytes: 128 << rng.below(5),
-        retained_bytes_max: 4_000 << rng.below(6),
-        batch_bytes_max: limits::OPERATION_BYTES_MAX,
-        page_bytes: limits::OPERATION_BYTES_MAX,
-        ..paxos::Parameters::default()
-    }
-}
-
 impl FuzzyScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
@@ -151,15 +115,19 @@ impl FuzzyScenario {
         let strictness = Strictness::draw(rng);
         let order = strictness.order;
         let parameters = FuzzyParameters { order, clock_error_max: CLOCK_ERROR_MAX, ..parameters };
+        let mut moving = Moving::draw(rng);
+        let parameters = moving.parameters(parameters);
+        let most = moving.most(partitions);
         let deployment =
-            FuzzyDeployment::new(0, &entries, partitions, (width, spares), parameters.clone(), log);
+            FuzzyDeployment::new(0, &entries, partitions, (width, spares), parameters.clone(), log)
+                .with_room(most);
         let changes = Changes::new(deployment.clone(), entries, all_change);
         Self {
             servers,
             clients,
             users,
             history: History::default(),
-            truth: Truth::new(deployment.placement(), order),
+            truth: Truth::new(deployment.placement(), most as u16, order),
             disks: Disks::default(),
             rising: Rising::default(),
             parameters,
@@ -173,6 +141,7 @@ impl FuzzyScenario {
             changes,
             directors: BTreeMap::new(),
             strictness,
+            moving,
         }
     }
 
@@ -269,6 +238,22 @@ impl FuzzyScenario {
     }
 }
 
+impl FuzzyScenario {
+    /// What is in the log at the end is whole.
+    fn finish_log(&mut self, cluster: &Cluster<'_, Node>) {
+        self.check_durable(cluster);
+        for (id, node) in cluster.nodes() {
+            if let Node::ChainServer(server) = node
+                && self.chains.latest(server.partition()).nodes().any(|it| it == id)
+            {
+                self.truth.replay(id, server, &mut self.disks);
+                self.truth.check_whole(id, server, &self.disks);
+            }
+        }
+        self.truth.check_atomic(|_, _| false);
+    }
+}
+
 impl Scenario for FuzzyScenario {
     type Node = Node;
 
@@ -332,6 +317,7 @@ impl Scenario for FuzzyScenario {
         let planned = self.users.plan(operation.client, rng);
         self.ask(operation.client, node, planned, control);
         self.lie(rng, control);
+        self.begin_moving(control);
         for user in self.users.companions(operation.client) {
             let planned = self.users.plan(user, rng);
             self.beside.push((user, node, planned));
@@ -346,7 +332,7 @@ impl Scenario for FuzzyScenario {
         response: FuzzyResponse,
         control: &mut Control<'_, Node>,
     ) {
-        if self.on_followed(id, &response, control) {
+        if self.on_followed(id, &response, control) || self.on_changed(id, &response, control) {
             return;
         }
         if let Some((user, request)) = self.history.answered(id, &response, control.cluster.now()) {
@@ -357,6 +343,7 @@ impl Scenario for FuzzyScenario {
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
         self.changes.lost(id);
+        self.moving.lost(id);
         if let Some((user, request)) = self.history.user_of(id) {
             self.users.lost(user, id, request);
         }
@@ -365,6 +352,9 @@ impl Scenario for FuzzyScenario {
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
         if token == changing::ASK {
             self.changes.ask_whether_settled(control);
+        }
+        if token == moving::MOVE {
+            self.ask_to_move(control);
         }
         if token == BESIDE {
             for (user, node, planned) in std::mem::take(&mut self.beside) {
@@ -404,11 +394,12 @@ impl Scenario for FuzzyScenario {
     }
 
     fn watches(&self) -> bool {
-        self.plots > 0 || self.changes.waits()
+        self.plots > 0 || self.changes.waits() || self.moving.watches()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
         self.change_hosts_in_a_moment(control);
+        self.strike_a_mover(control);
         // Not the first one that is seen: what is seen first is always at its beginning.
         let now = control.cluster.now();
         let found = self.appending(&control.cluster);
@@ -477,13 +468,14 @@ impl Scenario for FuzzyScenario {
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
         self.strictness.heal();
+        self.moving.rest();
         let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }
 
     /// All chains have their servers, which have applied everything; nothing is unfinished.
     fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        if let Some(missing) = self.changes.unsettled() {
+        if let Some(missing) = self.changes.unsettled().or_else(|| self.unmoved(cluster)) {
             return Err(missing);
         }
         for partition in self.chains.partitions() {
@@ -538,16 +530,7 @@ impl Scenario for FuzzyScenario {
     }
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
-        self.check_durable(cluster);
-        for (id, node) in cluster.nodes() {
-            if let Node::ChainServer(server) = node
-                && self.chains.latest(server.partition()).nodes().any(|it| it == id)
-            {
-                self.truth.replay(id, server, &mut self.disks);
-                self.truth.check_whole(id, server, &self.disks);
-            }
-        }
-        self.truth.check_atomic(|_, _| false);
+        self.finish_log(cluster);
         self.history.check(&self.truth, self.strictness.holds());
     }
 

@@ -6,8 +6,8 @@ use super::Node;
 use super::disks::Disks;
 use ::fuzzylog::partition::command::{Command, Outcome, Placed, ShadowNode};
 use ::fuzzylog::{
-    AppendId, AppendTime, ChainServer, Colour, ColourNode, ColourPlacement, FuzzyOrder, NodePosition, Owner,
-    PartitionId, PartitionState, RegionId, RowIndex,
+    AppendId, AppendTime, ChainServer, Colour, ColourMove, ColourNode, ColourPlacement, FuzzyOrder,
+    MapVersion, NodePosition, Owner, PartitionId, PartitionState, RegionId, RowIndex,
 };
 use kernel::{HostId, NodeId, SnapshotStep, invariant};
 use sim::Cluster;
@@ -27,6 +27,7 @@ type Ends = (NodePosition, NodePosition);
 
 /// All partitions.
 pub(super) struct Truth {
+    placement: ColourPlacement,
     twins: Vec<Twin>,
     /// Every node that was ever in a colour.
     nodes: BTreeMap<Colour, Vec<ColourNode>>,
@@ -34,8 +35,10 @@ pub(super) struct Truth {
     positions: BTreeMap<(Colour, AppendId), NodePosition>,
     /// When each append to several partitions was delivered.
     times: BTreeMap<AppendId, AppendTime>,
-    /// Who was the owner of a generation.
-    owners: BTreeMap<(AppendId, u32), Owner>,
+    /// Who was the owner of a generation, by the partition that decides about it. That is another one by a later map.
+    owners: BTreeMap<(AppendId, u32, Option<PartitionId>), Owner>,
+    /// Moves of colours, as rows have them.
+    moves: BTreeMap<MapVersion, ColourMove>,
     /// Nodes of colours that several regions have, since they were asked for last.
     fresh: Vec<(Colour, ColourNode)>,
     /// Where the own logs begin for regions that were taken up since that was asked for last.
@@ -45,7 +48,9 @@ pub(super) struct Truth {
 impl Twin {
     fn note_ends(&mut self) {
         let applied = self.state.applied();
-        for colour in self.state.colours() {
+        // One that has left has nothing here any more.
+        let known: BTreeSet<Colour> = self.state.colours().chain(self.ends.keys().copied()).collect();
+        for colour in known {
             let ends = (self.state.first(colour), self.state.tail(colour));
             let known = self.ends.entry(colour).or_default();
             if known.last().is_none_or(|(_, last)| *last != ends) {
@@ -71,17 +76,20 @@ impl Twin {
 }
 
 impl Truth {
-    pub(super) fn new(placement: ColourPlacement, order: FuzzyOrder) -> Self {
+    /// Of `most` partitions, some of which may be added later.
+    pub(super) fn new(placement: ColourPlacement, most: u16, order: FuzzyOrder) -> Self {
         let twin = |partition| {
             let state = PartitionState::new(PartitionId(partition), placement, order);
             Twin { digests: vec![state.digest()], state, ends: BTreeMap::new() }
         };
         Self {
-            twins: (0..placement.partitions()).map(twin).collect(),
+            placement,
+            twins: (0..most.max(placement.partitions())).map(twin).collect(),
             nodes: BTreeMap::new(),
             positions: BTreeMap::new(),
             times: BTreeMap::new(),
             owners: BTreeMap::new(),
+            moves: BTreeMap::new(),
             fresh: Vec::new(),
             begins: Vec::new(),
         }
@@ -132,6 +140,7 @@ impl Truth {
                 }
             }
             self.note_regions(partition, &entry.command);
+            self.check_owned_once(&entry.command);
         }
         let twin = &self.twins[partition];
         disks.forget(id, twin.state.applied());
@@ -161,6 +170,8 @@ impl Truth {
             | Outcome::TrimmedTo(_)
             | Outcome::Restoring(_)
             | Outcome::RestoredTo(_)
+            | Outcome::Moving(_)
+            | Outcome::Elsewhere(_)
             | Outcome::BeyondTail(_) => false,
         };
         let now = self.twins[partition].state.unfinished().find(|it| it.id == command.id).map(|it| it.owner);
@@ -172,7 +183,9 @@ impl Truth {
                 command.owner,
                 command.id
             );
-            let known = *self.owners.entry((command.id, owner.generation)).or_insert(owner);
+            let (content, base) = (&command.content, self.placement);
+            let decider = (0..content.colours.len()).filter_map(|it| content.planned(it, base)).min();
+            let known = *self.owners.entry((command.id, owner.generation, decider)).or_insert(owner);
             invariant!(
                 FENCE,
                 known == owner,
@@ -208,6 +221,41 @@ impl Truth {
             self.fresh.push((placed.colour, node.clone()));
         }
         nodes.push(node);
+    }
+
+    /// When a move is over in the rows of both partitions, and nothing has come after it there, one of them has its colours.
+    fn check_owned_once(&mut self, command: &Command) {
+        let id = match command {
+            Command::SealColours(it) => return drop(self.moves.insert(it.begun.id, it.begun.clone())),
+            Command::TakeColours(it) => return drop(self.moves.insert(it.begun.id, it.begun.clone())),
+            Command::OwnColours(it) => it.id,
+            Command::ForgetColours(it) => it.id,
+            Command::KeepColours(it) => it.id,
+            _ => return,
+        };
+        let Some(begun) = self.moves.get(&id) else { return };
+        let of = [begun.from, begun.to].map(|it| &self.twins[usize::from(it.0)].state);
+        if of.iter().any(|state| state.moves_over() != id) {
+            return;
+        }
+        for colour in &begun.colours {
+            let owners = of.iter().filter(|state| state.is_here(*colour)).count();
+            invariant!(OWNER, owners == 1, "{owners} partitions have colour {colour} after {begun:?}");
+        }
+    }
+
+    /// What keeps moves from being over, and each colour from having one owner.
+    pub(super) fn unmoved(&self) -> Option<String> {
+        let moving = self.twins.iter().position(|twin| twin.state.is_moving());
+        let missing = || {
+            let owners =
+                |colour: Colour| self.twins.iter().filter(move |it| it.state.may_sync(colour)).count();
+            self.nodes.keys().find(|colour| owners(**colour) != 1)
+        };
+        match moving {
+            Some(partition) => Some(format!("colours move in partition {partition}")),
+            None => missing().map(|colour| format!("colour {colour} has another number of owners than one")),
+        }
     }
 
     /// What comes of other regions: nodes that are placed, and who is taken up.

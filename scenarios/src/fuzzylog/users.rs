@@ -109,6 +109,11 @@ impl Users {
         companions.filter(|it| self.users.get(it).is_none_or(|user| !user.is_waiting)).collect()
     }
 
+    /// How many colours there are.
+    pub(super) fn colours(&self) -> u64 {
+        self.colours
+    }
+
     fn pick(&self, most: u64, rng: &mut Rng) -> Vec<Colour> {
         let mut all: Vec<Colour> = (0..self.colours).map(Colour).collect();
         rng.shuffle(&mut all);
@@ -223,6 +228,9 @@ impl Users {
             | FuzzyResponse::Followed { .. }
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
+            | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
+            | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Refused(_) => {}
         }
         match request {
@@ -242,6 +250,7 @@ impl Users {
             | FuzzyRequest::Scan(_)
             | FuzzyRequest::Restore(_)
             | FuzzyRequest::Open(_)
+            | FuzzyRequest::Change(_)
             | FuzzyRequest::Follow(_) => {}
         }
     }

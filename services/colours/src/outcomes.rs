@@ -1,8 +1,9 @@
 //! What the engine's client answers, as users are answered.
 
 use crate::names::Times;
+use fuzzylog::client::ChangeFlaw;
 use fuzzylog::partition::command::Placed;
-use fuzzylog::{AppendTime, Colour, FuzzyRefusal};
+use fuzzylog::{AppendTime, Colour, FuzzyRefusal, MoveFlaw, PartitionFlaw};
 use wire::fuzzylog::{AppendedNode, FuzzyFailure};
 
 /// Why a call failed, and the position that it is about.
@@ -28,8 +29,28 @@ impl From<FuzzyRefusal> for Failing {
             FuzzyRefusal::NumberUsed => FuzzyFailure::NumberUsed.into(),
             FuzzyRefusal::NoClock => FuzzyFailure::NoClock.into(),
             FuzzyRefusal::FromTheFuture => FuzzyFailure::FromTheFuture.into(),
+            FuzzyRefusal::MovedSince => FuzzyFailure::MovedSince.into(),
+            FuzzyRefusal::Change(flaw) => refused(flaw).into(),
             FuzzyRefusal::BeyondTail { tail } => Self { why: FuzzyFailure::BeyondTail, position: tail.0 },
         }
+    }
+}
+
+/// Why where colours are was not changed.
+fn refused(flaw: ChangeFlaw) -> FuzzyFailure {
+    match flaw {
+        ChangeFlaw::AmongRegions => FuzzyFailure::AmongRegions,
+        ChangeFlaw::TakenBack => FuzzyFailure::TakenBack,
+        ChangeFlaw::Move(MoveFlaw::NoPartition | MoveFlaw::Emptied)
+        | ChangeFlaw::Partition(PartitionFlaw::NoPartition) => FuzzyFailure::NoPartition,
+        ChangeFlaw::Move(MoveFlaw::Colours | MoveFlaw::Scattered) => FuzzyFailure::Malformed,
+        ChangeFlaw::Move(MoveFlaw::TooManyMoved) | ChangeFlaw::Partition(PartitionFlaw::NoRoom) => {
+            FuzzyFailure::MapFull
+        }
+        ChangeFlaw::Move(MoveFlaw::OtherMove) | ChangeFlaw::Partition(PartitionFlaw::OtherOne) => {
+            FuzzyFailure::Busy
+        }
+        ChangeFlaw::Partition(PartitionFlaw::IsOfTheFirst) => FuzzyFailure::FirstPartition,
     }
 }
 

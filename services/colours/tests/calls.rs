@@ -3,11 +3,12 @@
 use kernel::Bytes;
 use table::formats::{Format, withstand};
 use wire::fuzzylog::{
-    AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, ColoursCut, CutColours, FuzzyCall,
-    FuzzyFailed, FuzzyFailure, FuzzyReply, LogCount, NameSnapshot, NewNode, NodeAt, NodeOrigin, NodePoint,
-    NodesRestored, NodesScanned, NumberedBy, OpenRestored, PlayColour, PlayedAcross, PlayedNode, PlayedNodes,
-    RestoreNodes, ScanNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed, SnapshotTaken,
-    SyncColour, TrimColour, TrimSeen, TrimmedColour,
+    AddPartition, AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, ColoursCut,
+    CutColours, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, LogCount, MapChanged, MoveColour,
+    NameSnapshot, NewNode, NodeAt, NodeOrigin, NodePoint, NodesRestored, NodesScanned, NumberedBy,
+    OpenRestored, PlayColour, PlayedAcross, PlayedNode, PlayedNodes, RemovePartition, RestoreNodes,
+    ScanNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed, SnapshotTaken, SyncColour,
+    TrimColour, TrimSeen, TrimmedColour,
 };
 
 // Bytes of a stranger that panic a host, or take more memory than they have.
@@ -32,6 +33,9 @@ fn damaged_calls_and_replies_are_refused() {
         ScanNodes { id, partition: 1, below: seen, from: at, to: Some(at), digests: true }.into(),
         RestoreNodes { id, restore: 1, at, begins: true, nodes: vec![colour()] }.into(),
         OpenRestored { id, by, restore: 1 }.into(),
+        MoveColour { id, colour: colour(), partition: 1 }.into(),
+        AddPartition { id, partition: Some(1) }.into(),
+        RemovePartition { id, partition: 1 }.into(),
     ];
     let appended = vec![AppendedNode { at: seen, positions: vec![5] }];
     let played = vec![PlayedNode { at: seen, colours: vec![colour()], body: colour() }];
@@ -49,6 +53,7 @@ fn damaged_calls_and_replies_are_refused() {
         NodesScanned { id, nodes: vec![NodeAt { at, node: Some(colour()) }], digest: 1, next: Some(at) }
             .into(),
         NodesRestored { id, tail: 1 }.into(),
+        MapChanged { id, version: 1, partition: 1 }.into(),
         FuzzyFailed { id, why: FuzzyFailure::Trimmed, position: 1 }.into(),
     ];
     withstand(&[Format::of(&calls), Format::of(&replies)]);

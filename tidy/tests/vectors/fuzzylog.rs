@@ -3,12 +3,12 @@
 use super::Vectors;
 use kernel::Bytes;
 use wire::fuzzylog::{
-    AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, ColoursCut, CutColours, FuzzyCall,
-    FuzzyFailed, FuzzyFailure, FuzzyReply, LogCount, NameSnapshot, NewNode, NodeAt, NodeOrigin, NodePoint,
-    NodesRestored, NodesScanned, NumberedBy, OpenRestored, PlayColour, PlayedAcross, PlayedNode, PlayedNodes,
-    RestoreNodes, ScanNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed, SnapshotTaken,
-    SyncColour, TrimColour, TrimSeen, TrimmedColour, native_call, native_reply, read_native_call,
-    read_native_reply,
+    AddPartition, AppendNodes, AppendPlayed, AppendedNode, AppendedNodes, AwaitSnapshot, ColoursCut,
+    CutColours, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, LogCount, MapChanged, MoveColour,
+    NameSnapshot, NewNode, NodeAt, NodeOrigin, NodePoint, NodesRestored, NodesScanned, NumberedBy,
+    OpenRestored, PlayColour, PlayedAcross, PlayedNode, PlayedNodes, RemovePartition, RestoreNodes,
+    ScanNodes, SeenTime, SnapshotColours, SnapshotIsHere, SnapshotNamed, SnapshotTaken, SyncColour,
+    TrimColour, TrimSeen, TrimmedColour, native_call, native_reply, read_native_call, read_native_reply,
 };
 
 const SNAPSHOT: &str = "1-2-3@5f:ohio/red=7:ohio:5:tokyo:2~0";
@@ -78,6 +78,10 @@ fn calls(vectors: &mut Vectors) {
         "what restore 0x99 has made comes into view",
         OpenRestored { id, by, restore: 0x99 }.into(),
     );
+    call("move", "red goes to partition 3", MoveColour { id, colour: colour(), partition: 3 }.into());
+    call("add-partition", "partition 3", AddPartition { id, partition: Some(3) }.into());
+    call("add-any-partition", "the first that is not used", AddPartition { id, partition: None }.into());
+    call("remove-partition", "partition 3", RemovePartition { id, partition: 3 }.into());
 }
 
 fn replies(vectors: &mut Vectors) {
@@ -120,6 +124,8 @@ fn replies(vectors: &mut Vectors) {
     let scanned = NodesScanned { id, nodes, digest: 0xabcd, next: Some(POINT) };
     reply("scanned", "a node, a colour whose nodes were trimmed, and where to go on", scanned.into());
     reply("restored", "the colour goes to 9, out of view", NodesRestored { id, tail: 9 }.into());
+    let changed = MapChanged { id, version: 6, partition: 3 };
+    reply("map-changed", "partition 3, by version 6 of the map", changed.into());
     for why in FuzzyFailure::ALL {
         let name = format!("{why:?}").to_lowercase();
         let position = if matches!(why, FuzzyFailure::Trimmed | FuzzyFailure::BeyondTail) { 9 } else { 0 };

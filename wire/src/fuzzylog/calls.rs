@@ -150,6 +150,29 @@ kernel::messages! {
             /// The restore; 0: drops what any has put there.
             restore: u64,
         },
+        /// For operators: moves a colour to another partition. Asked for again, it comes to the same.
+        14 => MoveColour {
+            /// The user's number for this call.
+            id: u64,
+            /// The colour.
+            colour: Bytes,
+            /// The partition.
+            partition: u16,
+        },
+        /// For operators: adds a partition.
+        15 => AddPartition {
+            /// The user's number for this call.
+            id: u64,
+            /// Its number: asked for again, it comes to the same. None: the first that is not used; asked for again, that is another one.
+            partition: Option<u16>,
+        },
+        /// For operators: moves the colours of a partition that was added away, and removes it. Asked for again, it comes to the same.
+        16 => RemovePartition {
+            /// The user's number for this call.
+            id: u64,
+            /// The partition.
+            partition: u16,
+        },
     }
 }
 
@@ -170,6 +193,9 @@ impl FuzzyCall {
             Self::ScanNodes(call) => call.id,
             Self::RestoreNodes(call) => call.id,
             Self::OpenRestored(call) => call.id,
+            Self::MoveColour(call) => call.id,
+            Self::AddPartition(call) => call.id,
+            Self::RemovePartition(call) => call.id,
         }
     }
 
@@ -190,6 +216,9 @@ impl FuzzyCall {
             Self::ScanNodes(call) => &mut call.id,
             Self::RestoreNodes(call) => &mut call.id,
             Self::OpenRestored(call) => &mut call.id,
+            Self::MoveColour(call) => &mut call.id,
+            Self::AddPartition(call) => &mut call.id,
+            Self::RemovePartition(call) => &mut call.id,
         };
         *id = number;
         self

@@ -96,10 +96,13 @@ fn check_colours(colours: &[Bytes]) -> Result<(), FuzzyFault> {
     Ok(())
 }
 
-fn check_number(by: &NumberedBy, count: usize) -> Result<(), FuzzyFault> {
-    let last = by.number.checked_add(count as u64 - 1);
-    let is_sound = by.number >= by.below && last.is_some_and(|last| last - by.below < NUMBERS_MAX);
-    if is_sound { Ok(()) } else { Err(FuzzyFault::WrongNumber) }
+impl NumberedBy {
+    /// Whether so many numbers from this one on can be remembered.
+    pub fn check(&self, count: usize) -> Result<(), FuzzyFault> {
+        let last = self.number.checked_add(count as u64 - 1);
+        let is_sound = self.number >= self.below && last.is_some_and(|last| last - self.below < NUMBERS_MAX);
+        if is_sound { Ok(()) } else { Err(FuzzyFault::WrongNumber) }
+    }
 }
 
 impl NewNode {
@@ -121,17 +124,15 @@ impl FuzzyCall {
     pub fn fault(&self) -> Option<FuzzyFault> {
         let checked = match self {
             Self::AppendNodes(call) => {
-                check_nodes(&call.nodes).and_then(|()| check_number(&call.by, call.nodes.len()))
+                check_nodes(&call.nodes).and_then(|()| call.by.check(call.nodes.len()))
             }
             Self::SyncColour(call) => check_colour(&call.colour),
             Self::PlayColour(call) if call.from > call.to => Err(FuzzyFault::WrongRange),
             Self::PlayColour(call) => check_colour(&call.colour),
-            Self::SnapshotColours(call) => {
-                check_colours(&call.colours).and_then(|()| check_number(&call.by, 1))
-            }
+            Self::SnapshotColours(call) => check_colours(&call.colours).and_then(|()| call.by.check(1)),
             Self::TrimColour(call) => check_colour(&call.colour),
             Self::AppendPlayed(call) => check_nodes(&call.nodes)
-                .and_then(|()| check_number(&call.by, call.nodes.len()))
+                .and_then(|()| call.by.check(call.nodes.len()))
                 .and_then(|()| check_played(&call.nodes, &call.played)),
             Self::NameSnapshot(call) if call.colours.len() != call.tails.len() => Err(FuzzyFault::WrongTails),
             Self::NameSnapshot(call) => check_colours(&call.colours),
@@ -140,13 +141,15 @@ impl FuzzyCall {
             }
             Self::AwaitSnapshot(_) => Ok(()),
             Self::TrimSeen(call) => check_colour(&call.colour),
-            Self::CutColours(call) => check_number(&call.by, 1),
-            Self::OpenRestored(call) => check_number(&call.by, 1),
+            Self::CutColours(call) => call.by.check(1),
+            Self::OpenRestored(call) => call.by.check(1),
             Self::ScanNodes(call) => match call.to.is_some_and(|to| to < call.from) {
                 true => Err(FuzzyFault::WrongRange),
                 false => Ok(()),
             },
             Self::RestoreNodes(call) => check_restored(&call.nodes),
+            Self::MoveColour(call) => check_colour(&call.colour),
+            Self::AddPartition(_) | Self::RemovePartition(_) => Ok(()),
         };
         checked.err()
     }

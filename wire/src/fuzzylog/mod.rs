@@ -28,6 +28,8 @@ pub const NODES_BYTES_MAX: usize = 1 << 20;
 pub const NUMBERS_MAX: u64 = 1_024;
 /// The longest that a sync waits for a node, in milliseconds.
 pub const WAIT_MS_MAX: u32 = 30_000;
+/// How much longer than others an operator's change of where colours are is waited for, in milliseconds.
+pub const CHANGE_WAIT_MS: u32 = 20_000;
 
 kernel::record! {
     /// A time of the log's order: what a user has seen. Opaque; later times are larger.

@@ -120,6 +120,15 @@ kernel::messages! {
             /// The position after the last one.
             tail: u64,
         },
+        /// To an operator: colours are where they were to go, or the partition is there, or gone.
+        12 => MapChanged {
+            /// The user's number of the call.
+            id: u64,
+            /// The version of the map: how much was decided about where colours are.
+            version: u64,
+            /// The partition that was added or removed, or where the colours are.
+            partition: u16,
+        },
     }
 }
 
@@ -138,6 +147,7 @@ impl FuzzyReply {
             Self::ColoursCut(reply) => reply.id,
             Self::NodesScanned(reply) => reply.id,
             Self::NodesRestored(reply) => reply.id,
+            Self::MapChanged(reply) => reply.id,
         }
     }
 
@@ -154,7 +164,8 @@ impl FuzzyReply {
             | Self::FuzzyFailed(_)
             | Self::SnapshotNamed(_)
             | Self::NodesScanned(_)
-            | Self::NodesRestored(_) => None,
+            | Self::NodesRestored(_)
+            | Self::MapChanged(_) => None,
         }
     }
 }
@@ -194,11 +205,23 @@ pub enum FuzzyFailure {
     NoClock,
     /// Not executed, in the strict order: what its caller has seen is of a time that has not come.
     FromTheFuture,
+    /// Not executed: colours have moved since the cut. Another cut is needed.
+    MovedSince,
+    /// Not executed: there is no such partition, or it is being removed.
+    NoPartition,
+    /// Not executed: as many colours have moved, or as many partitions are there, as may be.
+    MapFull,
+    /// Not executed: the partition that the colour was to go to, or a chain that it concerns, has no room or did not answer in time.
+    TakenBack,
+    /// Never executed: the partition was there from the beginning, and stays.
+    FirstPartition,
+    /// Never executed: among several regions colours do not move.
+    AmongRegions,
 }
 
 impl FuzzyFailure {
     /// All, in the order of their numbers on the wire, from 1 on.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 22] = [
         Self::Busy,
         Self::Unknown,
         Self::Malformed,
@@ -215,6 +238,12 @@ impl FuzzyFailure {
         Self::NoSnapshot,
         Self::NoClock,
         Self::FromTheFuture,
+        Self::MovedSince,
+        Self::NoPartition,
+        Self::MapFull,
+        Self::TakenBack,
+        Self::FirstPartition,
+        Self::AmongRegions,
     ];
 
     /// True if the call surely had no effect.
@@ -253,6 +282,18 @@ impl fmt::Display for FuzzyFailure {
             }
             Self::NoClock => "the host's clock cannot be relied on: nothing was executed",
             Self::FromTheFuture => "what was seen is of a time that has not come: nothing was executed",
+            Self::MovedSince => "colours have moved since the cut: begin anew",
+            Self::NoPartition => "there is no such partition, or it is being removed: nothing was changed",
+            Self::MapFull => {
+                "as many colours have moved, or as many partitions are there, as may be: nothing was changed"
+            }
+            Self::TakenBack => {
+                "the move was taken back: a partition had no room, or did not answer in time"
+            }
+            Self::FirstPartition => {
+                "the partition was there from the beginning, and stays: nothing was changed"
+            }
+            Self::AmongRegions => "among several regions colours do not move: nothing was changed",
         })
     }
 }

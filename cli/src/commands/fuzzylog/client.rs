@@ -81,6 +81,11 @@ impl Hosts {
         self.ask("POST", path, &body.to_string(), true)
     }
 
+    /// The same of what is to go.
+    pub(super) fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.ask("DELETE", path, "", true)
+    }
+
     /// Where a colour begins.
     pub(super) fn first(&self, colour: &str) -> Result<u64, Failure> {
         match self.try_all("GET", &page_path(colour, 0, None), "", false)? {

@@ -96,8 +96,22 @@ pub enum Fuzzylog {
         #[command(flatten)]
         hosts: Hosts,
     },
-    /// The partitions, and which hosts serve them
+    /// Move a colour to another partition, while users append to it and to others
+    Move {
+        /// The colour
+        colour: String,
+        /// The partition
+        partition: u16,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// The partitions, and which hosts serve them; add one, or remove one that was added
     Partitions {
+        #[command(subcommand)]
+        change: Option<PartitionChange>,
         /// Output
         #[arg(short, long, value_enum, default_value = "table")]
         output: Output,
@@ -158,6 +172,50 @@ pub enum Fuzzylog {
         #[command(flatten)]
         hosts: Hosts,
     },
+}
+
+/// What is to become of the partitions
+#[derive(Subcommand)]
+pub enum PartitionChange {
+    /// Add a partition; colours come to it by `ordinate fuzzylog move`
+    Add {
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+    /// Remove a partition that was added: its colours go back to where they were before
+    Remove {
+        /// The partition
+        partition: u16,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        hosts: Hosts,
+    },
+}
+
+impl PartitionChange {
+    fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Add { output, hosts } => {
+                // By its number it is the same one wherever it is asked for again.
+                let known = hosts.read("/v1/fuzzylog/partitions")?;
+                let of = known["partitions"].as_array().into_iter().flatten();
+                let used: Vec<u64> = of.filter_map(|chain| chain["partition"].as_u64()).collect();
+                let next = (0..).find(|it| !used.contains(it)).unwrap_or_default();
+                let answer = hosts.write("/v1/fuzzylog/partitions", &json!({ "partition": next }))?;
+                show(output, &answer, || format!("partition {} is added", answer["partition"]));
+            }
+            Self::Remove { partition, output, hosts } => {
+                let answer = hosts.delete(&format!("/v1/fuzzylog/partitions/{partition}"))?;
+                show(output, &answer, || format!("partition {} is removed", answer["partition"]));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A table's line, or the answer itself.
@@ -225,7 +283,14 @@ impl Fuzzylog {
                 show(output, &answer, || format!("{colour} begins at {}", answer["first"]));
                 Ok(())
             }
-            Self::Partitions { output, hosts } => listing::partitions(&hosts, output),
+            Self::Move { colour, partition, output, hosts } => {
+                let body = json!({ "colour": colour, "partition": partition });
+                let answer = hosts.write("/v1/fuzzylog/move", &body)?;
+                show(output, &answer, || format!("{colour} is in partition {}", answer["partition"]));
+                Ok(())
+            }
+            Self::Partitions { change: None, output, hosts } => listing::partitions(&hosts, output),
+            Self::Partitions { change: Some(change), .. } => change.run(),
             Self::Colours { partition, limit, output, hosts } => {
                 listing::colours(&hosts, partition, limit, output)
             }

@@ -125,6 +125,77 @@ fn what_was_seen_elsewhere_comes_before() {
     });
 }
 
+// A put that is sent again because nobody has answered it undoes one that somebody else has made since; or it is made twice by two hosts,
+// or again by a host that was killed.
+#[test]
+fn changes_with_numbers_are_executed_once() {
+    const KINDS: [&str; 6] = ["log", "sharded", "atomic", "tx", "crdt", "tx-crdt"];
+    side_by_side(async {
+        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+        let hosts: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
+        let key = |host: usize, method: &str, kind: &str, query: &str, value: &str| {
+            ask(hosts[host], method, &format!("/v1/map/{kind}/keys/a{query}"), value)
+        };
+        let put = |host: usize, kind: &str, query: &str, value: &str| {
+            let (code, answer) = key(host, "PUT", kind, query, value);
+            assert_eq!(code, 200, "{kind}: {answer}");
+            format!("?seen={}", answer["seen"].as_str().expect("a time"))
+        };
+        let holds = |host: usize, kind: &str, seen: &str| {
+            let (code, answer) = key(host, "GET", kind, seen, "");
+            assert_eq!(code, 200, "{kind}: {answer}");
+            answer["value"].clone()
+        };
+        // A client of each kind: numbers are those of all maps.
+        let named = |kind: &str, number: u64| {
+            let at = KINDS.iter().position(|it| *it == kind).expect("one of them");
+            format!("?client=2{at}f&number={number}&below={number}")
+        };
+        for (at, kind) in KINDS.into_iter().enumerate() {
+            assert_eq!(create(hosts[0], kind, kind, None).0, 200);
+            let name = named(kind, 7);
+            let seen = put(at % 3, kind, &name, "first");
+            let seen = put((at + 1) % 3, kind, &seen, "second");
+            let again = put((at + 2) % 3, kind, &name, "first");
+            for seen in [seen, again] {
+                assert_eq!(holds(at % 3, kind, &seen), "second", "{kind}");
+            }
+            refused(key(at % 3, "PUT", kind, &name, "other"), 409, "used this number for something else");
+            let put = |from: &str, to: &str| key(at % 3, "PUT", kind, &name.replace(from, to), "first");
+            refused(put("&below=7", ""), 400, "client, number and below");
+            refused(put("&below=7", "&below=8"), 400, "below what the client has");
+            refused(put("client=2", "client=x"), 400, "is no client");
+        }
+        let both = |host: usize, kind: &str, rest: &str, number: u64| {
+            let client = json!({ "id": "abc", "number": number, "below": 1 });
+            let body = json!({ "puts": { "b": "1", "c": "1" }, "deletes": ["a"], "client": client });
+            ask(hosts[host], "POST", &format!("/v1/map/{kind}/{rest}"), &body.to_string()).0
+        };
+        let several =
+            [("atomic", "put", 1), ("tx", "put", 2), ("tx", "transaction", 3), ("tx-crdt", "put", 4)];
+        for (kind, rest, number) in several {
+            assert_eq!(both(0, kind, rest, number), 200, "{kind} {rest}");
+            put(0, kind, "", "last");
+        }
+        cluster.kill_all();
+        cluster.launch_all();
+        cluster.until_ready().await;
+        for (host, (kind, rest, number)) in several.into_iter().enumerate() {
+            assert_eq!(both(host % 3, kind, rest, number), 200, "{kind} {rest}");
+            assert_eq!(holds(host % 3, kind, ""), "last", "{kind} {rest}: what it deletes was put since");
+        }
+        for kind in ["log", "sharded", "crdt"] {
+            let seen = put(1, kind, &named(kind, 7), "first");
+            assert_eq!(holds(2, kind, &seen), "second", "{kind}");
+            // It says that it has the answer to the number before.
+            put(1, kind, &named(kind, 8), "third");
+            let (code, answer) = key(0, "PUT", kind, &named(kind, 7), "first");
+            // It was done, and nobody knows any more whether.
+            assert_eq!((code, answer["executed"].is_null()), (409, true), "{kind}: {answer}");
+        }
+    });
+}
+
 // A transaction that commits although what it has read was written since loses that.
 #[test]
 fn a_transaction_commits_if_what_it_has_read_is_as_it_was() {
@@ -298,6 +369,14 @@ fn maps_from_the_command_line() {
         let transaction = ["transaction", "a b", "--read", &read, "--put", "x=3", "--delete", "y"];
         assert_eq!(done(&transaction), "committed");
         refused(&transaction, 1, "O1069");
+        let once = ["put", "a b", "n=1", "--client", "7c", "--number", "3"];
+        assert_eq!(done(&once), "done");
+        assert_eq!(done(&["put", "a b", "n=2"]), "done");
+        assert_eq!(done(&once), "done");
+        assert!(done(&["get", "a b", "n"]).starts_with("2  version "));
+        assert_eq!(done(&["delete", "a b", "n", "--client", "7c", "--number", "4"]), "done");
+        refused(&once, 2, "O1067");
+        refused(&["put", "a b", "n=3", "--client", "7c"], 2, "--number");
         assert_eq!(done(&["delete", "a b", "x", "k/1"]), "done");
         assert!(done(&["status", "a b"]).contains("entries 0  bytes 0"));
         assert!(done(&["status"]).contains("a b  tx of 2 shards: strictly serializable"));

@@ -4,6 +4,7 @@ mod client;
 mod map_calls;
 mod maps;
 mod members;
+mod moving;
 mod region_changes;
 mod region_maps;
 mod regions;

@@ -57,6 +57,8 @@ struct Worker {
     /// Another one after each call whose outcome is not known: it does not know what it has done.
     process: u64,
     seen: Option<String>,
+    /// It names its changes, so many by now, and sends them again until they are answered.
+    named: Option<u64>,
     /// It was at another host before, which it must say at one that asks nobody.
     has_moved: bool,
     /// What its own keys may hold: what was acknowledged last, and what is not known since.
@@ -80,6 +82,11 @@ impl Worker {
     fn call(&mut self, method: &str, path: &str, body: &Value) -> Outcome {
         let (deadline, writes) = (Instant::now() + PATIENCE, method != "GET" && !path.ends_with("/get"));
         let mut body = body.clone();
+        self.named = self.named.map(|number| number + u64::from(writes));
+        let name = self.named.filter(|_| writes).map(|number| {
+            let id = format!("{:x}", 1 + self.kind * WORKERS + self.number);
+            json!({ "id": id, "number": number, "below": number })
+        });
         loop {
             assert!(
                 Instant::now() < deadline,
@@ -98,9 +105,17 @@ impl Worker {
                 (None, true) => body.as_str().unwrap_or_default().as_bytes().to_vec(),
                 (_, false) => {
                     body["seen"] = json!(seen);
+                    if let Some(name) = &name {
+                        body["client"] = name.clone();
+                    }
                     body.to_string().into_bytes()
                 }
             };
+            if let (Some(name), true) = (&name, path.contains("/keys/")) {
+                let (id, number) = (name["id"].as_str().expect("a client"), &name["number"]);
+                let first = if path.contains('?') { '&' } else { '?' };
+                path += &format!("{first}client={id}&number={number}&below={number}");
+            }
             // Who is not there was not asked.
             let answer = match TcpStream::connect_timeout(&host, Duration::from_secs(1)) {
                 Ok(_) => Some(http::ask(host, method, &path, &bytes)),
@@ -115,14 +130,14 @@ impl Worker {
                     return Outcome::Done(code, answer);
                 }
                 Some(Some((code @ (503 | 504), answer))) => {
-                    if writes && answer.json()["executed"] != false {
+                    if writes && name.is_none() && answer.json()["executed"] != false {
                         self.moves();
                         return Outcome::Unknown;
                     }
-                    assert!(code == 503 || !writes, "{}", answer.text());
+                    assert!(code == 503 || !writes || name.is_some(), "{}", answer.text());
                 }
                 Some(Some((code, answer))) => panic!("{method} {path}: {code} {}", answer.text()),
-                Some(None) if writes => {
+                Some(None) if writes && name.is_none() => {
                     self.moves();
                     return Outcome::Unknown;
                 }
@@ -343,7 +358,8 @@ fn maps_that_hosts_serve_are_what_they_say_while_hosts_die() {
         for (kind, number) in (0..KINDS.len()).flat_map(|kind| (0..WORKERS).map(move |it| (kind, it))) {
             let (stage, process) = (Arc::clone(&stage), (kind * WORKERS + number) as u64);
             let (seen, has_moved, own) = (None, false, BTreeMap::new());
-            let worker = Worker { stage, kind, number, at: number, process, seen, has_moved, own };
+            let named = (number % 2 == 1).then_some(0);
+            let worker = Worker { stage, kind, number, at: number, process, seen, named, has_moved, own };
             workers.push((kind, std::thread::spawn(move || worker.work())));
         }
         // Who comes back finds logs without their beginnings.

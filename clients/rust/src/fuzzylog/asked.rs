@@ -4,7 +4,7 @@ use crate::CallError;
 use crate::calls::{Ask, SoFar};
 use crate::directed::Directed;
 use std::time::Duration;
-use wire::fuzzylog::{FuzzyCall, FuzzyFailure, FuzzyReply, TO_CLIENT, TO_HOST};
+use wire::fuzzylog::{CHANGE_WAIT_MS, FuzzyCall, FuzzyFailure, FuzzyReply, TO_CLIENT, TO_HOST};
 
 /// A host that owes an answer and says nothing for so long may hang: its calls go to another one, and are executed once.
 const SILENT_FOR: Duration = Duration::from_secs(2);
@@ -52,6 +52,7 @@ impl Ask for FuzzyCall {
             | Self::ScanNodes(_)
             | Self::RestoreNodes(_)
             | Self::OpenRestored(_) => 0,
+            Self::MoveColour(_) | Self::AddPartition(_) | Self::RemovePartition(_) => CHANGE_WAIT_MS,
         };
         Duration::from_millis(wait_ms.into())
     }

@@ -149,12 +149,41 @@ impl FuzzyLog {
         self.append_node(NewNode { colours: names(&colours), bodies }).await
     }
 
+    /// The same under a number of the caller's own, whose client is not this session: sent again under it, through whichever session or
+    /// host, it is executed once.
+    ///
+    /// # Errors
+    /// [`FuzzyFailure::NumberUsed`]: the client has appended something else under the number. [`FuzzyFailure::Forgotten`]: it has said that
+    /// it has the answer.
+    pub async fn append_numbered<S: AsRef<str>, B: Into<Bytes>>(
+        &self,
+        by: NumberedBy,
+        bodies: impl IntoIterator<Item = (S, B)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
+        let (colours, bodies): (Vec<S>, Vec<Bytes>) =
+            bodies.into_iter().map(|(colour, body)| (colour, body.into())).unzip();
+        let node = NewNode { colours: names(&colours), bodies };
+        let colours = node.colours.clone();
+        let call = AppendNodes { id: 0, seen: self.seen(), by, nodes: vec![node] };
+        let answer = self.call(self.behind_what_was_played(call)).await.map_err(unknown_if_sent)?;
+        let FuzzyReply::AppendedNodes(reply) = answer else { return Err(unreadable()) };
+        appended(&colours, reply.nodes)
+    }
+
     async fn append_node(&self, node: NewNode) -> Result<FuzzyAppended, FuzzyError> {
         let colours = node.colours.clone();
-        let appended = self.append_all(vec![node]).await?.into_iter().next().ok_or_else(unreadable)?;
-        let name = |colour: &Bytes| String::from_utf8_lossy(colour).into_owned();
-        let positions = colours.iter().map(name).zip(appended.positions).collect();
-        Ok(FuzzyAppended { at: appended.at, positions })
+        appended(&colours, self.append_all(vec![node]).await?)
+    }
+
+    /// The other regions are to have what was played before.
+    fn behind_what_was_played(&self, call: AppendNodes) -> FuzzyCall {
+        match self.session.played_of(&call.nodes) {
+            Some(played) => {
+                let AppendNodes { id, seen, by, nodes } = call;
+                AppendPlayed { id, seen, by, nodes, played }.into()
+            }
+            None => call.into(),
+        }
     }
 
     /// Appends several nodes by one message, at most 256 and 1 MiB. Each is in all its colours or in none; nothing orders them among each
@@ -168,14 +197,7 @@ impl FuzzyLog {
         }
         call.by = self.numbers(count).await?;
         let by = call.by;
-        let call = match self.session.played_of(&call.nodes) {
-            // The other regions are to have what was played before.
-            Some(played) => {
-                let AppendNodes { id, seen, by, nodes } = call;
-                AppendPlayed { id, seen, by, nodes, played }.into()
-            }
-            None => call.into(),
-        };
+        let call = self.behind_what_was_played(call);
         match self.numbered(by, count, call).await? {
             FuzzyReply::AppendedNodes(reply) if reply.nodes.len() as u64 == count => Ok(reply.nodes),
             _ => Err(unreadable()),
@@ -257,11 +279,9 @@ impl FuzzyLog {
             true => TrimSeen { id: 0, seen, colour, before }.into(),
             false => TrimColour { id: 0, colour, before }.into(),
         };
-        match self.call(call).await {
-            Ok(FuzzyReply::TrimmedColour(_)) => Ok(()),
-            Ok(_) => Err(unreadable()),
-            Err(FuzzyError::Unreached(error)) if !is_surely_unsent(&error) => Err(FuzzyError::Unknown(error)),
-            Err(error) => Err(error),
+        match self.call(call).await.map_err(unknown_if_sent)? {
+            FuzzyReply::TrimmedColour(_) => Ok(()),
+            _ => Err(unreadable()),
         }
     }
 
@@ -273,8 +293,8 @@ impl FuzzyLog {
     /// A call that has numbers, from here until its answer is there.
     async fn numbered(&self, by: NumberedBy, count: u64, call: FuzzyCall) -> Result<FuzzyReply, FuzzyError> {
         let open = Open { session: &self.session, by, count, is_answered: false };
-        match self.call(call).await {
-            Err(FuzzyError::Unreached(error)) if !is_surely_unsent(&error) => Err(FuzzyError::Unknown(error)),
+        match self.call(call).await.map_err(unknown_if_sent) {
+            Err(FuzzyError::Unknown(error)) => Err(FuzzyError::Unknown(error)),
             Err(FuzzyError::Failed(why)) if why == FuzzyFailure::Full => Err(FuzzyError::Failed(why)),
             answer => {
                 open.answered();
@@ -329,6 +349,22 @@ impl Drop for Open<'_> {
 fn read_snapshot(text: &Bytes) -> Result<SnapshotId, FuzzyError> {
     let id = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     id.ok_or_else(unreadable)
+}
+
+/// Where a node is that was appended to these colours.
+fn appended(colours: &[Bytes], nodes: Vec<AppendedNode>) -> Result<FuzzyAppended, FuzzyError> {
+    let node = nodes.into_iter().next().ok_or_else(unreadable)?;
+    let name = |colour: &Bytes| String::from_utf8_lossy(colour).into_owned();
+    let positions = colours.iter().map(name).zip(node.positions).collect();
+    Ok(FuzzyAppended { at: node.at, positions })
+}
+
+/// Of a call that changes something: no answer says nothing about it, unless it was not sent.
+fn unknown_if_sent(error: FuzzyError) -> FuzzyError {
+    match error {
+        FuzzyError::Unreached(error) if !is_surely_unsent(&error) => FuzzyError::Unknown(error),
+        error => error,
+    }
 }
 
 /// No host has such a service.

@@ -6,8 +6,9 @@ use super::log_map::{LatestValues, MapChange};
 use super::shard::{MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
-use kernel::{Bytes, Encode as _};
+use kernel::{Bytes, Encode as _, planted};
 use std::collections::{BTreeMap, BTreeSet};
+use wire::fuzzylog::NumberedBy;
 
 /// A map over several colours whose changes may concern many keys. Serializable, in an order that each session's own order agrees
 /// with; not strictly, unless the log's order is: two changes of different keys may be seen in an order that real time contradicts. Cheap
@@ -41,6 +42,15 @@ impl<L: MapLog> AtomicMap<L> {
         &self,
         changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
     ) -> Result<(), FuzzyError> {
+        self.change_all(None, changes).await
+    }
+
+    /// The same; with a number once, however often and through whichever process it is sent.
+    pub async fn change_all<K: AsRef<str>>(
+        &self,
+        by: Option<NumberedBy>,
+        changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<(), FuzzyError> {
         let mut bodies: BTreeMap<usize, MapChange> = BTreeMap::new();
         for (key, value) in changes {
             let key = key.as_ref();
@@ -51,7 +61,7 @@ impl<L: MapLog> AtomicMap<L> {
         }
         let name = |at: usize| self.shards[at].colour().to_owned();
         let bodies = bodies.into_iter().map(|(at, change)| (name(at), change.encoded().into()));
-        self.log.append(bodies.collect()).await.map(|_| ())
+        self.log.append_by(by, bodies.collect()).await.map(|_| ())
     }
 
     /// Sets a key.
@@ -80,6 +90,11 @@ impl<L: MapLog> AtomicMap<L> {
         match &mut views[..] {
             [] => {}
             [view] => view.catch_up().await?,
+            views if planted!(read_goes_colour_by_colour) => {
+                for view in views {
+                    view.catch_up().await?;
+                }
+            }
             views => play_to_one_point(&self.log, views).await?,
         }
         let played: BTreeMap<usize, _> = shards.into_iter().zip(&views).collect();

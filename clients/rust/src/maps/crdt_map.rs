@@ -1,14 +1,16 @@
 //! CRDTMap (the paper's section 4.2): an observed-remove map, whose copies converge however concurrent changes are ordered.
 
 use super::log::MapLog;
+use super::named::{self, ChangeName, ChangeNames, StoredNames};
 use super::shard::{MapShard, MapView, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
-use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
+use kernel::{Bytes, Decode as _, DecodeError, Encode as _, planted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use wire::fuzzylog::NumberedBy;
 
 kernel::record! {
     /// Names a put: who made it, and the how manieth of its own.
@@ -37,7 +39,27 @@ kernel::record! {
 }
 
 kernel::record! {
-    /// The view, as it is stored. A change comes behind those that it subsumes, so nothing is remembered of what was taken away.
+    /// The same as a node holds it.
+    pub struct NamedChange {
+        /// The change.
+        change: KeyChange,
+        /// Its name, if it is to be executed once.
+        name: Option<ChangeName>,
+    }
+}
+
+kernel::record! {
+    /// The view of a map, as it is stored.
+    pub struct StoredKeys {
+        /// What keys hold.
+        puts: StoredPuts,
+        /// The names of changes.
+        names: Option<Vec<StoredNames>>,
+    }
+}
+
+kernel::record! {
+    /// What keys hold, as it is stored. A change comes behind those that it subsumes, so nothing is remembered of what was taken away.
     pub struct StoredPuts {
         /// The largest count seen.
         count: u64,
@@ -69,6 +91,10 @@ impl ObservedPuts {
         for tag in &change.subsumes {
             bytes -= puts.remove(tag).map_or(0, |value| PUT_BYTES + value.len());
         }
+        if planted!(delete_takes_all) && change.put.is_none() {
+            bytes -= puts.values().map(|value| PUT_BYTES + value.len()).sum::<usize>();
+            puts.clear();
+        }
         if let Some(value) = &change.put {
             let before = puts.insert(change.tag, detached(value));
             bytes -= before.map_or(0, |value| PUT_BYTES + value.len());
@@ -89,6 +115,16 @@ impl ObservedPuts {
     /// What a key holds: of concurrent puts, the one that all copies choose.
     pub fn get(&self, key: &str) -> Option<Bytes> {
         self.puts.get(key.as_bytes())?.last_key_value().map(|(_, value)| value.clone())
+    }
+
+    /// How many keys hold something.
+    pub(super) fn entries(&self) -> usize {
+        self.puts.len()
+    }
+
+    /// What keys and values take in memory, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The largest count of a change that was taken in.
@@ -128,28 +164,63 @@ impl ObservedPuts {
     }
 }
 
-impl MapView for ObservedPuts {
+/// The view of a map: what keys hold, and which changes with names were executed.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ObservedKeys {
+    puts: ObservedPuts,
+    names: ChangeNames,
+}
+
+impl ObservedKeys {
+    /// What keys hold.
+    pub fn puts(&self) -> &ObservedPuts {
+        &self.puts
+    }
+
+    /// Which changes with names were executed.
+    pub fn names(&self) -> &ChangeNames {
+        &self.names
+    }
+
+    /// Takes a node's changes in, unless one of their name was taken in before.
+    pub(super) fn take<'a>(
+        &mut self,
+        changes: impl IntoIterator<Item = &'a KeyChange>,
+        name: Option<ChangeName>,
+        position: u64,
+    ) {
+        if name.is_none_or(|name| self.names.admits(&name, position)) {
+            changes.into_iter().for_each(|change| self.puts.apply(change));
+        }
+    }
+}
+
+impl MapView for ObservedKeys {
     fn play(&mut self, node: &FuzzyNode) {
-        if let Ok(change) = KeyChange::decoded(&node.body) {
-            self.apply(&change);
+        if let Ok(NamedChange { change, name }) = NamedChange::decoded(&node.body) {
+            self.take([&change], name, node.position);
         }
     }
 
     fn stored(&self) -> Vec<u8> {
-        self.to_stored().encoded()
+        let mut stored = self.puts.to_stored().encoded();
+        self.names.store(&mut stored);
+        stored
     }
 
     fn load(&mut self, stored: &Bytes) -> Result<(), DecodeError> {
-        *self = Self::of_stored(StoredPuts::decoded(stored)?);
+        let StoredKeys { puts, names } = StoredKeys::decoded(stored)?;
+        let (puts, names) = (ObservedPuts::of_stored(puts), ChangeNames::of_stored(names));
+        *self = Self { puts, names };
         Ok(())
     }
 
     fn entries(&self) -> usize {
-        self.puts.len()
+        self.puts.entries()
     }
 
     fn bytes(&self) -> usize {
-        self.bytes
+        self.puts.bytes() + self.names.bytes()
     }
 }
 
@@ -157,7 +228,7 @@ impl MapView for ObservedPuts {
 /// made without knowing of another one does not undo it. Cheap to clone; [`CrdtMap::sync`] plays on.
 #[derive(Debug)]
 pub struct CrdtMap<L> {
-    shard: MapShard<L, ObservedPuts>,
+    shard: MapShard<L, ObservedKeys>,
     process: u64,
     /// Changes that were begun here.
     count: Arc<AtomicU64>,
@@ -173,7 +244,7 @@ impl<L: MapLog> CrdtMap<L> {
     /// The map `name`; `process`: 64 bits that no other process has.
     pub fn open(log: &L, name: &str, process: u64) -> Self {
         Self {
-            shard: MapShard::new(log.clone(), name, ObservedPuts::default()),
+            shard: MapShard::new(log.clone(), name, ObservedKeys::default()),
             process,
             count: Arc::default(),
         }
@@ -181,22 +252,45 @@ impl<L: MapLog> CrdtMap<L> {
 
     /// Sets a key.
     pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<(), FuzzyError> {
-        self.append(key, Some(value.into())).await
+        self.change(None, key, Some(value.into())).await
     }
 
     /// Removes what this process knows the key to hold.
     pub async fn delete(&self, key: &str) -> Result<(), FuzzyError> {
-        self.append(key, None).await
+        self.change(None, key, None).await
     }
 
-    async fn append(&self, key: &str, put: Option<Bytes>) -> Result<(), FuzzyError> {
-        let mut change = self.shard.view().await.view.change(key, put, self.process);
-        // Two changes of one process that have seen the same have two names.
-        let before = self.count.fetch_max(change.tag.count, Ordering::Relaxed);
-        if before >= change.tag.count {
-            change.tag.count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
-        }
-        let body = change.encoded().into();
+    /// Sets a key, or removes what this process knows it to hold; with a number once, however often and through whichever process it is
+    /// sent. A map of several regions has no numbers.
+    pub async fn change(
+        &self,
+        by: Option<NumberedBy>,
+        key: &str,
+        put: Option<Bytes>,
+    ) -> Result<(), FuzzyError> {
+        let name = match by {
+            Some(by) => {
+                by.check(1)?;
+                self.sync().await?;
+                Some(named::name_of(by, [(key, &put)].into_iter()))
+            }
+            None => None,
+        };
+        let body = {
+            let played = self.shard.view().await;
+            if let Some(name) = &name
+                && named::is_over(self.shard.log(), [played.view.names.past(name)])?
+            {
+                return Ok(());
+            }
+            let mut change = played.view.puts.change(key, put, self.process);
+            // Two changes of one process that have seen the same have two names.
+            let before = self.count.fetch_max(change.tag.count, Ordering::Relaxed);
+            if before >= change.tag.count {
+                change.tag.count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+            }
+            named::body_of(&change, name)
+        };
         self.shard.log().append(vec![(self.shard.colour().to_owned(), body)]).await?;
         // Who goes on from here has seen its own change.
         self.sync().await.map_err(FuzzyError::behind_an_append)
@@ -204,12 +298,12 @@ impl<L: MapLog> CrdtMap<L> {
 
     /// What a key holds, as far as this process has played.
     pub async fn get(&self, key: &str) -> Option<Bytes> {
-        self.shard.view().await.view.get(key)
+        self.shard.view().await.view.puts.get(key)
     }
 
     /// All values of a key that were put without knowing of each other.
     pub async fn get_concurrent(&self, key: &str) -> BTreeSet<Bytes> {
-        self.shard.view().await.view.all(key)
+        self.shard.view().await.view.puts.all(key)
     }
 
     /// Plays everything that was appended before.
@@ -251,6 +345,42 @@ mod tests {
                 })
             })
             .collect()
+    }
+
+    // A map whose changes have no names is read by no earlier version any more; or one that an earlier version has made is read by nobody.
+    #[test]
+    fn what_has_no_name_is_as_it_was_before_there_were_names() {
+        let mut puts = ObservedPuts::default();
+        let change = puts.change("a", Some(bytes("1")), 7);
+        puts.apply(&change);
+        let node = |body: Bytes, position| FuzzyNode {
+            position,
+            at: Default::default(),
+            colours: vec!["m".to_owned()],
+            body,
+            origin: None,
+        };
+        let (plain, before) = (named::body_of(&change, None), puts.to_stored().encoded());
+        assert_eq!(plain, change.encoded());
+        let mut view = ObservedKeys::default();
+        view.play(&node(plain, 0));
+        assert_eq!(view.stored(), before);
+        let mut loaded = ObservedKeys::default();
+        loaded.load(&before.clone().into()).expect("an earlier version has stored it");
+        assert_eq!(loaded, view);
+        let by = NumberedBy { client: 1, number: 2, below: 2 };
+        let name = named::name_of(by, [("a", &Some(bytes("2")))].into_iter());
+        let other = view.puts().change("a", Some(bytes("2")), 8);
+        let body = named::body_of(&other, Some(name));
+        assert_eq!(NamedChange::decoded(&body), Ok(NamedChange { change: other, name: Some(name) }));
+        assert!(KeyChange::decoded(&body).is_ok(), "an earlier version reads it without its name");
+        view.play(&node(body.clone(), 1));
+        view.play(&node(body, 2));
+        assert_eq!(view.names().past(&name), named::NamePast::Done);
+        let stored = view.stored();
+        loaded.load(&stored.clone().into()).expect("it is stored");
+        assert_eq!((&loaded, loaded.stored()), (&view, stored));
+        assert!(ObservedKeys::default().load(&Bytes::from_static(b"nonsense")).is_err());
     }
 
     // Copies that play concurrent changes in different orders differ for good.

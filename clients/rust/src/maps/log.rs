@@ -4,7 +4,7 @@ use super::memory::MapMemory;
 use crate::fuzzylog::{FuzzyAppended, FuzzyError, FuzzyLog, FuzzyNode};
 use kernel::Bytes;
 use std::future::Future;
-use wire::fuzzylog::SnapshotId;
+use wire::fuzzylog::{NumberedBy, SnapshotId};
 
 /// A partially ordered log.
 ///
@@ -16,6 +16,27 @@ pub trait MapLog: Clone + Send + Sync + 'static {
         &self,
         bodies: Vec<(String, Bytes)>,
     ) -> impl Future<Output = Result<FuzzyAppended, FuzzyError>> + Send;
+
+    /// The same under a caller's number: sent again under it, through whichever session, it is executed once.
+    fn append_numbered(
+        &self,
+        by: NumberedBy,
+        bodies: Vec<(String, Bytes)>,
+    ) -> impl Future<Output = Result<FuzzyAppended, FuzzyError>> + Send;
+
+    /// The same, under a number if there is one.
+    fn append_by(
+        &self,
+        by: Option<NumberedBy>,
+        bodies: Vec<(String, Bytes)>,
+    ) -> impl Future<Output = Result<FuzzyAppended, FuzzyError>> + Send {
+        async move {
+            match by {
+                Some(by) => self.append_numbered(by, bodies).await,
+                None => self.append(bodies).await,
+            }
+        }
+    }
 
     /// How far colours go, at one point of the order.
     fn snapshot(&self, colours: &[String]) -> impl Future<Output = Result<SnapshotId, FuzzyError>> + Send;
@@ -54,6 +75,14 @@ pub struct MapPage {
 impl MapLog for FuzzyLog {
     async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
         self.append_each(bodies).await
+    }
+
+    async fn append_numbered(
+        &self,
+        by: NumberedBy,
+        bodies: Vec<(String, Bytes)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
+        self.append_numbered(by, bodies).await
     }
 
     async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {

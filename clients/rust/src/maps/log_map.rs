@@ -7,6 +7,7 @@ use super::{detached, entry_bytes, key_hash};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::BTreeMap;
+use wire::fuzzylog::NumberedBy;
 
 kernel::record! {
     /// A change of a map: keys and their values, in order; no value deletes.
@@ -115,18 +116,24 @@ impl<L: MapLog> ShardedMap<L> {
 
     /// Sets a key.
     pub async fn put(&self, key: &str, value: impl Into<Bytes>) -> Result<(), FuzzyError> {
-        self.change(key, Some(value.into())).await
+        self.change(None, key, Some(value.into())).await
     }
 
     /// Removes a key.
     pub async fn delete(&self, key: &str) -> Result<(), FuzzyError> {
-        self.change(key, None).await
+        self.change(None, key, None).await
     }
 
-    async fn change(&self, key: &str, value: Option<Bytes>) -> Result<(), FuzzyError> {
+    /// Sets a key, or removes it; with a number once, however often and through whichever process it is sent.
+    pub async fn change(
+        &self,
+        by: Option<NumberedBy>,
+        key: &str,
+        value: Option<Bytes>,
+    ) -> Result<(), FuzzyError> {
         let shard = self.shard(key);
         let body = MapChange::one(key, value).encoded();
-        shard.log().append(vec![(shard.colour().to_owned(), body.into())]).await.map(|_| ())
+        shard.log().append_by(by, vec![(shard.colour().to_owned(), body.into())]).await.map(|_| ())
     }
 
     /// What a key holds.

@@ -25,6 +25,7 @@ mod crdt_map;
 mod log;
 mod log_map;
 mod memory;
+mod named;
 mod red_blue_map;
 mod regions;
 mod shard;
@@ -38,15 +39,16 @@ pub use cap_map::{CapMap, CapOrder, CapStatus};
 pub use cap_view::{CapJoin, CapNode, CapPut, CapView};
 pub use cops_map::CopsMap;
 pub use cops_view::{CopsChange, CopsContext, CopsView, ShardPast};
-pub use crdt_map::{CrdtMap, KeyChange, ObservedPuts, PutTag};
+pub use crdt_map::{CrdtMap, KeyChange, NamedChange, ObservedKeys, ObservedPuts, PutTag};
 pub use log::{MapLog, MapPage};
 pub use log_map::{LatestValues, MapChange, ShardedMap};
 pub use memory::MapMemory;
+pub use named::{ChangeName, ChangeNames, NamePast, StoredNames};
 pub use red_blue_map::{AddAmount, BalanceNode, Balances, RedBlueMap, TakeAmount};
 pub use regions::{PrimaryRegion, RegionLog};
 pub use shard::{MapShard, MapView, ShardPlayed};
 pub use stored::{StoreError, StoredView, ViewBegun, ViewChunk, ViewLimits, ViewNode, ViewStored};
-pub use tx_crdt_map::{ObservedChanges, ShardChange, TxCrdtMap};
+pub use tx_crdt_map::{NamedShardChange, ObservedChanges, ShardChange, TxCrdtMap};
 pub use tx_map::{MapTransaction, TxMap};
 pub use tx_view::{Decision, Intention, MapTxn, TxNode, TxView};
 
@@ -55,6 +57,12 @@ use kernel::Bytes;
 /// Where a key is: the same in every process, and for good (FNV-1a).
 fn key_hash(key: &str) -> u32 {
     key.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Distinguishes what is not the same (FNV-1a, 64 bits).
+fn digest(bytes: &[u8]) -> u64 {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
 /// What an entry takes in memory, about: with its part of a tree, and what two pieces of memory take beside their bytes.

@@ -5,7 +5,7 @@ use super::memory::MapMemory;
 use super::stored::{StoreError, StoredView, StoredViews, ViewLimits, ViewStore};
 use crate::CallError;
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
-use kernel::{Bytes, DecodeError};
+use kernel::{Bytes, DecodeError, planted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Mutex, MutexGuard};
@@ -295,6 +295,10 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
                 return Ok(None);
             }
             (played.next, played.view.stored(), played.bytes)
+        };
+        let covers = match planted!(view_covers_too_much) {
+            true => self.synced().await?.next,
+            false => covers,
         };
         if view.len() > limits.view_bytes {
             return Err(StoreError::TooLarge { bytes: view.len(), limit: limits.view_bytes });

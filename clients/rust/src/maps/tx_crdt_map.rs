@@ -1,32 +1,44 @@
 //! TXCRDTMap (the paper's section 4.2): an observed-remove map over several colours, whose changes of many keys are seen as a whole.
 
-use super::crdt_map::{KeyChange, ObservedPuts};
+use super::crdt_map::{KeyChange, ObservedKeys};
 use super::key_hash;
 use super::log::MapLog;
+use super::named::{self, ChangeName};
 use super::shard::{LockedView, MapShard, MapView, ShardPlayed, follow_to_one_point, status_of, store_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
-use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
+use kernel::{Bytes, Decode as _, DecodeError};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use wire::fuzzylog::NumberedBy;
 
 kernel::record! {
     /// Changes of one shard's keys.
     pub struct ShardChange {
-        /// They have one name.
+        /// They have one tag.
         changes: Vec<KeyChange>,
+    }
+}
+
+kernel::record! {
+    /// The same as a node holds them.
+    pub struct NamedShardChange {
+        /// The changes.
+        changes: Vec<KeyChange>,
+        /// Their name, if they are to be executed once.
+        name: Option<ChangeName>,
     }
 }
 
 /// The view of a shard.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct ObservedChanges(ObservedPuts);
+pub struct ObservedChanges(ObservedKeys);
 
 impl MapView for ObservedChanges {
     fn play(&mut self, node: &FuzzyNode) {
-        if let Ok(change) = ShardChange::decoded(&node.body) {
-            change.changes.iter().for_each(|change| self.0.apply(change));
+        if let Ok(NamedShardChange { changes, name }) = NamedShardChange::decoded(&node.body) {
+            self.0.take(&changes, name, node.position);
         }
     }
 
@@ -91,23 +103,48 @@ impl<L: MapLog> TxCrdtMap<L> {
         &self,
         changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
     ) -> Result<(), FuzzyError> {
+        self.change_all(None, changes).await
+    }
+
+    /// The same; with a number once, however often and through whichever process it is sent. A map of several regions has no numbers.
+    pub async fn change_all<K: AsRef<str>>(
+        &self,
+        by: Option<NumberedBy>,
+        changes: impl IntoIterator<Item = (K, Option<Bytes>)>,
+    ) -> Result<(), FuzzyError> {
+        let changes: Vec<(K, Option<Bytes>)> = changes.into_iter().collect();
+        let name = match by {
+            Some(by) => {
+                by.check(1)?;
+                self.sync().await?;
+                Some(named::name_of(by, changes.iter().map(|(key, put)| (key.as_ref(), put))))
+            }
+            None => None,
+        };
         let mut bodies: BTreeMap<usize, ShardChange> = BTreeMap::new();
         {
             let views = self.views().await;
+            if let Some(name) = &name {
+                let past =
+                    |(key, _): &(K, _)| views[self.shard_of(key.as_ref())].played.view.0.names().past(name);
+                if named::is_over(&self.log, changes.iter().map(past))? {
+                    return Ok(());
+                }
+            }
             // Later than all that was seen in any shard, and one name for all of it: all copies choose alike, and whole changes.
-            let seen = views.iter().map(|it| it.played.view.0.count()).max().unwrap_or(0);
+            let seen = views.iter().map(|it| it.played.view.0.puts().count()).max().unwrap_or(0);
             let count = self.count.load(Ordering::Relaxed).max(seen) + 1;
             self.count.store(count, Ordering::Relaxed);
             for (key, put) in changes {
                 let at = self.shard_of(key.as_ref());
-                let mut change = views[at].played.view.0.change(key.as_ref(), put, self.process);
+                let mut change = views[at].played.view.0.puts().change(key.as_ref(), put, self.process);
                 change.tag.count = count;
                 let empty = || ShardChange { changes: Vec::new() };
                 bodies.entry(at).or_insert_with(empty).changes.push(change);
             }
         }
-        let name = |at: usize| self.shards[at].colour().to_owned();
-        let bodies = bodies.into_iter().map(|(at, change)| (name(at), change.encoded().into()));
+        let colour = |at: usize| self.shards[at].colour().to_owned();
+        let bodies = bodies.into_iter().map(|(at, change)| (colour(at), named::body_of(&change, name)));
         self.log.append(bodies.collect()).await?;
         // Who goes on from here has seen its own change.
         self.sync().await.map_err(FuzzyError::behind_an_append)
@@ -116,7 +153,9 @@ impl<L: MapLog> TxCrdtMap<L> {
     /// What keys hold, as far as this process has played: all at one point of the order.
     pub async fn get_all<K: AsRef<str>>(&self, keys: &[K]) -> Vec<Option<Bytes>> {
         let views = self.views().await;
-        keys.iter().map(|key| views[self.shard_of(key.as_ref())].played.view.0.get(key.as_ref())).collect()
+        keys.iter()
+            .map(|key| views[self.shard_of(key.as_ref())].played.view.0.puts().get(key.as_ref()))
+            .collect()
     }
 
     /// Plays everything that was appended before, up to one point of the order of all colours.

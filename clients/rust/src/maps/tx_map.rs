@@ -6,11 +6,11 @@ use super::shard::{MapShard, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use super::tx_view::{Decision, Intention, MapTxn, TxView, Written, body_of};
 use crate::fuzzylog::FuzzyError;
-use kernel::Bytes;
+use kernel::{Bytes, Encode as _};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use wire::fuzzylog::FuzzyFailure;
+use wire::fuzzylog::{FuzzyFailure, NumberedBy};
 
 /// Rounds in which a transaction is decided; each plays all colours that are in its way.
 const ROUNDS_MAX: usize = 1_000;
@@ -132,9 +132,12 @@ impl<L: MapLog> TxMap<L> {
     }
 
     /// Appends an intention, and waits for its outcome.
-    async fn commit(&self, parts: BTreeMap<usize, Part>) -> Result<bool, FuzzyError> {
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let txn = MapTxn { process: self.process, number };
+    async fn commit(&self, by: Option<NumberedBy>, parts: BTreeMap<usize, Part>) -> Result<bool, FuzzyError> {
+        let txn = match by {
+            // It has the same name through whichever process it comes, and another one than what else may have its number.
+            Some(by) => MapTxn { process: digest_of(by.client, &parts), number: by.number },
+            None => MapTxn { process: self.process, number: self.number.fetch_add(1, Ordering::Relaxed) },
+        };
         let shards: Vec<usize> = parts.keys().copied().collect();
         let Some(&first) = shards.first() else { return Ok(true) };
         let colours: Vec<String> = shards.iter().map(|&at| self.shards[at].colour().to_owned()).collect();
@@ -144,7 +147,7 @@ impl<L: MapLog> TxMap<L> {
             body_of(Intention { txn, colours: colours.clone(), reads, versions, keys, values })
         };
         let bodies = colours.iter().cloned().zip(parts.into_values().map(body)).collect();
-        let outcome = self.appended(bodies, txn, &shards).await;
+        let outcome = self.appended(by, bodies, txn, &shards).await;
         if outcome.is_err() {
             self.shards[first].view().await.view.forget(txn);
         }
@@ -153,11 +156,12 @@ impl<L: MapLog> TxMap<L> {
 
     async fn appended(
         &self,
+        by: Option<NumberedBy>,
         bodies: Vec<(String, Bytes)>,
         txn: MapTxn,
         shards: &[usize],
     ) -> Result<bool, FuzzyError> {
-        self.log.append(bodies).await?;
+        self.log.append_by(by, bodies).await?;
         self.outcome(txn, shards).await.map_err(FuzzyError::behind_an_append)
     }
 
@@ -177,6 +181,19 @@ impl<L: MapLog> TxMap<L> {
         }
         Err(FuzzyError::Failed(FuzzyFailure::Unknown))
     }
+}
+
+/// Distinguishes what a client may send under one number (FNV-1a).
+fn digest_of(client: u64, parts: &BTreeMap<usize, Part>) -> u64 {
+    let mut bytes = client.encoded();
+    for (&at, part) in parts {
+        (at as u64).encode(&mut bytes);
+        part.reads.encode(&mut bytes);
+        part.versions.encode(&mut bytes);
+        part.keys.encode(&mut bytes);
+        part.values.encode(&mut bytes);
+    }
+    super::digest(&bytes)
 }
 
 /// What a transaction does in one shard.
@@ -223,6 +240,12 @@ impl<L: MapLog> MapTransaction<'_, L> {
     /// # Errors
     /// [`FuzzyError::is_surely_void`] says whether it may be committed nevertheless.
     pub async fn commit(self) -> Result<bool, FuzzyError> {
+        self.commit_by(None).await
+    }
+
+    /// The same; with a number once, however often and through whichever process it is sent: sent again, it is answered as it ended, as
+    /// long as its colours remember that.
+    pub async fn commit_by(self, by: Option<NumberedBy>) -> Result<bool, FuzzyError> {
         let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
         let bytes = |key: &String| Bytes::copy_from_slice(key.as_bytes());
         for (key, read) in &self.reads {
@@ -235,6 +258,6 @@ impl<L: MapLog> MapTransaction<'_, L> {
             part.keys.push(bytes(&key));
             part.values.push(value);
         }
-        self.map.commit(parts).await
+        self.map.commit(by, parts).await
     }
 }

@@ -1,5 +1,6 @@
 //! The maps over a simulated log, one thread, one seed: what workers see at once is as each map says.
 
+mod once;
 mod reading;
 mod region_workload;
 mod regions;

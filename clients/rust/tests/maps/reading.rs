@@ -5,7 +5,7 @@ use crate::storing::block_on;
 use crate::workload::SHARDS;
 use kernel::Bytes;
 use ordinate_client::maps::{CrdtMap, MapLog, MapPage, TxCrdtMap};
-use ordinate_client::{FuzzyAppended, FuzzyError, SnapshotId};
+use ordinate_client::{FuzzyAppended, FuzzyError, NumberedBy, SnapshotId};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -28,6 +28,15 @@ impl MapLog for SilentLog {
     async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
         self.ask().await;
         self.log.append(bodies).await
+    }
+
+    async fn append_numbered(
+        &self,
+        by: NumberedBy,
+        bodies: Vec<(String, Bytes)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
+        self.ask().await;
+        self.log.append_numbered(by, bodies).await
     }
 
     async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {

@@ -3,7 +3,7 @@
 
 use kernel::{Bytes, Rng};
 use ordinate_client::maps::{MapLog, MapPage};
-use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyNode, SeenTime, SnapshotId};
+use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyFailure, FuzzyNode, NumberedBy, SeenTime, SnapshotId};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,9 +28,14 @@ impl Colour {
     }
 }
 
+/// What was appended under a number, and where it is.
+type Numbered = (Vec<(String, Bytes)>, FuzzyAppended);
+
 struct World {
     rng: Rng,
     clock: u64,
+    /// By clients and their numbers.
+    numbered: BTreeMap<(u64, u64), Numbered>,
     colours: BTreeMap<String, Colour>,
 }
 
@@ -44,7 +49,8 @@ pub(crate) struct SimulatedLog {
 impl SimulatedLog {
     /// An empty one.
     pub(crate) fn seeded(seed: u64) -> Self {
-        let world = World { rng: Rng::seeded(seed), clock: 0, colours: BTreeMap::new() };
+        let world =
+            World { rng: Rng::seeded(seed), clock: 0, numbered: BTreeMap::new(), colours: BTreeMap::new() };
         Self { world: Arc::new(Mutex::new(world)), seen: Arc::default() }
     }
 
@@ -96,15 +102,27 @@ fn at(clock: u64) -> SeenTime {
     SeenTime { clock, partition: 0, ahead: 0 }
 }
 
-impl MapLog for SimulatedLog {
-    async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
+impl SimulatedLog {
+    async fn append_once(
+        &self,
+        by: Option<NumberedBy>,
+        bodies: Vec<(String, Bytes)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
         self.delay().await;
         let names: Vec<String> = bodies.iter().map(|(name, _)| name.clone()).collect();
+        let past = by.and_then(|by| self.world().numbered.get(&(by.client, by.number)).cloned());
+        if let Some((held, appended)) = past {
+            if held != bodies {
+                return Err(FuzzyError::Failed(FuzzyFailure::NumberUsed));
+            }
+            self.see(appended.at.clock);
+            return Ok(appended);
+        }
         let (clock, positions) = {
             let mut world = self.world();
             world.clock += 1;
             let clock = world.clock;
-            let mut positions = BTreeMap::new();
+            let (mut positions, held) = (BTreeMap::new(), bodies.clone());
             for (name, body) in bodies {
                 let colour = world.colours.entry(name.clone()).or_default();
                 let position = colour.nodes.len() as u64;
@@ -117,6 +135,10 @@ impl MapLog for SimulatedLog {
                 });
                 colour.hidden += 1;
                 positions.insert(name, position);
+            }
+            if let Some(by) = by {
+                let appended = FuzzyAppended { at: at(clock), positions: positions.clone() };
+                world.numbered.insert((by.client, by.number), (held, appended));
             }
             (clock, positions)
         };
@@ -134,6 +156,20 @@ impl MapLog for SimulatedLog {
         self.delay().await;
         self.see(clock);
         Ok(FuzzyAppended { at: at(clock), positions })
+    }
+}
+
+impl MapLog for SimulatedLog {
+    async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
+        self.append_once(None, bodies).await
+    }
+
+    async fn append_numbered(
+        &self,
+        by: NumberedBy,
+        bodies: Vec<(String, Bytes)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
+        self.append_once(Some(by), bodies).await
     }
 
     async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {

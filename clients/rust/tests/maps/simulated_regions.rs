@@ -4,7 +4,8 @@
 use kernel::{Bytes, Rng};
 use ordinate_client::maps::{MapLog, MapPage, RegionLog};
 use ordinate_client::{
-    CallError, FuzzyAppended, FuzzyError, FuzzyFailure, FuzzyNode, LogCount, NodeOrigin, SeenTime, SnapshotId,
+    CallError, FuzzyAppended, FuzzyError, FuzzyFailure, FuzzyNode, LogCount, NodeOrigin, NumberedBy,
+    SeenTime, SnapshotId,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -237,6 +238,14 @@ impl MapLog for RegionSession {
             return Err(FuzzyError::Unknown(timed_out()));
         }
         Ok(FuzzyAppended { at: SeenTime::default(), positions })
+    }
+
+    async fn append_numbered(
+        &self,
+        _: NumberedBy,
+        _: Vec<(String, Bytes)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
+        Err(FuzzyError::Failed(FuzzyFailure::OtherRegion))
     }
 
     async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {

@@ -5,10 +5,10 @@ use crate::workload::{SHARDS, atomic, causal, causal_whole, sharded, transaction
 use crate::{CALLS, run};
 use kernel::Bytes;
 use ordinate_client::maps::{
-    AtomicMap, CrdtMap, LatestValues, MapLog, MapMemory, MapPage, MapView, ObservedChanges, ObservedPuts,
+    AtomicMap, CrdtMap, LatestValues, MapLog, MapMemory, MapPage, MapView, ObservedChanges, ObservedKeys,
     ShardedMap, TxCrdtMap, TxMap, TxView, ViewLimits,
 };
-use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyFailure, FuzzyNode, SnapshotId};
+use ordinate_client::{FuzzyAppended, FuzzyError, FuzzyFailure, FuzzyNode, NumberedBy, SnapshotId};
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -50,6 +50,14 @@ impl FailingLog {
 impl MapLog for FailingLog {
     async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
         self.call(self.log.append(bodies), FuzzyFailure::Unknown).await
+    }
+
+    async fn append_numbered(
+        &self,
+        by: NumberedBy,
+        bodies: Vec<(String, Bytes)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
+        self.call(self.log.append_numbered(by, bodies), FuzzyFailure::Unknown).await
     }
 
     async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {
@@ -200,7 +208,7 @@ fn a_loaded_view_goes_on_like_the_one_that_was_stored() {
         });
         let nodes = log.all("m");
         assert!(nodes.len() > CALLS, "it is the map's colour");
-        goes_on(&nodes, ObservedPuts::default);
+        goes_on(&nodes, ObservedKeys::default);
     }
 }
 

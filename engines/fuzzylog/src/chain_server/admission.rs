@@ -85,7 +85,12 @@ fn is_answered(command: &Command) -> bool {
         | Command::CopyNodes(_)
         | Command::CopiedThrough(_)
         | Command::AddRegion(_)
-        | Command::RemoveRegion(_) => false,
+        | Command::RemoveRegion(_)
+        | Command::SealColours(_)
+        | Command::TakeColours(_)
+        | Command::OwnColours(_)
+        | Command::ForgetColours(_)
+        | Command::KeepColours(_) => false,
     }
 }
 
@@ -170,7 +175,12 @@ impl ChainServer {
             | Command::CopyNodes(_)
             | Command::CopiedThrough(_)
             | Command::AddRegion(_)
-            | Command::RemoveRegion(_) => false,
+            | Command::RemoveRegion(_)
+            | Command::SealColours(_)
+            | Command::TakeColours(_)
+            | Command::OwnColours(_)
+            | Command::ForgetColours(_)
+            | Command::KeepColours(_) => false,
         }
     }
 
@@ -193,7 +203,9 @@ impl ChainServer {
             Command::Append(command) => self.no_room_for_append(command, cx),
             Command::ProposeTime(command) => {
                 // An append's first partition admits it. Two that are full for each other's appends would wait for each other.
-                let first = command.content.colours.iter().map(|&it| self.placement.partition_of(it)).min();
+                let content = &command.content;
+                let first =
+                    (0..content.colours.len()).filter_map(|it| content.planned(it, self.placement)).min();
                 let most = if first == Some(self.partition) { pending_max } else { ELSEWHERE * pending_max };
                 self.no_room_for_begun(command.id, command.seen, most, cx)
             }
@@ -218,7 +230,12 @@ impl ChainServer {
             | Command::CopyNodes(_)
             | Command::CopiedThrough(_)
             | Command::AddRegion(_)
-            | Command::RemoveRegion(_) => self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy),
+            | Command::RemoveRegion(_)
+            | Command::SealColours(_)
+            | Command::TakeColours(_)
+            | Command::OwnColours(_)
+            | Command::ForgetColours(_)
+            | Command::KeepColours(_) => self.is_busy(usize::MAX, cx).then_some(NoRoom::Busy),
         }
     }
 

@@ -14,7 +14,8 @@ impl ChainServer {
         let (partition, sealed) = (self.partition, self.sealed);
         let whole_from = self.serving_projection().map(|it| it.whole_from);
         let has_all = Some(whole_from.is_some_and(|whole_from| self.length() >= whole_from));
-        let pong = Pong { partition, journal, sealed, notified, serves, copy, run: self.run, has_all };
+        let moves = Some(self.moves_seen());
+        let pong = Pong { partition, journal, sealed, notified, serves, copy, run: self.run, has_all, moves };
         cx.repeat_durable([director], pong);
     }
 
@@ -99,6 +100,7 @@ impl ChainServer {
             self.retained.forget_members(projection);
         }
         self.forget_pulls();
+        self.mover.forget_orders();
         self.begin_with_regions(cx);
         cx.mark("chain.serves");
     }

@@ -1,7 +1,7 @@
 //! A chain server: has the row of a partition, and applies it as far as all servers of the chain have it on their disks.
 //!
 //! `admission` is what a head takes, `strict` how it dates that in the strict order, `row` how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
-//! serves, `regions` how other regions' nodes come and this one's go, `copy` how one that joins gets the row, `snapshot` what replaces
+//! serves, `regions` how other regions' nodes come and this one's go, `moving` how colours leave and come, `copy` how one that joins gets the row, `snapshot` what replaces
 //! the row's beginning, `retained` what one that joins lacks meanwhile, `stuck` how a head notices what is not going on.
 //!
 //! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
@@ -12,6 +12,7 @@ mod admission;
 mod copy;
 mod epochs;
 mod idle_clients;
+mod moving;
 mod reads;
 mod record;
 mod regions;
@@ -31,6 +32,7 @@ pub(crate) use row::{APPENDS_MAX, append_bytes};
 pub(crate) use strict::latest;
 
 use crate::FuzzyLog;
+use crate::map::ColourMap;
 use crate::parameters::FuzzyParameters;
 use crate::partition::PartitionState;
 use crate::partition::command::RowEntry;
@@ -40,6 +42,7 @@ use admission::Unconfirmed;
 use copy::Copy;
 use idle_clients::PassedRow;
 use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, Role, Statement};
+use moving::Mover;
 use reads::WaitingSync;
 use regions::Replicator;
 use retained::Retained;
@@ -124,6 +127,9 @@ pub struct ChainServer {
     watched: Watched,
     passed: PassedRow,
     replicator: Option<Replicator>,
+    mover: Mover,
+    /// It is of a partition that may be added, and was asked nothing yet.
+    rests: bool,
     /// Bytes of commands that are not applied.
     window: usize,
     /// What was applied when the last burst ended.
@@ -162,9 +168,17 @@ impl ChainServer {
             watched: Watched::default(),
             passed: PassedRow::default(),
             replicator: None,
+            mover: Mover::new(ColourMap::new(placement)),
+            rests: false,
             window: 0,
             was_applied: RowIndex(0),
         }
+    }
+
+    /// The same server, of a partition that may be added: it has no journal and looks after nothing before somebody asks it something.
+    #[must_use]
+    pub fn resting(self) -> Self {
+        Self { rests: true, ..self }
     }
 
     /// The same server, of one region among others.
@@ -259,6 +273,19 @@ impl ChainServer {
         self.serving_projection().is_some_and(|projection| projection.tail() == Some(me))
     }
 
+    /// Everything was read back.
+    fn begin(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.journal.is_none() {
+            let journal = ChainJournal(cx.rng().bits());
+            self.journal = Some(journal);
+            cx.append(&JournalName { journal }.into());
+        }
+        self.end_restoring();
+        self.window = self.row.from(self.state.applied()).map(row::entry_bytes).sum();
+        self.was_applied = self.state.applied();
+        cx.set_timer(ChainTimer::Tick, self.parameters.tick);
+    }
+
     fn tick(&mut self, cx: &mut Cx<'_, Self>) {
         self.look_after_row(cx);
         self.look_after_snapshots(cx);
@@ -266,6 +293,7 @@ impl ChainServer {
         self.look_after_stuck(cx);
         self.look_after_clients(cx);
         self.look_after_regions(cx);
+        self.go_on_moving(cx);
         self.write_snapshot(cx);
     }
 }
@@ -300,18 +328,16 @@ impl Role for ChainServer {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         self.run = cx.rng().bits();
-        if self.journal.is_none() {
-            let journal = ChainJournal(cx.rng().bits());
-            self.journal = Some(journal);
-            cx.append(&JournalName { journal }.into());
+        self.rests &= self.journal.is_none();
+        if !self.rests {
+            self.begin(cx);
         }
-        self.end_restoring();
-        self.window = self.row.from(self.state.applied()).map(row::entry_bytes).sum();
-        self.was_applied = self.state.applied();
-        cx.set_timer(ChainTimer::Tick, self.parameters.tick);
     }
 
     fn on_message(&mut self, from: NodeId, message: ChainServerIn, cx: &mut Cx<'_, Self>) {
+        if std::mem::take(&mut self.rests) {
+            self.begin(cx);
+        }
         match message {
             ChainServerIn::Client(FromClient::Submit(message)) => self.on_submit(from, message, cx),
             ChainServerIn::Client(FromClient::Sync(message)) => self.on_sync(from, &message, cx),
@@ -338,6 +364,10 @@ impl Role for ChainServer {
             ChainServerIn::Server(FromServer::SnapshotPage(message)) => {
                 self.on_snapshot_page(from, message, cx);
             }
+            ChainServerIn::Server(FromServer::PullColours(message)) => {
+                self.on_pull_colours(from, &message, cx)
+            }
+            ChainServerIn::Server(FromServer::ColoursPulled(message)) => self.on_colours_pulled(message, cx),
             ChainServerIn::Region(FromRegion::PullNodes(message)) => self.on_pull_nodes(from, &message, cx),
             ChainServerIn::Region(FromRegion::NodesPulled(message)) => {
                 self.on_nodes_pulled(from, message, cx);
@@ -345,6 +375,7 @@ impl Role for ChainServer {
             ChainServerIn::Director(FromDirector::Ping(Ping {})) => self.report(from, cx),
             ChainServerIn::Director(FromDirector::SealChain(message)) => self.on_seal(from, &message, cx),
             ChainServerIn::Director(FromDirector::Project(message)) => self.on_project(message, cx),
+            ChainServerIn::Director(FromDirector::PlaceColours(message)) => self.on_place(message, cx),
         }
     }
 
@@ -359,7 +390,7 @@ impl Role for ChainServer {
     }
 
     fn awaited_timers(&self, _me: NodeId) -> AwaitedTimers {
-        AwaitedTimers::NONE.and(ChainTimer::Tick, true)
+        AwaitedTimers::NONE.and(ChainTimer::Tick, !self.rests)
     }
 
     fn statement(&self) -> Statement {
@@ -387,6 +418,7 @@ impl Role for ChainServer {
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         self.pass_on(cx);
         self.pass_on_to_regions(cx);
+        self.go_on_moving(cx);
         self.drop_commands(cx);
     }
 }

@@ -8,7 +8,8 @@
 
 use super::{ChainServer, CountLogs, FindLogs, Play, Scan, Sync, SyncThrough};
 use crate::messages::client::{
-    EpochInForce, InForceThrough, LogsCounted, LogsFound, NodesPage, NotThere, ScanTooEarly, Scanned, Synced,
+    ColourElsewhere, EpochInForce, InForceThrough, LogsCounted, LogsFound, NodesPage, NotThere, ScanOutdated,
+    ScanTooEarly, Scanned, Synced,
 };
 use crate::partition::ColourNode;
 use crate::terms::{AppendTime, Colour, NodePosition, RowIndex};
@@ -96,6 +97,11 @@ impl ChainServer {
             | Command::CopiedThrough(_)
             | Command::AddRegion(_)
             | Command::RemoveRegion(_)
+            | Command::SealColours(_)
+            | Command::TakeColours(_)
+            | Command::OwnColours(_)
+            | Command::ForgetColours(_)
+            | Command::KeepColours(_)
             | Command::Restore(_) => false,
         };
         self.state.applied() < self.length() && self.row.last().is_some_and(|last| is_raise(&last.command))
@@ -117,8 +123,13 @@ impl ChainServer {
         };
         let mut waiting = std::mem::take(&mut self.syncs);
         waiting.retain(|sync| {
-            if self.state.applied() < sync.through || !self.is_past(sync) {
+            let is_here = self.state.may_sync(sync.colour);
+            if self.state.applied() < sync.through || is_here && !self.is_past(sync) {
                 return true;
+            }
+            if !is_here {
+                self.refuse_colour(sync.client, sync.call, cx);
+                return false;
             }
             let (first, tail) = (self.state.first(sync.colour), self.state.tail(sync.colour));
             let last = self.state.last_time(sync.colour);
@@ -128,8 +139,17 @@ impl ChainServer {
         self.syncs = waiting;
     }
 
+    /// It is elsewhere, or leaves: what is appended there this partition does not know.
+    fn refuse_colour(&self, client: NodeId, call: u64, cx: &mut Cx<'_, Self>) {
+        cx.mark("chain.was_asked_for_a_colour_that_is_elsewhere");
+        cx.send_durable(client, ColourElsewhere { call, version: self.state.map_version() });
+    }
+
     pub(super) fn on_play(&mut self, from: NodeId, message: &Play, cx: &mut Cx<'_, Self>) {
         let Play { call, colour, from: first_wanted, to } = *message;
+        if !self.state.is_here(colour) {
+            return self.refuse_colour(from, call, cx);
+        }
         if self.state.tail(colour) < to {
             return cx.send(from, NotThere { call, from: first_wanted });
         }
@@ -160,6 +180,13 @@ impl ChainServer {
 
     pub(super) fn on_scan(&mut self, from: NodeId, message: &Scan, cx: &mut Cx<'_, Self>) {
         let Scan { call, below, from: begin, to, digests } = *message;
+        if self.state.is_moving() {
+            // What moves is scanned in one partition, when it is over.
+            return cx.send(from, ScanTooEarly { call });
+        }
+        if self.state.has_moved_since(below) {
+            return cx.send_durable(from, ScanOutdated { call });
+        }
         let budget = (!digests).then_some(self.parameters.page_bytes);
         match self.state.scan(begin, to, below, budget) {
             Some(page) => cx.send_durable(from, Scanned { call, page }),

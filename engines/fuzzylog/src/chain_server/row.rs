@@ -63,7 +63,12 @@ pub(super) fn entry_bytes(entry: &RowEntry) -> usize {
         | Command::JoinRegions(_)
         | Command::CopiedThrough(_)
         | Command::AddRegion(_)
-        | Command::RemoveRegion(_) => None,
+        | Command::RemoveRegion(_)
+        | Command::SealColours(_)
+        | Command::OwnColours(_)
+        | Command::ForgetColours(_)
+        | Command::KeepColours(_) => None,
+        Command::TakeColours(command) => return ENTRY_HEAD_BYTES + command.page.bytes(),
         Command::Restore(command) => {
             return ENTRY_HEAD_BYTES + command.nodes.iter().map(ColourNode::bytes).sum::<usize>();
         }

@@ -61,7 +61,12 @@ impl ChainServer {
             | Command::CopiedThrough(_)
             | Command::Restore(_)
             | Command::AddRegion(_)
-            | Command::RemoveRegion(_) => {}
+            | Command::RemoveRegion(_)
+            | Command::SealColours(_)
+            | Command::TakeColours(_)
+            | Command::OwnColours(_)
+            | Command::ForgetColours(_)
+            | Command::KeepColours(_) => {}
         }
     }
 }

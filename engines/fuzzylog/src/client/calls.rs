@@ -1,5 +1,6 @@
 //! How calls of local applications begin.
 
+use super::moving::Changing;
 use super::reads::Reading;
 use super::requests::{
     AppendCall, CutCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, OpenCall, RestoreCall, SnapshotCall,
@@ -30,30 +31,32 @@ impl FuzzyClient {
                 self.append(id, AppendCall { client, number, below, seen, content }, cx);
             }
             FuzzyRequest::Sync(call) => {
-                let partition = self.placement.partition_of(call.colour);
+                let partition = self.map.partition_of(call.colour);
                 self.begin(Some(id), Task::Reading(Box::new(Reading::sync(partition, call, cx.wall()))), cx);
             }
             FuzzyRequest::Play(call) => {
-                let partition = self.placement.partition_of(call.colour);
+                let partition = self.map.partition_of(call.colour);
                 let reading = Reading::play(partition, call, self.next_call);
                 self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
             }
             FuzzyRequest::CountLogs(call) => {
-                let partition = self.placement.partition_of(call.colour);
+                let partition = self.map.partition_of(call.colour);
                 let reading = Reading::count_logs(partition, call, self.next_call);
                 self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
             }
             FuzzyRequest::FindLogs(call) => {
-                let partition = self.placement.partition_of(call.colour);
+                let partition = self.map.partition_of(call.colour);
                 let reading = Reading::find_logs(partition, call, self.next_call);
                 self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
             }
             FuzzyRequest::Cut(CutCall { client, number, below }) => {
-                let content = Content::new(self.placement.one_of_each(), Vec::new());
+                let content = Content::new(self.map.one_of_each(), Vec::new());
+                self.of_all.insert(id);
                 self.append(id, AppendCall { client, number, below, seen: AppendTime::ZERO, content }, cx);
             }
             FuzzyRequest::Open(OpenCall { client, number, below, restore }) => {
-                let content = Content::opening(self.placement.one_of_each(), restore);
+                let content = Content::opening(self.map.one_of_each(), restore);
+                self.of_all.insert(id);
                 self.append(id, AppendCall { client, number, below, seen: AppendTime::ZERO, content }, cx);
             }
             FuzzyRequest::Scan(call) => {
@@ -61,13 +64,17 @@ impl FuzzyClient {
                 self.begin(Some(id), Task::Reading(Box::new(reading)), cx);
             }
             FuzzyRequest::Restore(RestoreCall { restore, colour, at, begins, nodes }) => {
-                let partition = self.placement.partition_of(colour);
+                let partition = self.map.partition_of(colour);
                 let command = Restore { restore, colour, at, begins, nodes }.into();
                 self.begin(Some(id), Task::One { partition, command }, cx);
             }
             FuzzyRequest::Follow(_) => cx.reject("question for a director"),
+            FuzzyRequest::Change(change) => {
+                let changing = Changing::new(change, cx.now() + self.parameters.change_for);
+                self.begin(Some(id), Task::Changing(Box::new(changing)), cx);
+            }
             FuzzyRequest::Trim(TrimCall { colour, before }) => {
-                let partition = self.placement.partition_of(colour);
+                let partition = self.map.partition_of(colour);
                 let command = Trim { colour, before }.into();
                 self.begin(Some(id), Task::One { partition, command }, cx);
             }
@@ -104,7 +111,7 @@ impl FuzzyClient {
             }
             FuzzyRequest::Cut(call) => out_of_range(call.number, call.below),
             FuzzyRequest::Open(call) => out_of_range(call.number, call.below),
-            FuzzyRequest::Scan(call) if call.partition.0 >= self.placement.partitions() => {
+            FuzzyRequest::Scan(call) if usize::from(call.partition.0) >= self.projections.len() => {
                 Some(FuzzyRefusal::Content(ContentFlaw::NoColours))
             }
             FuzzyRequest::Restore(call) => {
@@ -120,6 +127,7 @@ impl FuzzyClient {
             | FuzzyRequest::CountLogs(_)
             | FuzzyRequest::FindLogs(_)
             | FuzzyRequest::Scan(_)
+            | FuzzyRequest::Change(_)
             | FuzzyRequest::Follow(_) => None,
         }
     }
@@ -127,14 +135,24 @@ impl FuzzyClient {
     fn append(&mut self, request: RequestId, call: AppendCall, cx: &mut Cx<'_, Self>) {
         let AppendCall { client, number, below, seen, content } = call;
         let id = AppendId { client, number, content: content.digest() };
-        let partitions = self.placement.partitions_of(&content.colours);
-        let task = match partitions[..] {
-            [partition] => Task::One { partition, command: Append { id, below, seen, content }.into() },
+        let task = self.appending(Append { id, below, seen, content }, cx);
+        self.begin(Some(request), task, cx);
+    }
+
+    /// An append, as where its colours are has it.
+    pub(super) fn appending(&self, mut append: Append, cx: &mut Cx<'_, Self>) -> Task {
+        if append.content.is_snapshot() {
+            // What is to be of all partitions is refused by who knows of more.
+            self.plan(&mut append.content);
+        }
+        match self.map.partitions_of(&append.content.colours)[..] {
+            [partition] => Task::One { partition, command: append.into() },
             _ => {
                 let identity = several::identity(cx);
+                let Append { id, below, seen, mut content } = append;
+                let partitions = self.plan(&mut content);
                 Task::Several(Box::new(SeveralTask::new(id, below, seen, content, partitions, identity)))
             }
-        };
-        self.begin(Some(request), task, cx);
+        }
     }
 }

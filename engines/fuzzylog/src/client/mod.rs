@@ -1,13 +1,14 @@
 //! The client role (the paper's library): appends, plays, takes snapshots, trims, and finishes what other clients have left unfinished.
 //!
 //! `requests` is what local applications ask, `calls` how that begins, `batches` how appends of one burst go together, `reads` are syncs and plays, `several` appends to several partitions and how they are taken
-//! over, `passing` answers that wait until their times have passed.
+//! over, `moving` what comes of it that colours move, `passing` answers that wait until their times have passed.
 //!
 //! A user is named by a number of its own, the client, and numbers its appends and snapshots. It may ask again by any client role, under the same
 //! number, until it has the answer. It hands on the last time that it has seen: what it does later is ordered behind.
 
 mod batches;
 mod calls;
+mod moving;
 mod passing;
 mod reads;
 mod requests;
@@ -21,19 +22,21 @@ pub use requests::{
 };
 
 use crate::FuzzyLog;
+use crate::map::ColourMap;
 use crate::messages::chain_server::Submit;
 use crate::messages::director::WantProjection;
 use crate::parameters::FuzzyParameters;
 use crate::partition::command::{Command, Outcome, Placed};
 use crate::projection::ChainProjection;
-use crate::terms::{AppendId, ChainEpoch, ColourPlacement, PartitionId};
+use crate::terms::{AppendId, AppendTime, ChainEpoch, ColourPlacement, Content, PartitionId};
 use batches::Batches;
 use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, RequestId, Role, Statement};
+use moving::Changing;
 use passing::Passing;
 use reads::Reading;
 pub use several::SeveralInFlight;
 use several::SeveralTask;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -54,6 +57,8 @@ enum Task {
     Several(Box<SeveralTask>),
     /// A sync or a play.
     Reading(Box<Reading>),
+    /// Directors are to change where colours are.
+    Changing(Box<Changing>),
 }
 
 impl Task {
@@ -65,7 +70,7 @@ impl Task {
                 restore.nodes.iter().map(|node| node.body.len()).sum()
             }
             Self::Several(task) => task.bytes(),
-            Self::One { .. } | Self::Reading(_) => 0,
+            Self::One { .. } | Self::Reading(_) | Self::Changing(_) => 0,
         }
     }
 }
@@ -94,7 +99,9 @@ impl Operation {
 #[derive(Clone, Debug)]
 pub struct FuzzyClient {
     parameters: FuzzyParameters,
-    placement: ColourPlacement,
+    map: ColourMap,
+    /// When a later one was asked for last.
+    asked_for_map_at: Instant,
     directors: Vec<NodeId>,
     projections: Vec<ChainProjection>,
     /// When each partition's projection was asked for last.
@@ -107,12 +114,14 @@ pub struct FuzzyClient {
     /// Take-overs in flight, by what they finish.
     recovering: BTreeMap<AppendId, u64>,
     passing: Passing,
+    /// Cuts and openings in flight: they are of all partitions.
+    of_all: BTreeSet<RequestId>,
     /// When it is to look after what is late.
     ticks_at: Instant,
 }
 
 impl FuzzyClient {
-    /// A client of partitions whose first projections are these.
+    /// A client of partitions whose first projections are these. Those beyond the placement's are of partitions that may be added.
     pub fn new(
         parameters: FuzzyParameters,
         placement: ColourPlacement,
@@ -120,9 +129,11 @@ impl FuzzyClient {
         initial: Vec<ChainProjection>,
     ) -> Self {
         let asked_at = vec![Instant(0); initial.len()];
+        let map = ColourMap::new(placement).with_room(initial.len());
         Self {
             parameters,
-            placement,
+            map,
+            asked_for_map_at: Instant(0),
             directors,
             projections: initial,
             asked_at,
@@ -132,8 +143,14 @@ impl FuzzyClient {
             bytes: 0,
             recovering: BTreeMap::new(),
             passing: Passing::default(),
+            of_all: BTreeSet::new(),
             ticks_at: Instant(0),
         }
+    }
+
+    /// Where colours are, as far as it knows.
+    pub fn map(&self) -> &ColourMap {
+        &self.map
     }
 
     /// The projections that it knows.
@@ -156,7 +173,7 @@ impl FuzzyClient {
     pub fn several_in_flight(&self) -> impl Iterator<Item = SeveralInFlight> {
         self.operations.values().filter_map(|operation| match &operation.task {
             Task::Several(task) => Some(task.in_flight()),
-            Task::One { .. } | Task::Reading(_) => None,
+            Task::One { .. } | Task::Reading(_) | Task::Changing(_) => None,
         })
     }
 
@@ -166,6 +183,7 @@ impl FuzzyClient {
             Task::One { partition, command } => format!("{command:?} at {partition}"),
             Task::Several(task) => task.describe(),
             Task::Reading(reading) => format!("{reading:?}"),
+            Task::Changing(changing) => format!("{changing:?}"),
         });
         words.chain(self.passing.describe()).collect::<Vec<_>>().join(", ")
     }
@@ -199,6 +217,7 @@ impl FuzzyClient {
             }
             Task::Several(_) => self.say_several(call, cx),
             Task::Reading(_) => self.say_reading(call, cx),
+            Task::Changing(_) => self.say_change(call, cx),
         }
     }
 
@@ -232,7 +251,10 @@ impl FuzzyClient {
     fn end(&mut self, call: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
         if let Some(operation) = self.take(call) {
             match operation.request {
-                Some(request) => cx.respond(request, response),
+                Some(request) => {
+                    self.of_all.remove(&request);
+                    cx.respond(request, response);
+                }
                 None => self.recovering.retain(|_, recovering| *recovering != call),
             }
         }
@@ -244,15 +266,26 @@ impl FuzzyClient {
             // It is sent again, until the restore is over.
             return cx.mark("client.waited_for_a_restore");
         }
+        match (&operation.task, &outcome) {
+            (_, Outcome::Moving(_)) => return cx.mark("client.waited_for_a_move"),
+            (_, Outcome::Elsewhere(it)) => return self.on_elsewhere(call, it.version, cx),
+            (Task::One { command: Command::Append(_), .. }, Outcome::Held(held)) => {
+                return self.go_on_as_several(call, held.owner, cx);
+            }
+            (Task::One { .. } | Task::Several(_) | Task::Reading(_) | Task::Changing(_), _) => {}
+        }
         match &operation.task {
             Task::One { partition: own, command } if *own == partition => {
-                let is_snapshot = matches!(command, Command::Append(it) if it.content.is_snapshot());
+                let content = match command {
+                    Command::Append(append) => Some(&append.content),
+                    _ => None,
+                };
                 let reveals = outcome.at();
-                let response = response_of(outcome, is_snapshot);
+                let response = response_of(outcome, content);
                 self.end_when_passed(call, response, reveals, cx);
             }
             Task::Several(_) => self.on_several(call, partition, outcome, cx),
-            Task::One { .. } | Task::Reading(_) => {}
+            Task::One { .. } | Task::Reading(_) | Task::Changing(_) => {}
         }
     }
 
@@ -279,6 +312,7 @@ impl FuzzyClient {
             Task::One { partition: own, .. } => *own == partition,
             Task::Several(task) => task.waits_for(partition),
             Task::Reading(reading) => reading.partition() == partition,
+            Task::Changing(_) => false,
         };
         let calls: Vec<u64> =
             self.operations.iter().filter(|(_, it)| concerned(it)).map(|(&call, _)| call).collect();
@@ -307,6 +341,7 @@ impl FuzzyClient {
                     Task::One { partition, .. } => silent.push(*partition),
                     Task::Several(task) => silent.extend(task.waiting_for()),
                     Task::Reading(reading) => silent.push(reading.partition()),
+                    Task::Changing(_) => {}
                 }
             }
             self.next_source(call);
@@ -323,15 +358,20 @@ impl FuzzyClient {
     }
 }
 
-/// What a local application is answered.
-fn response_of(outcome: Outcome, is_snapshot: bool) -> FuzzyResponse {
+/// What a local application is answered; of an append: to this content.
+fn response_of(outcome: Outcome, content: Option<&Content>) -> FuzzyResponse {
     match outcome {
-        Outcome::Delivered(it) => delivered(it.at, it.placed, is_snapshot),
+        Outcome::Delivered(it) => match content {
+            Some(content) => delivered(it.at, it.placed, content),
+            None => FuzzyResponse::Refused(FuzzyRefusal::NumberUsed),
+        },
         Outcome::TrimmedTo(it) => FuzzyResponse::Trimmed { first: it.first },
         Outcome::BeyondTail(it) => FuzzyResponse::Refused(FuzzyRefusal::BeyondTail { tail: it.tail }),
         Outcome::Forgotten(_) => FuzzyResponse::Refused(FuzzyRefusal::Forgotten),
         Outcome::RestoredTo(it) => FuzzyResponse::Restored { tail: it.tail },
         Outcome::Conflict(_)
+        | Outcome::Moving(_)
+        | Outcome::Elsewhere(_)
         | Outcome::Restoring(_)
         | Outcome::Unknown(_)
         | Outcome::Proposed(_)
@@ -340,8 +380,10 @@ fn response_of(outcome: Outcome, is_snapshot: bool) -> FuzzyResponse {
     }
 }
 
-fn delivered(at: crate::terms::AppendTime, placed: Vec<Placed>, is_snapshot: bool) -> FuzzyResponse {
-    if is_snapshot {
+fn delivered(at: AppendTime, placed: Vec<Placed>, content: &Content) -> FuzzyResponse {
+    if placed.len() < content.colours.len() {
+        FuzzyResponse::PlacesForgotten { at }
+    } else if content.is_snapshot() {
         FuzzyResponse::Snapshotted { at, tails: placed }
     } else {
         FuzzyResponse::Appended { at, placed }
@@ -400,6 +442,12 @@ impl Role for FuzzyClient {
             FuzzyClientIn::DirectorsMoved(message) if from.host() == cx.node().host() => {
                 self.directors = message.directors;
             }
+            FuzzyClientIn::ColourElsewhere(message) => self.on_elsewhere(message.call, message.version, cx),
+            FuzzyClientIn::ColoursPlaced(message) => self.on_placed(message.moves, cx),
+            FuzzyClientIn::ScanOutdated(message) => {
+                self.end(message.call, FuzzyResponse::Refused(FuzzyRefusal::MovedSince), cx);
+            }
+            FuzzyClientIn::ChangeStands(message) => self.on_change_stands(message, cx),
             FuzzyClientIn::DirectorsMoved(_) => cx.reject("another host's word of who directs"),
         }
     }

@@ -73,6 +73,7 @@ impl FuzzyClient {
             return self.end(call, FuzzyResponse::Refused(FuzzyRefusal::Busy), cx);
         }
         self.take(call);
+        self.of_all.remove(&request);
         cx.mark("client.waited_until_a_time_had_passed");
         let passing = &mut self.passing;
         passing.waits.count += 1;

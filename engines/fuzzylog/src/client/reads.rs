@@ -8,6 +8,7 @@ use super::{
     EpochInForce, FuzzyClient, InForceThrough, LogsCounted, LogsFound, NodesPage, Scanned, Synced, Task,
 };
 use crate::chain_server::latest;
+use crate::map::ColourMap;
 use crate::messages::chain_server::{CountLogs, FindLogs, Play, Scan, Sync, SyncThrough};
 use crate::partition::command::Placed;
 use crate::terms::{AppendTime, ChainEpoch, Colour, Edge, NodePosition, PartitionId, RowIndex};
@@ -92,13 +93,27 @@ impl Reading {
     pub(super) fn partition(&self) -> PartitionId {
         self.partition
     }
+
+    /// Its colour is elsewhere, unless a partition is read as it is: nothing of what was answered counts. True if that is so.
+    pub(super) fn moves_to(&mut self, map: &ColourMap) -> bool {
+        let partition = map.partition_of(self.colour);
+        let stays = partition == self.partition || matches!(self.stage, Stage::Scanning { .. });
+        if stays {
+            return false;
+        }
+        self.partition = partition;
+        if matches!(self.stage, Stage::Syncing { .. }) {
+            self.stage = Stage::syncing();
+        }
+        true
+    }
 }
 
 impl FuzzyClient {
     fn reading(&mut self, call: u64) -> Option<&mut Reading> {
         match &mut self.operations.get_mut(&call)?.task {
             Task::Reading(reading) => Some(reading),
-            Task::One { .. } | Task::Several(_) => None,
+            Task::One { .. } | Task::Several(_) | Task::Changing(_) => None,
         }
     }
 
@@ -308,7 +323,7 @@ impl FuzzyClient {
     /// The mistake of a snapshot that asks for one colour after the other.
     pub(super) fn snapshot_one_by_one(&mut self, id: RequestId, call: &SnapshotCall, cx: &mut Cx<'_, Self>) {
         let colour = call.colours[0];
-        let partition = self.placement.partition_of(colour);
+        let partition = self.map.partition_of(colour);
         let mut reading =
             Reading::sync(partition, SyncCall { colour, from: NodePosition(0), seen: call.seen }, cx.wall());
         reading.one_by_one = Some((call.colours[1..].to_vec(), Vec::new()));
@@ -316,7 +331,7 @@ impl FuzzyClient {
     }
 
     fn next_of_one_by_one(&mut self, call: u64, position: NodePosition, cx: &mut Cx<'_, Self>) {
-        let placement = self.placement;
+        let map = self.map.clone();
         let Some(reading) = self.reading(call) else { return };
         let (colour, at) = (reading.colour, reading.seen);
         let Some((left, found)) = &mut reading.one_by_one else { return };
@@ -326,7 +341,7 @@ impl FuzzyClient {
             return self.end(call, FuzzyResponse::Snapshotted { at, tails }, cx);
         }
         reading.colour = left.remove(0);
-        reading.partition = placement.partition_of(reading.colour);
+        reading.partition = map.partition_of(reading.colour);
         reading.stage = Stage::syncing();
         self.say(call, cx);
     }

@@ -1,9 +1,12 @@
 //! What local applications ask, and are answered.
 
+use crate::messages::client::ChangeFlaw;
+use crate::messages::director::PlacementChange;
 use crate::partition::command::Placed;
 use crate::partition::{ColourNode, ScanPage};
 use crate::terms::{
-    AppendTime, Colour, Content, ContentFlaw, Edge, NodePosition, PartitionId, RestoreId, ScanPoint,
+    AppendTime, Colour, Content, ContentFlaw, Edge, MapVersion, NodePosition, PartitionId, RestoreId,
+    ScanPoint,
 };
 use paxos::Members;
 
@@ -167,6 +170,8 @@ pub enum FuzzyRequest {
     Open(OpenCall),
     /// Of a director: the members of the cluster are these.
     Follow(Members),
+    /// Another place for colours, or another partition.
+    Change(PlacementChange),
 }
 
 impl FuzzyRequest {
@@ -182,7 +187,8 @@ impl FuzzyRequest {
             | Self::FindLogs(_)
             | Self::Scan(_)
             | Self::Restore(_)
-            | Self::Follow(_) => None,
+            | Self::Follow(_)
+            | Self::Change(_) => None,
         }
     }
 }
@@ -218,6 +224,12 @@ pub enum FuzzyResponse {
         at: AppendTime,
         /// The positions after their last nodes.
         tails: Vec<Placed>,
+    },
+    /// It is in all its colours, or was taken of all. A partition to which some of them have come has forgotten the user's client, so
+    /// nobody knows where it is in those.
+    PlacesForgotten {
+        /// When.
+        at: AppendTime,
     },
     /// Nodes.
     Played(PlayedPage),
@@ -255,6 +267,15 @@ pub enum FuzzyResponse {
         /// Neither chains nor directors need a host but these members, as far as it knows.
         is_settled: bool,
     },
+    /// Where colours are has changed.
+    Changed {
+        /// By this version of the map.
+        version: MapVersion,
+        /// The partition that was added or removed, or to which colours have moved.
+        partition: PartitionId,
+    },
+    /// A change of where colours are is asked for no more; what has begun of it goes on.
+    ChangeUnknown,
     /// It did not happen.
     Refused(FuzzyRefusal),
 }
@@ -288,6 +309,10 @@ pub enum FuzzyRefusal {
     NoClock,
     /// In the strict order: the user has seen a time that no honest clock has come to.
     FromTheFuture,
+    /// Where colours are stays as it is.
+    Change(ChangeFlaw),
+    /// Colours came to the partition that was scanned, or left it, since the cut: another cut is needed.
+    MovedSince,
     /// A trim or a play beyond the end.
     BeyondTail {
         /// The end, as far as is known.

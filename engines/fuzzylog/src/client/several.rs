@@ -16,7 +16,9 @@
 
 use super::requests::{FuzzyRefusal, FuzzyResponse};
 use super::{FuzzyClient, Operation, StuckAppend, Task, delivered, response_of};
-use crate::partition::command::{CleanUp, Command, Delivered, Fix, Outcome, Placed, ProposeTime, TakeOver};
+use crate::partition::command::{
+    Append, CleanUp, Command, Delivered, Fix, Outcome, Placed, ProposeTime, TakeOver,
+};
 use crate::terms::{AppendId, AppendTime, Content, Owner, PartitionId};
 use kernel::{Cx, Instant, planted};
 use std::collections::BTreeMap;
@@ -103,6 +105,46 @@ impl SeveralTask {
         self.content.bytes()
     }
 
+    pub(super) fn content(&self) -> &Content {
+        &self.content
+    }
+
+    /// All have said what this phase needs: where it goes on is not known yet.
+    pub(super) fn is_answered(&self) -> bool {
+        !matches!(self.phase, Phase::BackOff { .. }) && self.waiting_for().is_empty()
+    }
+
+    pub(super) fn is_fixing(&self) -> bool {
+        matches!(self.phase, Phase::Fix { .. })
+    }
+
+    /// The same, of an append that somebody else has begun, to be taken over.
+    pub(super) fn held(append: Append, partitions: Vec<PartitionId>, from: Owner, until: Instant) -> Self {
+        let Append { id, below, seen, content } = append;
+        let new = Self::new(id, below, seen, content, partitions, 0);
+        Self { phase: Phase::BackOff { until, from }, ..new }
+    }
+
+    /// Its colours are elsewhere: all partitions are asked anew. What they proposed counts where they say so again.
+    fn replan(&mut self, content: Content, partitions: Vec<PartitionId>, now: Instant) -> Phase {
+        let decider = self.decider();
+        self.content = content;
+        self.said = partitions.into_iter().map(|partition| (partition, Said::Nothing)).collect();
+        match self.phase {
+            // Another partition decides now, which has made somebody else the owner of this generation, perhaps.
+            Phase::Propose | Phase::TakeOver | Phase::Fix { .. }
+                if self.owner.generation > 0 && decider != self.decider() =>
+            {
+                Phase::BackOff { until: now, from: self.owner }
+            }
+            // All had proposed, so nothing moves before it is over: they answer what came of it.
+            Phase::Propose | Phase::Fix { .. } if self.owner.generation == 0 => Phase::Propose,
+            Phase::Propose | Phase::TakeOver | Phase::Fix { .. } => Phase::TakeOver,
+            Phase::Test { from } => Phase::Test { from },
+            Phase::BackOff { until, from } => Phase::BackOff { until, from },
+        }
+    }
+
     /// The partition that decides who takes over.
     fn decider(&self) -> Option<PartitionId> {
         self.said.keys().next().copied()
@@ -169,7 +211,7 @@ impl FuzzyClient {
     fn several(&mut self, call: u64) -> Option<&mut SeveralTask> {
         match &mut self.operations.get_mut(&call)?.task {
             Task::Several(task) => Some(task),
-            Task::One { .. } | Task::Reading(_) => None,
+            Task::One { .. } | Task::Reading(_) | Task::Changing(_) => None,
         }
     }
 
@@ -185,10 +227,14 @@ impl FuzzyClient {
     fn enter(&mut self, call: u64, phase: Phase, cx: &mut Cx<'_, Self>) {
         let Some(Operation { request, task: Task::Several(mut task), .. }) = self.take(call) else { return };
         task.phase = phase;
-        let id = task.id;
+        let (id, is_answered) = (task.id, task.is_answered());
         let next = self.begin(request, Task::Several(task), cx);
         if request.is_none() {
             self.recovering.insert(id, next);
+        }
+        if is_answered {
+            // Where all colours are in the partition that decides who takes over, nobody else is asked.
+            self.go_on(next, cx);
         }
     }
 
@@ -214,9 +260,11 @@ impl FuzzyClient {
             | Outcome::TrimmedTo(_)
             | Outcome::Restoring(_)
             | Outcome::RestoredTo(_)
+            | Outcome::Moving(_)
+            | Outcome::Elsewhere(_)
             | Outcome::BeyondTail(_)) => {
                 cx.mark("client.gave_up_an_append");
-                return self.end(call, response_of(other, false), cx);
+                return self.end(call, response_of(other, None), cx);
             }
         };
         task.said.insert(partition, said);
@@ -280,7 +328,8 @@ impl FuzzyClient {
 
     fn finish_several(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
         let Some(task) = self.several(call) else { return };
-        let (id, owner, is_snapshot) = (task.id, task.owner, task.content.is_snapshot());
+        let (id, owner, content) = (task.id, task.owner, task.content.clone());
+        let is_fixing = task.is_fixing();
         let (mut placed, mut times): (Vec<Placed>, Vec<AppendTime>) = (Vec::new(), Vec::new());
         for said in task.said.values() {
             if let Said::Delivered(it) = said {
@@ -289,6 +338,13 @@ impl FuzzyClient {
             }
         }
         placed.sort_by_key(|it| it.colour);
+        // A colour that has moved meanwhile is named by both partitions, at one position.
+        placed.dedup();
+        if placed.len() < content.colours.len() && is_fixing {
+            // Phase 2 names no plan, and a colour has left one of them since: the partition that has it by now is to answer.
+            cx.mark("client.was_answered_for_a_part");
+            return self.ask_by_plan(call, cx);
+        }
         let at = times.first().copied().unwrap_or_default();
         let partitions: Vec<PartitionId> = task.said.keys().copied().collect();
         kernel::invariant!(
@@ -298,7 +354,8 @@ impl FuzzyClient {
                 || planted!(other_owners_not_replaced),
             "{id:?} is delivered at {times:?}"
         );
-        self.end_when_passed(call, delivered(at, placed, is_snapshot), at, cx);
+        // By one plan all owners of its colours have answered. What one of them lacks it has forgotten with its user's client.
+        self.end_when_passed(call, delivered(at, placed, &content), at, cx);
         let nobody = self.new_call();
         for partition in partitions {
             self.submit(nobody, partition, CleanUp { id, owner }.into(), cx);
@@ -324,6 +381,38 @@ impl FuzzyClient {
         self.enter(call, Phase::BackOff { until, from }, cx);
     }
 
+    /// Where its colours are has changed: it begins anew, as far as it is not done; false if it concerns the same partitions.
+    pub(super) fn replan_several(&mut self, call: u64, cx: &mut Cx<'_, Self>) -> bool {
+        let Some(task) = self.several(call) else { return false };
+        let mut content = task.content.clone();
+        let before: Vec<PartitionId> = task.said.keys().copied().collect();
+        let partitions = self.plan(&mut content);
+        let Some(task) = self.several(call) else { return false };
+        let same = partitions == before
+            && match (&content.plan, &task.content.plan) {
+                (Some(new), Some(old)) => new.partitions == old.partitions,
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+        if same && task.is_fixing() {
+            // Phase 2 names no plan, but a take-over behind it does, and partitions refuse an old one.
+            task.content = content;
+            return false;
+        }
+        self.ask_by_plan(call, cx);
+        !same
+    }
+
+    /// It is delivered, and who has its colours is to say where.
+    fn ask_by_plan(&mut self, call: u64, cx: &mut Cx<'_, Self>) {
+        let Some(task) = self.several(call) else { return };
+        let mut content = task.content.clone();
+        let partitions = self.plan(&mut content);
+        let Some(task) = self.several(call) else { return };
+        let phase = task.replan(content, partitions, cx.now());
+        self.enter(call, phase, cx);
+    }
+
     pub(super) fn end_back_offs(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
         let over = self.operations.iter().filter_map(|(&call, operation)| match &operation.task {
@@ -335,7 +424,7 @@ impl FuzzyClient {
                 | Phase::TakeOver
                 | Phase::Fix { .. } => None,
             },
-            Task::One { .. } | Task::Reading(_) => None,
+            Task::One { .. } | Task::Reading(_) | Task::Changing(_) => None,
         });
         for (call, from) in over.collect::<Vec<_>>() {
             let identity = identity(cx);
@@ -355,8 +444,10 @@ impl FuzzyClient {
             // It is reported again.
             return;
         }
-        let partitions = self.placement.partitions_of(&content.colours);
-        let is_sound = id.content == content.digest() && partitions.len() > 1;
+        let mut content = content;
+        let partitions = self.plan(&mut content);
+        // When colours have moved it may be one.
+        let is_sound = id.content == content.digest() && (partitions.len() > 1 || content.plan.is_some());
         if !is_sound || content.flaw(self.parameters.colours_max, self.parameters.append_bytes_max).is_some()
         {
             return cx.reject("report of an append that cannot be");

@@ -160,6 +160,7 @@ impl Director {
         let following = &mut self.following;
         following.drawn = cx.rng().bits();
         (following.asked_at, following.moved_at, following.attempts) = (None, None, 0);
+        self.placing.begin_to_lead();
     }
 
     pub(super) fn note_placement(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
@@ -247,8 +248,7 @@ impl Director {
         let following = &self.following;
         let newest = following.wanted_version().max(following.known_version());
         // The first entries of the log would be another state to those who begin with another cluster file.
-        let is_bootstrapped = self.projections().all(crate::ChainProjection::is_bootstrapped);
-        if newest == 0 || !is_bootstrapped {
+        if newest == 0 || !self.is_bootstrapped() {
             return;
         }
         let is_confirmed = following.known.as_ref().is_some_and(|known| known.drawn == following.drawn);
@@ -260,10 +260,14 @@ impl Director {
         if !self.move_log(&members, &placement, cx) {
             return;
         }
-        let has_leavers = self.watches.iter().any(|watch| watch.leavers().next().is_some());
+        let has_leavers = self.used().any(|watch| watch.leavers().next().is_some());
         if placement.is_settled && !has_leavers && self.following.settled < members.version {
             cx.mark("director.settled_on_new_members");
             self.following.settled = members.version;
+            // Others would ask for it at some time: a host that has not heard of it lets nobody make the next change.
+            let (own, slot) = (cx.node().host(), cx.node().host_slot());
+            let others = members.ids().filter(|host| *host != own).map(|host| NodeId::new(host, slot));
+            cx.multicast(others, MembersSettled { version: members.version });
         }
     }
 
@@ -346,7 +350,7 @@ impl Watch {
         self.projection.nodes().filter(|node| self.leaves(*node))
     }
 
-    fn hears(&self, host: HostId, now: Instant, parameters: &FuzzyParameters) -> bool {
+    pub(super) fn hears(&self, host: HostId, now: Instant, parameters: &FuzzyParameters) -> bool {
         let server = self.candidates.iter().find(|node| node.host() == host);
         server.is_some_and(|&server| self.present(server, now, parameters).is_some())
     }

@@ -1,12 +1,15 @@
 //! What the directors agree on: the projections of all partitions, and the members of the cluster.
 
+use crate::map::{BeginPartition, ColourMap, ColourMoves, MapDecision};
 use crate::messages::director::{ChangeDecided, DirectorIn, FollowedMembers};
 use crate::projection::ChainProjection;
-use crate::terms::PartitionId;
+use crate::terms::{ColourPlacement, MapVersion, PartitionId};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, StateMachine};
+use paxos::Members;
 
-/// No partition has this number. A director of an earlier version, which knows projections alone, passes over what it names.
+/// No partition has these numbers. A director of an earlier version, which knows projections alone, passes over what they name.
 const NO_PARTITION: PartitionId = PartitionId(u16::MAX);
+const NO_PARTITION_BUT_A_MAP: PartitionId = PartitionId(u16::MAX - 1);
 
 /// An entry of the directors' log.
 #[derive(Clone, PartialEq, Debug)]
@@ -15,6 +18,8 @@ pub(super) enum DirectorEntry {
     Project(ChainProjection),
     /// Members, which are taken if they are no earlier ones.
     Follow(FollowedMembers),
+    /// Where colours are, which is taken if it follows what was decided before.
+    Place(MapDecision),
 }
 
 impl Encode for DirectorEntry {
@@ -25,6 +30,10 @@ impl Encode for DirectorEntry {
                 ChainProjection::initial(NO_PARTITION, &[]).encode(out);
                 followed.encode(out);
             }
+            Self::Place(decision) => {
+                ChainProjection::initial(NO_PARTITION_BUT_A_MAP, &[]).encode(out);
+                decision.encode(out);
+            }
         }
     }
 }
@@ -34,6 +43,7 @@ impl Decode for DirectorEntry {
         let projection = ChainProjection::decode(input)?;
         match projection.partition {
             NO_PARTITION => FollowedMembers::decode(input).map(Self::Follow),
+            NO_PARTITION_BUT_A_MAP => MapDecision::decode(input).map(Self::Place),
             _ => Ok(Self::Project(projection)),
         }
     }
@@ -42,11 +52,39 @@ impl Decode for DirectorEntry {
 /// All that was decided.
 #[derive(Clone, Debug)]
 struct Decided {
+    /// Of all partitions, and behind them of those that may be added.
     projections: Vec<ChainProjection>,
     followed: Option<FollowedMembers>,
+    map: ColourMap,
 }
 
 impl Decided {
+    fn moves(&self) -> Option<ColourMoves> {
+        (self.map.version() > MapVersion(0)).then(|| self.map.moves().clone())
+    }
+
+    /// The projections without those at the end that nothing was decided of: each host has its own of these, and none of an earlier version.
+    fn decided_projections(&self) -> &[ChainProjection] {
+        let is_decided = |it: &ChainProjection| {
+            let is_of_the_first = it.partition.0 < self.map.base().partitions();
+            is_of_the_first || it.is_bootstrapped() || self.map.has(it.partition)
+        };
+        let count = self.projections.iter().rposition(is_decided).map_or(0, |last| last + 1);
+        &self.projections[..count]
+    }
+
+    /// A partition that is added begins as the first ones have, with servers that are there.
+    fn place(&mut self, decision: MapDecision) {
+        if let MapDecision::BeginPartition(BeginPartition { partition, servers }) = &decision
+            && let Some(known) = self.projections.get_mut(usize::from(partition.0))
+            && !known.is_bootstrapped()
+            && partition.0 >= self.map.base().partitions()
+        {
+            *known = ChainProjection::initial(*partition, servers);
+        }
+        self.map.decide(decision);
+    }
+
     fn take(&mut self, entry: DirectorEntry) {
         match entry {
             DirectorEntry::Project(proposed) => {
@@ -62,24 +100,44 @@ impl Decided {
                 }
                 followed => *followed = Some(proposed),
             },
+            DirectorEntry::Place(decision) => self.place(decision),
         }
     }
 }
 
 impl Encode for Decided {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.projections.encode(out);
+        self.decided_projections().to_vec().encode(out);
         if let Some(followed) = &self.followed {
             followed.encode(out);
+        }
+        if let Some(moves) = self.moves() {
+            if self.followed.is_none() {
+                nobody().encode(out);
+            }
+            moves.encode(out);
         }
     }
 }
 
-impl Decode for Decided {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        let projections = Vec::decode(input)?;
-        let followed = if input.remaining() == 0 { None } else { Some(FollowedMembers::decode(input)?) };
-        Ok(Self { projections, followed })
+/// Stands where the members do, if none are followed and something comes behind them.
+fn nobody() -> FollowedMembers {
+    FollowedMembers { members: Members { version: 0, hosts: Vec::new() }, drawn: 0 }
+}
+
+impl Decided {
+    /// What a snapshot has, and behind it the first projections that it has not.
+    fn decoded(bytes: &Bytes, initial: &[ChainProjection], mut map: ColourMap) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(bytes.clone());
+        let mut projections: Vec<ChainProjection> = Vec::decode(&mut input)?;
+        projections.extend(initial.iter().skip(projections.len()).cloned());
+        let is_over = |input: &Reader| input.remaining() == 0;
+        let followed = if is_over(&input) { None } else { Some(FollowedMembers::decode(&mut input)?) };
+        if !is_over(&input) {
+            map.take(ColourMoves::decode(&mut input)?);
+        }
+        let followed = followed.filter(|it| *it != nobody());
+        Ok(Self { projections, followed, map })
     }
 }
 
@@ -97,8 +155,9 @@ pub struct DirectorMachine {
 
 impl DirectorMachine {
     /// The machine of a host's replica, before the first entry.
-    pub fn new(role: NodeId, initial: Vec<ChainProjection>) -> Self {
-        let decided = Decided { projections: initial.clone(), followed: None };
+    pub fn new(role: NodeId, initial: Vec<ChainProjection>, base: ColourPlacement) -> Self {
+        let map = ColourMap::new(base).with_room(initial.len());
+        let decided = Decided { projections: initial.clone(), followed: None, map };
         Self { role, initial, decided, notices: Vec::new(), writing: None, installing: Vec::new() }
     }
 
@@ -108,8 +167,9 @@ impl DirectorMachine {
     }
 
     fn notify(&mut self) {
-        let Decided { projections, followed } = self.decided.clone();
-        let decided = DirectorIn::from(ChangeDecided { projections, followed });
+        let moves = self.decided.moves();
+        let Decided { projections, followed, .. } = self.decided.clone();
+        let decided = DirectorIn::from(ChangeDecided { projections, followed, moves });
         self.notices.push((self.role, decided.encoded().into()));
     }
 }
@@ -150,7 +210,7 @@ impl StateMachine for DirectorMachine {
     }
 
     fn reset(&mut self) {
-        *self = Self::new(self.role, self.initial.clone());
+        *self = Self::new(self.role, self.initial.clone(), self.decided.map.base());
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
@@ -158,7 +218,8 @@ impl StateMachine for DirectorMachine {
         self.installing.extend_from_slice(bytes);
         if is_last == 1 {
             let whole = Bytes::from(std::mem::take(&mut self.installing));
-            self.decided = Decided::decoded(&whole)?;
+            let map = ColourMap::new(self.decided.map.base()).with_room(self.initial.len());
+            self.decided = Decided::decoded(&whole, &self.initial, map)?;
             self.notify();
         }
         Ok(())
@@ -173,14 +234,15 @@ impl StateMachine for DirectorMachine {
 mod tests {
     use super::*;
     use kernel::{HostId, HostSlot};
-    use paxos::{HostEntry, Members};
+    use paxos::HostEntry;
 
     fn node(host: u32) -> NodeId {
         NodeId::new(HostId(host), HostSlot(16))
     }
 
     fn machine() -> DirectorMachine {
-        DirectorMachine::new(node(9), vec![ChainProjection::initial(PartitionId(0), &[node(1), node(2)])])
+        let initial = ChainProjection::initial(PartitionId(0), &[node(1), node(2)]);
+        DirectorMachine::new(node(9), vec![initial], ColourPlacement::over(1))
     }
 
     fn follow(version: u64, drawn: u64) -> DirectorEntry {
@@ -215,8 +277,8 @@ mod tests {
         assert_eq!((followed.members.version, followed.drawn), (3, 7));
         let chunks = snapshot(&mut machine);
         assert!(chunks.len() > 1, "it takes several chunks");
-        let mut other =
-            DirectorMachine::new(node(9), vec![ChainProjection::initial(PartitionId(0), &[node(5)])]);
+        let initial = ChainProjection::initial(PartitionId(0), &[node(5)]);
+        let mut other = DirectorMachine::new(node(9), vec![initial], ColourPlacement::over(1));
         chunks.iter().for_each(|chunk| other.install(chunk).expect("it reads back"));
         assert_eq!(other.digest(), machine.digest());
     }
@@ -233,5 +295,51 @@ mod tests {
         // An earlier version takes it for a projection of a partition that it does not know.
         let passed_over = ChainProjection::decoded(&follow(3, 1).encoded().into()).expect("it reads");
         assert_eq!(passed_over.partition, NO_PARTITION);
+    }
+
+    // A partition could not be added after a host was upgraded, or hosts of two versions would not agree on what was decided.
+    #[test]
+    fn partitions_that_may_be_added_are_in_no_snapshot_before() {
+        let initial = |partition| ChainProjection::initial(PartitionId(partition), &[node(1)]);
+        let first = || DirectorMachine::new(node(9), vec![initial(0)], ColourPlacement::over(1));
+        let all = || (0..3).map(initial).collect::<Vec<_>>();
+        let with_room = || DirectorMachine::new(node(9), all(), ColourPlacement::over(1));
+        let (mut earlier, mut later) = (first(), with_room());
+        [&mut earlier, &mut later].into_iter().for_each(|it| apply(it, &follow(3, 1)));
+        assert_eq!(snapshot(&mut earlier), snapshot(&mut later));
+        let mut upgraded = with_room();
+        snapshot(&mut earlier).iter().for_each(|chunk| upgraded.install(chunk).expect("it reads back"));
+        let (partition, servers) = (PartitionId(1), vec![node(2)]);
+        let begun = BeginPartition { partition, servers: servers.clone() };
+        apply(&mut upgraded, &DirectorEntry::Place(begun.into()));
+        assert_eq!(upgraded.projections()[1].nodes().collect::<Vec<_>>(), servers);
+        let mut other = with_room();
+        snapshot(&mut upgraded).iter().for_each(|chunk| other.install(chunk).expect("it reads back"));
+        assert_eq!((other.projections(), other.digest()), (upgraded.projections(), upgraded.digest()));
+    }
+
+    // A director that starts from a snapshot would have colours where they were, and so two owners of them.
+    #[test]
+    fn where_colours_are_is_in_snapshots_with_and_without_members() {
+        let initial = |partition| ChainProjection::initial(PartitionId(partition), &[node(1)]);
+        let new = || DirectorMachine::new(node(9), vec![initial(0), initial(1)], ColourPlacement::over(2));
+        for follows in [false, true] {
+            let mut machine = new();
+            if follows {
+                apply(&mut machine, &follow(3, 1));
+            }
+            let colour = crate::Colour(7);
+            let to = PartitionId(1 - machine.decided.map.partition_of(colour).0);
+            let begun = machine.decided.map.next_move(vec![colour], to).expect("there is a colour");
+            let id = begun.id;
+            apply(&mut machine, &DirectorEntry::Place(crate::BeginMove { begun }.into()));
+            apply(&mut machine, &DirectorEntry::Place(crate::EndMove { id }.into()));
+            assert_eq!(machine.decided.map.partition_of(colour), to);
+            let mut other = new();
+            snapshot(&mut machine).iter().for_each(|chunk| other.install(chunk).expect("it reads back"));
+            assert_eq!(other.digest(), machine.digest());
+            assert_eq!(other.decided.map, machine.decided.map);
+            assert_eq!(other.decided.followed, machine.decided.followed);
+        }
     }
 }

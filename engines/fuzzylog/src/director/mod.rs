@@ -26,17 +26,20 @@
 mod change;
 mod following;
 mod machine;
+mod moving;
 
 pub use crate::messages::director::*;
 use change::Changing;
 use following::Following;
 pub use machine::DirectorMachine;
+use moving::Placing;
 
+use crate::map::ColourMap;
 use crate::messages::chain_server::{Ping, Project};
 use crate::messages::client::ProjectionDecided;
 use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
-use crate::terms::{ChainJournal, PartitionId};
+use crate::terms::{ChainJournal, ColourPlacement, PartitionId};
 use crate::{FuzzyLog, FuzzyMessage, FuzzyRequest};
 use kernel::{AwaitedTimers, Cx, Decode, HostId, Instant, NodeId, Position, RequestId, Role};
 use parts::Ballot;
@@ -136,6 +139,7 @@ pub struct Director {
     /// The client beside it.
     client: NodeId,
     following: Following,
+    placing: Placing,
 }
 
 /// What a director begins with.
@@ -153,12 +157,18 @@ pub struct DirectorBeginning<'a> {
     pub directors: Vec<HostId>,
     /// The client beside it.
     pub client: NodeId,
+    /// Where colours are by the fixed spread. The first projections beyond its partitions are of partitions that may be added.
+    pub placement: ColourPlacement,
+    /// There are other regions.
+    pub among_regions: bool,
 }
 
 impl Director {
     /// The director of a host, which may be one that does not direct.
     pub fn new(parameters: FuzzyParameters, beginning: DirectorBeginning<'_>) -> Self {
-        let DirectorBeginning { log, initial, candidates, replicas, directors, client } = beginning;
+        let DirectorBeginning { log, initial, candidates, replicas, directors, client, .. } = beginning;
+        let map = ColourMap::new(beginning.placement).with_room(initial.len());
+        let placing = Placing::new(map, beginning.among_regions);
         let watch = |(projection, candidates): (&ChainProjection, &Vec<NodeId>)| Watch {
             candidates: candidates.clone(),
             width: projection.members.len(),
@@ -182,6 +192,7 @@ impl Director {
             replicas,
             client,
             following: Following::new(directors),
+            placing,
         }
     }
 
@@ -214,6 +225,9 @@ impl Director {
     }
 
     fn on_pong(&mut self, from: NodeId, message: Pong, cx: &mut Cx<'_, Self>) {
+        if let Some(seen) = message.moves {
+            self.on_moves_seen(from, seen, cx);
+        }
         let (now, leads) = (cx.now(), self.leads);
         let Some(watch) = self.watch(message.partition) else { return cx.reject("unknown partition") };
         if watch.projection.nodes().all(|node| node.host_slot() != from.host_slot()) {
@@ -243,14 +257,18 @@ impl Director {
     }
 
     fn on_decided(&mut self, message: ChangeDecided, cx: &mut Cx<'_, Self>) {
-        let ChangeDecided { projections, followed } = message;
+        let ChangeDecided { projections, followed, moves } = message;
         if let Some(followed) = followed {
             self.on_followed(followed, cx);
         }
-        let leads = self.is_leading();
+        let (leads, first) = (self.is_leading(), self.placing.map.base().partitions());
         for projection in projections {
             let Some(watch) = self.watch(projection.partition) else { continue };
             if projection.epoch <= watch.projection.epoch {
+                // A partition that is added begins with the servers that were there then.
+                if projection.partition.0 >= first && !watch.projection.is_bootstrapped() {
+                    watch.begin_with(projection);
+                }
                 continue;
             }
             let is_own = watch.changing.take().is_some_and(|it| it.proposed.as_ref() == Some(&projection));
@@ -265,6 +283,9 @@ impl Director {
             if leads {
                 concerned.into_iter().for_each(|server| watch.notify(server, cx));
             }
+        }
+        if let Some(moves) = moves {
+            self.on_placed(moves, cx);
         }
     }
 
@@ -324,13 +345,19 @@ impl Director {
             return;
         }
         let (parameters, log) = (self.patient_parameters(), self.log);
+        let map = &self.placing.map;
         for watch in &mut self.watches {
+            // Nobody is asked about a partition that may be added once.
+            if !watch.projection.is_bootstrapped() && !map.has(watch.projection.partition) {
+                continue;
+            }
             // Who does not lead asks all the same: when it does, it knows who is silent.
             cx.repeat(watch.watched(), Ping {});
             if self.leads {
                 watch.look(is_patient, &parameters, &log, cx);
             }
         }
+        self.look_after_map(cx);
     }
 
     /// Nobody was silent while this host did nothing.
@@ -358,6 +385,13 @@ impl Watch {
     /// Candidates, and servers of the chain that are none.
     fn watched(&self) -> Vec<NodeId> {
         self.candidates.iter().copied().chain(self.leavers()).collect()
+    }
+
+    /// Its chain begins with these servers, if nothing has come of those before.
+    fn begin_with(&mut self, projection: ChainProjection) {
+        if projection.members != self.projection.members && projection.epoch == self.projection.epoch {
+            (self.projection, self.changing) = (projection, None);
+        }
     }
 
     /// Notifies a server of the projection in force.
@@ -420,6 +454,8 @@ impl Role for Director {
                 self.on_follow_members(from, message, cx);
             }
             DirectorHears::Own(DirectorIn::MembersSettled(message)) => self.on_settled(from, &message, cx),
+            DirectorHears::Own(DirectorIn::WantMap(message)) => self.on_want_map(from, &message, cx),
+            DirectorHears::Own(DirectorIn::WantChange(message)) => self.on_want_change(from, message, cx),
             DirectorHears::Log(message) => self.on_log(from, message, cx),
         }
     }
@@ -451,6 +487,7 @@ impl Role for Director {
             | FuzzyRequest::Scan(_)
             | FuzzyRequest::Restore(_)
             | FuzzyRequest::Open(_)
+            | FuzzyRequest::Change(_)
             | FuzzyRequest::Trim(_) => cx.reject("request for a client"),
         }
     }

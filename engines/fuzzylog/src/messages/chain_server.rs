@@ -1,11 +1,12 @@
 //! What a chain server can be sent.
 
 use crate::FuzzyMessage;
-use crate::partition::command::{Command, LogBegin, RowEntry, ShadowNode};
+use crate::map::ColourMoves;
+use crate::partition::command::{Command, LogBegin, MovePage, MovePoint, RowEntry, ShadowNode};
 use crate::projection::ChainProjection;
 use crate::terms::{
-    AppendTime, ChainEpoch, ChainJournal, Colour, Edge, NodePosition, PartitionId, RegionId, RowIndex,
-    ScanPoint,
+    AppendTime, ChainEpoch, ChainJournal, Colour, Edge, MapVersion, NodePosition, PartitionId, RegionId,
+    RowIndex, ScanPoint,
 };
 use kernel::{Bytes, NodeId};
 
@@ -14,7 +15,7 @@ kernel::inbox! {
     pub enum ChainServerIn {
         /// By clients.
         Client(FromClient),
-        /// By servers of its partition.
+        /// By servers of its region, of its partition mostly.
         Server(FromServer),
         /// By directors.
         Director(FromDirector),
@@ -143,7 +144,7 @@ kernel::messages! {
 }
 
 kernel::messages! {
-    /// What servers of a partition send each other.
+    /// What servers of a region send each other.
     pub enum FromServer of ChainServerIn::Server in FuzzyMessage::ChainServer {
         /// From the one before: commands of the row.
         10 => Forward {
@@ -231,6 +232,21 @@ kernel::messages! {
             /// The page.
             bytes: Bytes,
         },
+        /// From the head of the partition to which colours move: what comes next of them?
+        18 => PullColours {
+            /// The move.
+            id: MapVersion,
+            /// From here.
+            at: MovePoint,
+        },
+        /// From any server of the partition that they leave.
+        /// Promise: all servers of its chain have on their disks that nothing comes to them any more.
+        19 => ColoursPulled {
+            /// The move.
+            id: MapVersion,
+            /// What.
+            page: MovePage,
+        },
     }
 }
 
@@ -263,6 +279,13 @@ kernel::messages! {
             projection: ChainProjection,
             /// Who is not in it is to copy the chain.
             copies: bool,
+        },
+        /// This is decided about where colours are.
+        23 => PlaceColours {
+            /// What.
+            moves: ColourMoves,
+            /// The chain of the partition that the colours of the move in flight leave.
+            sources: Vec<NodeId>,
         },
     }
 }

@@ -1,13 +1,15 @@
 //! What a client can be sent.
 
 use crate::FuzzyMessage;
+use crate::map::{ColourMoves, MoveFlaw, PartitionFlaw};
 use crate::partition::command::Outcome;
 use crate::partition::{ColourNode, ScanPage};
 use crate::projection::ChainProjection;
 use crate::terms::{
-    AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, NodePosition, Owner, PartitionId, RowIndex,
+    AppendId, AppendTime, ChainEpoch, Colour, Content, Edge, MapVersion, NodePosition, Owner, PartitionId,
+    RowIndex,
 };
-use kernel::NodeId;
+use kernel::{Decode, DecodeError, Encode, NodeId, Reader};
 
 kernel::messages! {
     /// Everything a client can be sent.
@@ -153,6 +155,98 @@ kernel::messages! {
             /// The length of its row then.
             length: RowIndex,
         },
+        /// From any server: the colour that was asked for is not here, or leaves.
+        17 => ColourElsewhere {
+            /// The client's name for its call.
+            call: u64,
+            /// By this version of the map, or a later one, it is elsewhere.
+            version: MapVersion,
+        },
+        /// From a director, or from the chain server beside the client, which has it of one: this is decided.
+        18 => ColoursPlaced {
+            /// What.
+            moves: ColourMoves,
+        },
+        /// From any server: colours came or left since the cut that was asked for.
+        19 => ScanOutdated {
+            /// The client's name for its call.
+            call: u64,
+        },
+        /// From the director that leads: how a change of where colours are stands.
+        20 => ChangeStands {
+            /// The client's name for its call.
+            call: u64,
+            /// How.
+            state: ChangeState,
+        },
+    }
+}
+
+kernel::messages! {
+    /// How a change of where colours are stands.
+    pub enum ChangeState {
+        /// It is done.
+        1 => ChangeDone {
+            /// By this version of the map.
+            version: MapVersion,
+            /// The partition that was added or removed, or to which colours have moved.
+            partition: PartitionId,
+        },
+        /// It is in flight, or waits for another one.
+        2 => ChangeInFlight {
+            /// The move that is in flight for it; none while it waits.
+            id: Option<MapVersion>,
+            /// The partition that is being added.
+            partition: Option<PartitionId>,
+        },
+        /// It is refused.
+        3 => ChangeRefused {
+            /// Why.
+            why: ChangeFlaw,
+        },
+    }
+}
+
+/// Why where colours are is not changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChangeFlaw {
+    /// A move cannot be.
+    Move(MoveFlaw),
+    /// A partition cannot be added or removed.
+    Partition(PartitionFlaw),
+    /// There are other regions, which copy partition by partition.
+    AmongRegions,
+    /// The move was taken back: a partition did not answer in time, or had no room.
+    TakenBack,
+}
+
+/// All of them, by the numbers that they have on the wire.
+const FLAWS: [ChangeFlaw; 12] = [
+    ChangeFlaw::AmongRegions,
+    ChangeFlaw::TakenBack,
+    ChangeFlaw::Move(MoveFlaw::NoPartition),
+    ChangeFlaw::Move(MoveFlaw::Colours),
+    ChangeFlaw::Move(MoveFlaw::Scattered),
+    ChangeFlaw::Move(MoveFlaw::TooManyMoved),
+    ChangeFlaw::Move(MoveFlaw::OtherMove),
+    ChangeFlaw::Move(MoveFlaw::Emptied),
+    ChangeFlaw::Partition(PartitionFlaw::NoRoom),
+    ChangeFlaw::Partition(PartitionFlaw::NoPartition),
+    ChangeFlaw::Partition(PartitionFlaw::IsOfTheFirst),
+    ChangeFlaw::Partition(PartitionFlaw::OtherOne),
+];
+
+impl Encode for ChangeFlaw {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let number = FLAWS.iter().position(|it| it == self).unwrap_or_default();
+        out.push(number as u8);
+    }
+}
+
+impl Decode for ChangeFlaw {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let number = u8::decode(input)?;
+        FLAWS.get(usize::from(number)).copied().ok_or(DecodeError::Invalid("flaw of a change"))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Which appends of users' clients are delivered: each is executed once.
 
-use super::command::{Delivered, Placed};
-use crate::terms::{AppendId, AppendTime, RowIndex};
-use kernel::Recount;
+use super::command::{Delivered, MovePoint, MovedClient, Placed};
+use crate::terms::{AppendId, AppendTime, Colour, RowIndex};
+use kernel::{PageBudget, Recount};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -61,6 +61,9 @@ pub(super) enum Past<'a> {
 const CLIENT_BYTES: usize = 128;
 const DONE_BYTES: usize = 96;
 
+/// What a client costs on a page beside its appends.
+const MOVED_CLIENT_BYTES: usize = 32;
+
 fn key(id: AppendId) -> (u64, u64) {
     (id.number, id.content)
 }
@@ -84,6 +87,13 @@ impl ClientRow {
             past = Past::Done(done);
         }
         past
+    }
+
+    /// Drops its appends to whose numbers it has the answers.
+    fn forget_acknowledged(&mut self, bytes: &mut usize) {
+        while let Some(first) = self.done.first_entry().filter(|it| it.key().0 < self.below) {
+            *bytes -= bytes_of(&first.remove());
+        }
     }
 
     /// Its appends.
@@ -150,9 +160,7 @@ impl Clients {
         row.used = row.used.max(at);
         if below > row.below {
             row.below = below;
-            while let Some(first) = row.done.first_entry().filter(|it| it.key().0 < below) {
-                *bytes -= bytes_of(&first.remove());
-            }
+            row.forget_acknowledged(bytes);
         }
         row
     }
@@ -172,6 +180,82 @@ impl Clients {
         let before = self.row(id.client).done.insert(key(id), done);
         self.bytes = self.bytes + more - before.as_ref().map_or(0, bytes_of);
     }
+}
+
+/// For colours that move.
+impl Clients {
+    /// A page of what moves with colours: what each client has answers to, and its appends to them.
+    pub(super) fn moved_page(
+        &self,
+        at: MovePoint,
+        colours: &[Colour],
+        page: &mut PageBudget,
+    ) -> (Vec<MovedClient>, Option<MovePoint>) {
+        let mut clients = Vec::new();
+        for (&client, row) in self.rows.range(at.client..) {
+            let begin = if client == at.client { (at.number, at.content) } else { (0, 0) };
+            let point =
+                |(number, content): (u64, u64)| MovePoint { client, number, content, ..MovePoint::default() };
+            // One that goes on from the page before has room for an append in any case.
+            if begin == (0, 0) && !page.admits(MOVED_CLIENT_BYTES) {
+                return (clients, Some(point(begin)));
+            }
+            let mut moved = MovedClient { client, below: row.below, done: Vec::new() };
+            for (&key, done) in row.done.range(begin..) {
+                let placed = parts_of(done, |colour| colours.contains(&colour));
+                if placed.is_empty() {
+                    continue;
+                }
+                let done = DoneAppend { placed, ..done.clone() };
+                if !page.admits(bytes_of(&done)) {
+                    clients.push(moved);
+                    return (clients, Some(point(key)));
+                }
+                moved.done.push(done);
+            }
+            clients.push(moved);
+        }
+        (clients, None)
+    }
+
+    /// Takes what another partition remembers of a client. What of an append is here already stays. What one of the two has forgotten is
+    /// forgotten as a whole: who asks for it late would be answered for a part.
+    pub(super) fn take(&mut self, client: u64, below: u64, done: &[DoneAppend], at: RowIndex) {
+        self.acknowledge(client, below, at);
+        let row = self.rows.entry(client).or_default();
+        row.forget_acknowledged(&mut self.bytes);
+        let below = row.below;
+        for DoneAppend { id, at, placed } in done.iter().filter(|it| it.id.number >= below) {
+            let known = self.done(*id).map(|it| it.placed.clone()).unwrap_or_default();
+            let is_new = |it: &&Placed| known.iter().all(|other| other.colour != it.colour);
+            let mut all: Vec<Placed> = placed.iter().filter(is_new).cloned().collect();
+            all.extend(known);
+            all.sort_by_key(|it| it.colour);
+            self.finish(*id, &Delivered { at: *at, placed: all });
+        }
+    }
+
+    /// Forgets where appends are in colours that have left.
+    pub(super) fn forget_colours(&mut self, colours: &[Colour]) {
+        let has_left = |done: &DoneAppend| done.placed.iter().any(|it| colours.contains(&it.colour));
+        let concerned = self.rows.iter().filter(|(_, row)| row.done.values().any(has_left));
+        let concerned: Vec<u64> = concerned.map(|(&client, _)| client).collect();
+        for client in concerned {
+            self.save(client);
+            let Some(row) = self.rows.get_mut(&client) else { continue };
+            self.bytes -= row.bytes();
+            for done in row.done.values_mut() {
+                done.placed = parts_of(done, |colour| !colours.contains(&colour));
+            }
+            row.done.retain(|_, done| !done.placed.is_empty());
+            self.bytes += row.bytes();
+        }
+    }
+}
+
+/// Where an append is in some of its colours.
+fn parts_of(done: &DoneAppend, is_one: impl Fn(Colour) -> bool) -> Vec<Placed> {
+    done.placed.iter().filter(|it| is_one(it.colour)).cloned().collect()
 }
 
 /// For snapshots.

@@ -1,6 +1,8 @@
 //! The chains of a partition's colours.
 
-use crate::terms::{AppendId, AppendTime, Colour, Edge, NodePosition, RegionId, RestoreId, begins_with};
+use crate::terms::{
+    AppendId, AppendTime, Colour, Edge, MapVersion, NodePosition, RegionId, RestoreId, begins_with,
+};
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader, Recount, planted};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -47,6 +49,11 @@ impl ColourNode {
     pub fn bytes(&self) -> usize {
         let across = self.across.as_ref().map_or(0, |it| ACROSS_BYTES + size_of::<Edge>() * it.edges.len());
         NODE_HEAD_BYTES + self.body.len() + size_of::<Colour>() * self.colours.len() + across
+    }
+
+    /// Without what does not belong to it of the memory that it was read from.
+    pub(super) fn compact(&self) -> Self {
+        Self { body: Bytes::copy_from_slice(&self.body), ..self.clone() }
     }
 
     /// Where it was appended, if it says so.
@@ -103,8 +110,17 @@ pub(super) struct Chain {
     pub(super) nodes: VecDeque<ColourNode>,
     /// When the last node was delivered, which may be dropped by now.
     pub(super) last: AppendTime,
-    /// Out of view: this restore makes it.
-    pub(super) restored_by: Option<RestoreId>,
+    /// Out of view: this makes it.
+    pub(super) made_by: Option<Maker>,
+}
+
+/// What makes a colour that is out of view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Maker {
+    /// A restore.
+    Restore(RestoreId),
+    /// A move that brings it here.
+    Move(MapVersion),
 }
 
 impl Chain {
@@ -140,7 +156,7 @@ struct WasChain {
     first: NodePosition,
     tail: NodePosition,
     last: AppendTime,
-    restored_by: Option<RestoreId>,
+    made_by: Option<Maker>,
     /// Nodes that were dropped since and are not written, in order: those before what is left.
     dropped: VecDeque<ColourNode>,
 }
@@ -149,23 +165,23 @@ impl WasChain {
     fn of(chain: Option<&Chain>) -> Self {
         let (first, tail) = chain.map_or_else(Default::default, |it| (it.first, it.tail()));
         let last = chain.map_or(AppendTime::ZERO, |it| it.last);
-        let restored_by = chain.and_then(|it| it.restored_by);
-        Self { exists: chain.is_some(), first, tail, last, restored_by, dropped: VecDeque::new() }
+        let made_by = chain.and_then(|it| it.made_by);
+        Self { exists: chain.is_some(), first, tail, last, made_by, dropped: VecDeque::new() }
     }
 }
 
 /// What comes next of what is written.
 pub(super) enum SavedPart {
-    /// A colour: its first node, when its last one was delivered, and by which restore it is made, if it is out of view.
-    Colour(Colour, NodePosition, AppendTime, Option<RestoreId>),
+    /// A colour: its first node, when its last one was delivered, and by what it is made, if it is out of view.
+    Colour(Colour, NodePosition, AppendTime, Option<Maker>),
     /// Its next node.
     Node(Colour, ColourNode),
 }
 
 impl Colours {
     /// A colour that is in view.
-    fn chain(&self, colour: Colour) -> Option<&Chain> {
-        self.chains.get(&colour).filter(|chain| chain.restored_by.is_none())
+    pub(super) fn chain(&self, colour: Colour) -> Option<&Chain> {
+        self.chains.get(&colour).filter(|chain| chain.made_by.is_none())
     }
 
     /// The position after the colour's last node.
@@ -214,8 +230,8 @@ impl Colours {
         );
         kernel::invariant!(
             ATOMIC,
-            chain.restored_by.is_none(),
-            "{:?} goes to colour {colour}, which is restored",
+            chain.made_by.is_none(),
+            "{:?} goes to colour {colour}, which is out of view",
             node.id
         );
         let position = chain.tail();
@@ -274,34 +290,76 @@ impl Colours {
 
     /// Those that are in view.
     pub(super) fn chains_from(&self, first: Colour) -> impl Iterator<Item = (Colour, &Chain)> {
-        let in_view = self.chains.range(first..).filter(|(_, chain)| chain.restored_by.is_none());
+        let in_view = self.chains.range(first..).filter(|(_, chain)| chain.made_by.is_none());
         in_view.map(|(&colour, chain)| (colour, chain))
     }
 }
 
-/// For restores.
+/// For what is made out of view.
 impl Colours {
+    /// What makes a colour.
+    pub(super) fn made(&self, colour: Colour) -> Option<Maker> {
+        self.chains.get(&colour)?.made_by
+    }
+
     /// The restore that makes a colour, and the colour as far as it is made.
     pub(super) fn restored(&self, colour: Colour) -> Option<(RestoreId, &Chain)> {
         let chain = self.chains.get(&colour)?;
-        chain.restored_by.map(|restore| (restore, chain))
+        match chain.made_by {
+            Some(Maker::Restore(restore)) => Some((restore, chain)),
+            Some(Maker::Move(_)) | None => None,
+        }
     }
 
     /// A colour that has nothing in view is made by this restore from now on, and begins at a position.
     pub(super) fn begin_restoring(&mut self, colour: Colour, restore: RestoreId, first: NodePosition) {
         self.clear(colour);
         let chain = self.chains.entry(colour).or_default();
-        (chain.first, chain.restored_by) = (first, Some(restore));
+        (chain.first, chain.made_by) = (first, Some(Maker::Restore(restore)));
     }
 
-    /// Puts a node behind those that its restore has put there.
-    pub(super) fn push_restored(&mut self, colour: Colour, node: ColourNode) {
+    /// The same by a move: it begins there, and its last node was delivered then.
+    pub(super) fn begin_taking(
+        &mut self,
+        colour: Colour,
+        id: MapVersion,
+        first: NodePosition,
+        last: AppendTime,
+    ) {
+        self.clear(colour);
+        let chain = self.chains.entry(colour).or_default();
+        (chain.first, chain.last, chain.made_by) = (first, last, Some(Maker::Move(id)));
+    }
+
+    /// Puts a node behind those that were put there.
+    pub(super) fn push_made(&mut self, colour: Colour, node: ColourNode) {
         self.save(colour);
         if let Some(chain) = self.chains.get_mut(&colour) {
             self.bytes += node.bytes();
-            chain.last = node.at;
+            chain.last = node.at.max(chain.last);
             chain.nodes.push_back(node);
         }
+    }
+
+    /// A colour that came is in view.
+    pub(super) fn show(&mut self, colour: Colour) {
+        self.save(colour);
+        if let Some(chain) = self.chains.get_mut(&colour) {
+            chain.made_by = None;
+        }
+    }
+
+    /// Drops a colour that this move has brought, if it is not in view.
+    pub(super) fn remove_taken(&mut self, colour: Colour, id: MapVersion) {
+        if self.made(colour) == Some(Maker::Move(id)) {
+            self.remove(colour);
+        }
+    }
+
+    /// Drops a colour, as if it had never been here.
+    pub(super) fn remove(&mut self, colour: Colour) {
+        self.clear(colour);
+        self.chains.remove(&colour);
     }
 
     /// Drops all of a colour, which is as if it had never had a node.
@@ -316,7 +374,10 @@ impl Colours {
 
     /// What this restore has made comes into view; what others have is dropped. Returns how many colours came.
     pub(super) fn open(&mut self, restore: RestoreId, at: AppendTime) -> NodePosition {
-        let made = self.chains.iter().filter_map(|(&colour, chain)| Some((colour, chain.restored_by?)));
+        let made = self.chains.iter().filter_map(|(&colour, chain)| match chain.made_by? {
+            Maker::Restore(by) => Some((colour, by)),
+            Maker::Move(_) => None,
+        });
         let made: Vec<(Colour, RestoreId)> = made.collect();
         let mut opened = NodePosition(0);
         for (colour, by) in made {
@@ -327,7 +388,7 @@ impl Colours {
             self.save(colour);
             if let Some(chain) = self.chains.get_mut(&colour) {
                 // Who has seen one of them has seen that all of them came.
-                (chain.restored_by, chain.last) = (None, at);
+                (chain.made_by, chain.last) = (None, at);
                 opened = opened.next();
             }
         }
@@ -365,8 +426,10 @@ impl Colours {
                 let was = saved.was.get_mut(&colour)?;
                 if next < was.tail {
                     saved.current = Some((colour, next.next()));
-                    let chain = self.chains.get(&colour)?;
-                    let left = next.0.checked_sub(chain.first.0).and_then(|it| chain.nodes.get(it as usize));
+                    // One that was dropped as a whole has its nodes among those that were dropped.
+                    let chain = self.chains.get(&colour);
+                    let nth = chain.and_then(|chain| next.0.checked_sub(chain.first.0));
+                    let left = nth.and_then(|nth| chain?.nodes.get(nth as usize));
                     if let Some(node) = left.cloned().or_else(|| was.dropped.pop_front()) {
                         return Some(SavedPart::Node(colour, node));
                     }
@@ -382,7 +445,7 @@ impl Colours {
             let was = saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour)));
             saved.current = Some((colour, was.first));
             if was.exists {
-                return Some(SavedPart::Colour(colour, was.first, was.last, was.restored_by));
+                return Some(SavedPart::Colour(colour, was.first, was.last, was.made_by));
             }
         }
     }
@@ -393,10 +456,10 @@ impl Colours {
         colour: Colour,
         first: NodePosition,
         last: AppendTime,
-        restored_by: Option<RestoreId>,
+        made_by: Option<Maker>,
     ) {
         let first = if planted!(snapshot_without_trims) { NodePosition(0) } else { first };
-        self.chains.insert(colour, Chain { first, nodes: VecDeque::new(), last, restored_by });
+        self.chains.insert(colour, Chain { first, nodes: VecDeque::new(), last, made_by });
     }
 
     /// Takes a node back.

@@ -1,9 +1,10 @@
 //! What stands in a partition's row, and what comes of it.
 
-use super::ColourNode;
+use super::{ColourNode, DoneAppend};
+use crate::map::ColourMove;
 use crate::terms::{
-    AppendId, AppendTime, Colour, Content, Edge, NodePosition, Owner, PartitionId, RegionId, RestoreId,
-    RowIndex,
+    AppendId, AppendTime, Colour, Content, Edge, MapVersion, NodePosition, Owner, PartitionId, RegionId,
+    RestoreId, RowIndex,
 };
 use kernel::{Bytes, NodeId};
 
@@ -139,6 +140,102 @@ kernel::messages! {
             /// The region.
             region: RegionId,
         },
+        /// From the head: these colours leave. What is on its way to them ends, and nothing new begins.
+        16 => SealColours {
+            /// The move.
+            begun: ColourMove,
+        },
+        /// From the head: a page of colours that come, out of view until they are here.
+        17 => TakeColours {
+            /// The move.
+            begun: ColourMove,
+            /// The page.
+            page: MovePage,
+        },
+        /// From the head: the colours that were taken are here.
+        18 => OwnColours {
+            /// The move.
+            id: MapVersion,
+            /// By this version of the map.
+            version: MapVersion,
+        },
+        /// From the head: the colours that were sealed are elsewhere.
+        19 => ForgetColours {
+            /// The move.
+            id: MapVersion,
+            /// By this version of the map.
+            version: MapVersion,
+        },
+        /// From the head: the move came to nothing. What was sealed stays, what was taken goes.
+        20 => KeepColours {
+            /// The move.
+            id: MapVersion,
+            /// By this version of the map.
+            version: MapVersion,
+        },
+    }
+}
+
+kernel::record! {
+    /// A point of what moves: clients by their numbers and those of their appends, then nodes by colour and position.
+    #[derive(Copy, Default, PartialOrd)]
+    pub struct MovePoint {
+        /// All clients are before.
+        past_clients: bool,
+        /// The client.
+        client: u64,
+        /// Its number.
+        number: u64,
+        /// The digest of what was appended.
+        content: u64,
+        /// The colour.
+        colour: Colour,
+        /// The position.
+        position: NodePosition,
+    }
+}
+
+kernel::record! {
+    /// A page of what moves.
+    pub struct MovePage {
+        /// It begins here.
+        at: MovePoint,
+        /// The next one begins here; none: this is the last one.
+        next: Option<MovePoint>,
+        /// The clock of the partition that they leave, after they were sealed.
+        clock: u64,
+        /// What is remembered of users' clients.
+        clients: Vec<MovedClient>,
+        /// Nodes.
+        chains: Vec<MovedChain>,
+    }
+}
+
+kernel::record! {
+    /// What is remembered of a client that may ask for an append again.
+    pub struct MovedClient {
+        /// The client.
+        client: u64,
+        /// It has the answers to all numbers below.
+        below: u64,
+        /// Its appends to the colours.
+        done: Vec<DoneAppend>,
+    }
+}
+
+kernel::record! {
+    /// Nodes of a colour.
+    pub struct MovedChain {
+        /// The colour.
+        colour: Colour,
+        /// Its first node that is left.
+        first: NodePosition,
+        /// When its last node was delivered.
+        last: AppendTime,
+        /// The position of the first node here.
+        at: NodePosition,
+        /// The nodes.
+        nodes: Vec<ColourNode>,
     }
 }
 
@@ -232,7 +329,12 @@ impl Command {
             | Self::CopiedThrough(_)
             | Self::Restore(_)
             | Self::AddRegion(_)
-            | Self::RemoveRegion(_) => (None, &[][..]),
+            | Self::RemoveRegion(_)
+            | Self::SealColours(_)
+            | Self::TakeColours(_)
+            | Self::OwnColours(_)
+            | Self::ForgetColours(_)
+            | Self::KeepColours(_) => (None, &[][..]),
         };
         one.into_iter().chain(many.iter().map(|named| &named.append))
     }
@@ -313,6 +415,13 @@ kernel::messages! {
             /// The position after the last one.
             tail: NodePosition,
         },
+        /// A colour of it leaves this partition, and takes nothing until that is over.
+        12 => Moving {},
+        /// Its colours are not where who asks has them.
+        13 => Elsewhere {
+            /// By this version of the map, or a later one, they are elsewhere.
+            version: MapVersion,
+        },
     }
 }
 
@@ -330,7 +439,9 @@ impl Outcome {
             | Self::TrimmedTo(_)
             | Self::BeyondTail(_)
             | Self::Restoring(_)
-            | Self::RestoredTo(_) => AppendTime::ZERO,
+            | Self::RestoredTo(_)
+            | Self::Moving(_)
+            | Self::Elsewhere(_) => AppendTime::ZERO,
         }
     }
 }

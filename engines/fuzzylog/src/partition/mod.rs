@@ -19,6 +19,7 @@ mod colours;
 pub mod command;
 mod copying;
 mod joining;
+mod moving;
 mod recounts;
 mod regions;
 mod restoring;
@@ -36,9 +37,10 @@ use colours::Colours;
 pub use colours::{Across, ColourNode, NodeSource};
 use command::{
     Answered, Append, AppendMany, BeyondTail, Command, CommandOrigin, Conflict, Delivered, ForgetClients,
-    Forgotten, NamedAppend, Outcome, Placed, Raise, Restoring, RowEntry, Trim, TrimmedTo,
+    Forgotten, Held, Moving, NamedAppend, Outcome, Placed, Raise, Restoring, RowEntry, Trim, TrimmedTo,
 };
 use kernel::planted;
+use moving::Moves;
 use parts::FixedHasher;
 use regions::Regions;
 pub use regions::{LogHead, OutgoingPage};
@@ -110,6 +112,8 @@ pub struct PartitionState {
     colours: Colours,
     /// Other regions; none where there is one alone.
     regions: Option<Regions>,
+    /// Colours that have moved, and that do.
+    moves: Moves,
     /// Bytes of what is appended by those that are not delivered or not cleaned up.
     content_bytes: usize,
     /// A snapshot that is written.
@@ -137,6 +141,7 @@ impl PartitionState {
             clients: Clients::default(),
             colours: Colours::default(),
             regions: None,
+            moves: Moves::default(),
             content_bytes: 0,
             saving: None,
             applied: RowIndex(0),
@@ -216,7 +221,7 @@ impl PartitionState {
 
     /// True if its client may still ask for an append that is delivered here.
     pub fn is_delivered(&self, id: AppendId) -> bool {
-        self.clients.done(id).is_some()
+        self.delivered(id).is_some()
     }
 
     /// True if something is remembered of the client.
@@ -263,7 +268,8 @@ impl PartitionState {
     /// What all of it costs in memory, about, in bytes: nodes, colours, users' clients, and what is not delivered or not cleaned up.
     pub fn live_bytes(&self) -> usize {
         let regions = self.regions.as_ref().map_or(0, Regions::bytes);
-        self.colours.bytes() + self.colours.head_bytes() + self.clients.bytes() + self.content_bytes + regions
+        let colours = self.colours.bytes() + self.colours.head_bytes() + self.moved_bytes();
+        colours + self.clients.bytes() + self.content_bytes + regions
     }
 
     /// Takes what is to be answered since it was called last.
@@ -300,6 +306,11 @@ impl PartitionState {
             Command::Restore(command) => self.restore(command, asker),
             Command::AddRegion(command) => self.add_region(command),
             Command::RemoveRegion(command) => self.remove_region(command),
+            Command::SealColours(command) => self.seal_colours(command),
+            Command::TakeColours(command) => self.take_colours(command),
+            Command::OwnColours(command) => self.own_colours(command),
+            Command::ForgetColours(command) => self.forget_colours(command),
+            Command::KeepColours(command) => self.keep_colours(command),
         }
         self.applied = self.applied.next();
         let last = self.last;
@@ -354,19 +365,33 @@ impl PartitionState {
 
     /// The outcome of an append that is over for its client, if it is.
     fn outcome_so_far(&self, id: AppendId) -> Option<Outcome> {
-        if let Some(done) = self.clients.done(id) {
-            return Some(Delivered { at: done.at, placed: done.placed.clone() }.into());
+        if let Some(delivered) = self.delivered(id) {
+            return Some(delivered.into());
         }
         self.clients.has_forgotten(id).then(|| Forgotten {}.into())
     }
 
-    fn is_here(&self, colour: Colour) -> bool {
-        self.placement.partition_of(colour) == self.partition
+    /// Where an append is that is delivered, as far as that is in view: a colour that is about to come is answered for by others.
+    fn delivered(&self, id: AppendId) -> Option<Delivered> {
+        let done = self.clients.done(id)?;
+        let placed: Vec<Placed> = done.placed.iter().filter(|it| self.is_here(it.colour)).cloned().collect();
+        (!placed.is_empty()).then_some(Delivered { at: done.at, placed })
+    }
+
+    /// Why nothing of this content may begin here now.
+    fn refuses_to_begin(&self, content: &Content) -> Option<Outcome> {
+        if self.is_restoring(content) {
+            return Some(Restoring {}.into());
+        }
+        self.is_for_leaving(content).then(|| Moving {}.into())
     }
 
     fn append(&mut self, command: &Append, asker: CommandOrigin) {
         let Append { id, below, seen, ref content } = *command;
-        let is_sound = content.colours.iter().all(|&colour| self.is_here(colour)) && names(id, content);
+        if !content.colours.iter().all(|&colour| self.is_here(colour)) || self.may_lack_partitions(content) {
+            return self.answer(asker, self.elsewhere());
+        }
+        let is_sound = names(id, content);
         let row = self.clients.acknowledge(id.client, below, self.applied);
         let past = if is_sound { row.past(id) } else { Past::Other };
         let outcome = match past {
@@ -385,11 +410,18 @@ impl PartitionState {
             }
             return;
         }
-        if self.is_restoring(content) {
-            return self.answer(asker, Restoring {});
+        if let Some(several) = self.several.get(&id) {
+            // It was begun when its colours were in several partitions, and is ended as such.
+            let owner = several.owner;
+            self.marks.push("partition.append_was_begun_in_several");
+            return self.answer(asker, Held { owner });
+        }
+        if let Some(refusal) = self.refuses_to_begin(content) {
+            return self.answer(asker, refusal);
         }
         let single = Single { id, content: content.compact(), asker };
-        if let Some(at) = self.ahead_of_pending(seen).filter(|_| content.opens.is_none()) {
+        let ahead = self.ahead_of_pending(seen).filter(|_| content.opens.is_none());
+        if let Some(at) = ahead.filter(|at| self.may_be_dated(content, *at)) {
             self.marks.push("partition.single_went_ahead");
             return self.deliver_single(at, single);
         }
@@ -496,7 +528,13 @@ impl PartitionState {
     fn trim(&mut self, command: &Trim, asker: CommandOrigin) {
         let Trim { colour, before } = *command;
         let tail = self.colours.tail(colour);
-        if before > tail || !self.is_here(colour) {
+        if !self.is_here(colour) {
+            return self.answer(asker, self.elsewhere());
+        }
+        if self.leaves(colour) {
+            return self.answer(asker, Moving {});
+        }
+        if before > tail {
             return self.answer(asker, BeyondTail { tail });
         }
         match self.regions {

@@ -6,8 +6,7 @@
 //! Invariant: a colour that is out of view has nothing in view and nothing on its way, and takes no append. The clock is not behind any
 //! time that was restored, so an opening, and what comes after it, is later.
 
-use super::command::{BeyondTail, CommandOrigin, Conflict, Restore, RestoredTo, Restoring};
-use super::snapshot::compact;
+use super::command::{BeyondTail, CommandOrigin, Conflict, Moving, Restore, RestoredTo, Restoring};
 use super::{ColourNode, PartitionState, Queued};
 use crate::terms::{Colour, Content, NodePosition, RestoreId};
 
@@ -44,8 +43,14 @@ impl PartitionState {
         let is_in_order = nodes.windows(2).all(|pair| pair[0].at < pair[1].at);
         let is_sound = is_in_order && !nodes.iter().any(is_late) && restore != RestoreId(0);
         // Another region would take a restored colour's first node for its log's.
-        if !is_sound || !self.is_here(colour) || self.regions.is_some() {
+        if !is_sound || self.regions.is_some() {
             return self.answer(asker, Conflict {});
+        }
+        if !self.is_here(colour) {
+            return self.answer(asker, self.elsewhere());
+        }
+        if self.leaves(colour) {
+            return self.answer(asker, Moving {});
         }
         let tail = self.colours.tail(colour);
         if tail > NodePosition(0) {
@@ -80,7 +85,7 @@ impl PartitionState {
         }
         for node in nodes {
             self.clock = self.clock.max(node.at.clock);
-            self.colours.push_restored(colour, compact(node.clone()));
+            self.colours.push_made(colour, node.compact());
         }
         self.answer(asker, RestoredTo { tail: at.plus(nodes.len() as u64) });
     }

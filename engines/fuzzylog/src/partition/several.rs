@@ -5,10 +5,10 @@
 
 use super::command::{
     CleanUp, CommandOrigin, Conflict, Delivered, Fix, Fixed, Forgotten, Held, Outcome, ProposeTime, Proposed,
-    Restoring, TakeOver, Unknown,
+    TakeOver, Unknown,
 };
-use super::{PartitionState, Queued, cost_of, names};
-use crate::terms::{AppendId, AppendTime, Content, Owner};
+use super::{PartitionState, Queued, cost_of};
+use crate::terms::{AppendId, AppendTime, Content, MapVersion, Owner};
 use kernel::planted;
 
 /// How far an append to several partitions is in one of them.
@@ -65,17 +65,11 @@ impl Several {
 }
 
 impl PartitionState {
-    /// True if a content is for this partition and another one.
-    fn concerns(&self, id: AppendId, content: &Content) -> bool {
-        let partitions = self.placement.partitions_of(&content.colours);
-        partitions.len() > 1 && partitions.contains(&self.partition) && names(id, content)
-    }
-
     pub(super) fn propose(&mut self, command: &ProposeTime, asker: CommandOrigin) {
         let ProposeTime { id, below, seen, owner, ref content } = *command;
         self.clients.acknowledge(id.client, below, self.applied);
-        if !self.concerns(id, content) {
-            return self.answer(asker, Conflict {});
+        if let Some(refusal) = self.refuses_plan(id, content) {
+            return self.answer(asker, refusal);
         }
         if let Some(several) = self.several.get_mut(&id) {
             if several.owner != owner {
@@ -98,8 +92,8 @@ impl PartitionState {
             self.marks.push("partition.refused_a_late_phase_1");
             return self.answer(asker, outcome);
         }
-        if self.is_restoring(content) {
-            return self.answer(asker, Restoring {});
+        if let Some(refusal) = self.refuses_to_begin(content) {
+            return self.answer(asker, refusal);
         }
         self.enter(id, owner, seen, content.clone(), asker);
     }
@@ -126,17 +120,18 @@ impl PartitionState {
         self.several.insert(id, several);
     }
 
-    fn forget(&mut self, id: AppendId) {
+    pub(super) fn forget(&mut self, id: AppendId) {
         self.content_bytes -= self.several.remove(&id).map_or(0, |it| cost_of(&it.content));
     }
 
     pub(super) fn fix(&mut self, command: &Fix, asker: CommandOrigin) {
         let Fix { id, owner, at } = *command;
         let Some(several) = self.several.get_mut(&id) else {
-            let done = self.clients.done(id).map(|done| (done.at, done.placed.clone()));
-            let outcome = match done {
-                Some((at, placed)) => Delivered { at, placed }.into(),
+            let outcome = match self.delivered(id) {
+                Some(delivered) => delivered.into(),
                 None if self.clients.has_forgotten(id) => Outcome::from(Forgotten {}),
+                // It may have left with one of its colours.
+                None if self.map_version() > MapVersion(0) => self.elsewhere().into(),
                 None => Unknown {}.into(),
             };
             return self.answer(asker, outcome);
@@ -149,9 +144,11 @@ impl PartitionState {
         several.asker = asker;
         match several.stage.clone() {
             Stage::Proposed(proposed) => {
-                let from = self.placement.partitions_of(&several.content.colours);
                 let is_late = at >= proposed || planted!(repeated_proposal_is_new);
-                let is_sound = is_late && at.ahead == 0 && from.contains(&at.partition);
+                // It is another partition's, or this one's own proposal.
+                let is_proposed = at == proposed || at.partition != self.partition;
+                let is_sound =
+                    is_late && at.ahead == 0 && (is_proposed || planted!(repeated_proposal_is_new));
                 if !is_sound || at != proposed && self.queue.contains_key(&at) {
                     return self.answer(asker, Conflict {});
                 }
@@ -186,19 +183,21 @@ impl PartitionState {
 
     pub(super) fn take_over(&mut self, command: &TakeOver, asker: CommandOrigin) {
         let TakeOver { id, expected, owner, ref content } = *command;
-        if !self.concerns(id, content) {
-            return self.answer(asker, Conflict {});
+        if let Some(refusal) = self.refuses_plan(id, content) {
+            return self.answer(asker, refusal);
         }
         let Some(several) = self.several.get_mut(&id) else {
-            let outcome = match self.clients.done(id) {
-                Some(done) => Delivered { at: done.at, placed: done.placed.clone() }.into(),
+            let outcome = match self.delivered(id) {
+                Some(delivered) => delivered.into(),
                 // Its client has the answer: it is delivered everywhere, and who asks is late.
                 None if self.clients.has_forgotten(id) => Outcome::from(Forgotten {}),
-                None if self.is_restoring(content) => Restoring {}.into(),
-                None => {
-                    self.marks.push("partition.taken_over_before_phase_1");
-                    return self.enter(id, owner, AppendTime::ZERO, content.clone(), asker);
-                }
+                None => match self.refuses_to_begin(content) {
+                    Some(refusal) => refusal,
+                    None => {
+                        self.marks.push("partition.taken_over_before_phase_1");
+                        return self.enter(id, owner, AppendTime::ZERO, content.clone(), asker);
+                    }
+                },
             };
             return self.answer(asker, outcome);
         };

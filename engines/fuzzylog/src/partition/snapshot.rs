@@ -4,15 +4,19 @@
 //! the snapshot begins.
 
 use super::clients::DoneAppend;
-use super::colours::SavedPart;
-use super::command::{CommandOrigin, Delivered, LogBegin, Placed, RegionPartitions, ShadowNode, StreamPoint};
+use super::colours::{Maker, SavedPart};
+use super::command::{
+    CommandOrigin, Delivered, LogBegin, MovePoint, Placed, RegionPartitions, ShadowNode, StreamPoint,
+};
+use super::moving::{Mark, Moves, Taking};
 use super::regions::{LogHead, Regions, SavedLogs, Stream};
 use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
+use crate::map::ColourMove;
 use crate::parameters::FuzzyOrder;
 use crate::terms::{
-    AppendId, AppendTime, Colour, ColourPlacement, Content, Edge, NodePosition, Owner, PartitionId, RegionId,
-    RestoreId, RowIndex,
+    AppendId, AppendTime, Colour, ColourPlacement, Content, Edge, MapVersion, NodePosition, Owner,
+    PartitionId, RegionId, RestoreId, RowIndex,
 };
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
 use std::collections::{BTreeMap, VecDeque};
@@ -155,7 +159,67 @@ kernel::messages! {
             /// Where.
             begins: Vec<LogBegin>,
         },
+        /// Colours that have moved, and that do, if there are any.
+        14 => MovesHead {
+            /// The last version of the map by which something ended.
+            version: MapVersion,
+            /// The one by which colours came last.
+            arrived: MapVersion,
+            /// All moves up to this one are over.
+            over: MapVersion,
+            /// The latest time at which colours came or left.
+            since: AppendTime,
+            /// By this move colours leave.
+            leaving: Option<ColourMove>,
+            /// By this one they come.
+            taking: Option<ColourMove>,
+            /// Where its next page begins; none: all of it is here.
+            next: Option<MovePoint>,
+            /// The clock of where they come from.
+            clock: u64,
+            /// Colours that came, and what the clock was of where they came from.
+            here: Vec<ArrivedColour>,
+            /// Colours that have left.
+            gone: Vec<Colour>,
+        },
+        /// A colour that is to come, whose nodes follow.
+        15 => TakenHead {
+            /// The move.
+            id: MapVersion,
+            /// The colour.
+            colour: Colour,
+            /// Its first node that is left.
+            first: NodePosition,
+            /// When its last node was delivered.
+            last: AppendTime,
+        },
     }
+}
+
+kernel::record! {
+    /// A colour that came from another partition.
+    #[derive(Copy)]
+    pub struct ArrivedColour {
+        /// The colour.
+        colour: Colour,
+        /// The clock of where it came from.
+        clock: u64,
+    }
+}
+
+/// What there is of moves.
+fn moves_of(moves: &Moves) -> Option<SnapshotItem> {
+    let Moves { marks, leaving, taking, over, version, arrived, since } = moves.clone();
+    let here = marks.iter().filter_map(|(&colour, mark)| match mark {
+        Mark::Here(clock) => Some(ArrivedColour { colour, clock: *clock }),
+        Mark::Gone => None,
+    });
+    let gone = marks.iter().filter(|(_, mark)| **mark == Mark::Gone).map(|(&colour, _)| colour);
+    let (here, gone) = (here.collect(), gone.collect());
+    let (next, clock) = taking.as_ref().map_or((None, 0), |it| (it.next, it.clock));
+    let taking = taking.map(|it| it.begun);
+    let item = MovesHead { version, arrived, over, since, leaving, taking, next, clock, here, gone };
+    (*moves != Moves::default()).then(|| item.into())
 }
 
 /// A snapshot that is written.
@@ -163,11 +227,6 @@ kernel::messages! {
 pub(super) struct Saving {
     /// What comes before the next client or colour.
     ready: VecDeque<SnapshotItem>,
-}
-
-/// Without what does not belong to it of the memory that it was read from.
-pub(super) fn compact(node: ColourNode) -> ColourNode {
-    ColourNode { body: Bytes::copy_from_slice(&node.body), ..node }
 }
 
 /// What there is of other regions but for their nodes in chains.
@@ -200,6 +259,14 @@ fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
     std::iter::once(head.into()).chain(logs).chain(begins).chain(waiting).chain(trims)
 }
 
+fn moves_in(it: MovesHead) -> Moves {
+    let MovesHead { version, arrived, over, since, leaving, taking, next, clock, here, gone } = it;
+    let here = here.into_iter().map(|it| (it.colour, Mark::Here(it.clock)));
+    let marks = here.chain(gone.into_iter().map(|colour| (colour, Mark::Gone))).collect();
+    let taking = taking.map(|begun| Taking { begun, next, clock });
+    Moves { marks, leaving, taking, over, version, arrived, since }
+}
+
 impl PartitionState {
     /// A snapshot of the present state begins; one that was in flight is dropped.
     pub fn begin_snapshot(&mut self) {
@@ -224,6 +291,7 @@ impl PartitionState {
             }
         }
         ready.extend(self.regions.iter().flat_map(items_of));
+        ready.extend(moves_of(&self.moves));
         self.clients.begin_saving();
         self.colours.begin_saving();
         self.saving = Some(Saving { ready });
@@ -262,8 +330,11 @@ impl PartitionState {
         }
         Some(match self.colours.next_saved()? {
             SavedPart::Colour(colour, first, last, None) => ColourHead { colour, first, last }.into(),
-            SavedPart::Colour(colour, first, last, Some(restore)) => {
+            SavedPart::Colour(colour, first, last, Some(Maker::Restore(restore))) => {
                 RestoredHead { restore, colour, first, last }.into()
+            }
+            SavedPart::Colour(colour, first, last, Some(Maker::Move(id))) => {
+                TakenHead { id, colour, first, last }.into()
             }
             SavedPart::Node(colour, node) => NextNode { colour, node }.into(),
         })
@@ -308,14 +379,18 @@ impl PartitionState {
             }
             SnapshotItem::ColourHead(it) => self.colours.install(it.colour, it.first, it.last, None),
             SnapshotItem::RestoredHead(it) => {
-                self.colours.install(it.colour, it.first, it.last, Some(it.restore));
+                self.colours.install(it.colour, it.first, it.last, Some(Maker::Restore(it.restore)));
             }
+            SnapshotItem::TakenHead(it) => {
+                self.colours.install(it.colour, it.first, it.last, Some(Maker::Move(it.id)));
+            }
+            SnapshotItem::MovesHead(it) => self.moves = moves_in(it),
             SnapshotItem::NextNode(it) => {
                 let placed = Placed { colour: it.colour, position: self.colours.tail(it.colour) };
                 if let Some(regions) = &mut self.regions {
                     regions.install_node(placed, &it.node);
                 }
-                self.colours.install_node(it.colour, compact(it.node));
+                self.colours.install_node(it.colour, it.node.compact());
             }
             SnapshotItem::RegionsHead(it) => {
                 let mut regions = Regions::new(it.own, it.others);

@@ -4,6 +4,8 @@ mod changing_regions;
 mod client;
 mod director;
 mod joining;
+mod moving;
+mod moving_clients;
 mod partition;
 mod regions;
 mod replication;

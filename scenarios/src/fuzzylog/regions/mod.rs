@@ -164,7 +164,7 @@ impl RegionsScenario {
                 client: HostId::named(&format!("c{}", id.0)),
                 history: History::of_region(*id),
                 users: users.among_regions(),
-                truth: Truth::new(deployment.placement(), FuzzyOrder::Serializable),
+                truth: Truth::new(deployment.placement(), 0, FuzzyOrder::Serializable),
                 disks: Disks::default(),
                 chains: Chains::new(&deployment),
                 width,

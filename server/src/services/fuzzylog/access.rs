@@ -39,6 +39,10 @@ pub(super) fn may(caller: &mut PortCaller, call: &FuzzyCall) -> bool {
         FuzzyCall::RestoreNodes(_) | FuzzyCall::OpenRestored(_) => {
             caller.check(Need::whole(Right::Manage, Area::Fuzzylog)).is_ok()
         }
+        // Which host does what is an operator's to say.
+        FuzzyCall::MoveColour(_) | FuzzyCall::AddPartition(_) | FuzzyCall::RemovePartition(_) => {
+            caller.check(Need::whole(Right::Manage, Area::Cluster)).is_ok()
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use kernel::{Decode as _, Encode as _, HostSlot};
 use runtime::HostHandle;
 use std::time::Duration;
-use wire::fuzzylog::{FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, WAIT_MS_MAX};
+use wire::fuzzylog::{CHANGE_WAIT_MS, FuzzyCall, FuzzyFailed, FuzzyFailure, FuzzyReply, WAIT_MS_MAX};
 
 /// How long an answer is waited for: longer than the gateway tries.
 const ANSWER_WITHIN: Duration = Duration::from_secs(11);
@@ -18,6 +18,9 @@ pub(super) fn kind_of(call: &FuzzyCall) -> (bool, u32) {
         | FuzzyCall::TrimSeen(_)
         | FuzzyCall::RestoreNodes(_)
         | FuzzyCall::OpenRestored(_) => (true, 0),
+        FuzzyCall::MoveColour(_) | FuzzyCall::AddPartition(_) | FuzzyCall::RemovePartition(_) => {
+            (true, CHANGE_WAIT_MS)
+        }
         FuzzyCall::SyncColour(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
         FuzzyCall::AwaitSnapshot(call) => (false, call.wait_ms.min(WAIT_MS_MAX)),
         FuzzyCall::PlayColour(_)

@@ -3,6 +3,7 @@
 use crate::services::json_bytes::JsonBytes;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use wire::fuzzylog::NumberedBy;
 
 /// By whom, and as which of its appends, something is done once.
 #[derive(Clone, Debug, Deserialize)]
@@ -22,6 +23,13 @@ impl ClientBody {
         let sound = !self.id.is_empty() && self.id.bytes().all(|it| it.is_ascii_hexdigit());
         let id = u64::from_str_radix(&self.id, 16).ok().filter(|_| sound);
         id.ok_or_else(|| format!("{:?} is no client: wanted are 1 to 16 hexadecimal digits", self.id))
+    }
+
+    /// As calls have it.
+    pub(super) fn numbered(&self) -> Result<NumberedBy, String> {
+        let by = NumberedBy { client: self.client()?, number: self.number, below: self.below };
+        by.check(1).map_err(|fault| fault.to_string())?;
+        Ok(by)
     }
 }
 
@@ -72,6 +80,22 @@ pub(super) struct AfterBody {
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct AfterQuery {
     pub(super) after: Option<String>,
+}
+
+/// `POST /v1/fuzzylog/move`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MoveBody {
+    pub(super) colour: String,
+    pub(super) partition: u16,
+}
+
+/// `POST /v1/fuzzylog/partitions`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PartitionBody {
+    /// Its number; none: the first that is not used.
+    pub(super) partition: Option<u16>,
 }
 
 /// `POST /v1/fuzzylog/colours/COLOUR/trim`.

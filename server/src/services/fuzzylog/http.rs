@@ -3,11 +3,11 @@
 //! Every answer has a time, `seen`. A caller sends the latest that it has with its next call, on any host: what it does then is ordered behind
 //! what it has seen.
 
-use super::body::{AppendBody, AwaitBody, ClientBody, SnapshotBody, TrimBody};
+use super::body::{AppendBody, AwaitBody, ClientBody, MoveBody, PartitionBody, SnapshotBody, TrimBody};
 use super::numbers::Numbered;
 use super::regions::RegionsStatus;
 use super::replies::{Page, Refused, positions, time_in_words};
-use super::status::{chains_in_words, servers};
+use super::status::{MapStatus, chains_in_words, servers};
 use super::{FuzzyService, asking, nodes};
 use crate::admin::state::Admin;
 use axum::Json;
@@ -20,8 +20,9 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use wire::fuzzylog::{
-    AppendNodes, AppendPlayed, AwaitSnapshot, FuzzyCall, FuzzyReply, NameSnapshot, NewNode, NumberedBy,
-    PlayColour, SeenTime, SnapshotColours, SnapshotId, SnapshotIsHere, SyncColour, TrimSeen,
+    AddPartition, AppendNodes, AppendPlayed, AwaitSnapshot, FuzzyCall, FuzzyReply, MapChanged, MoveColour,
+    NameSnapshot, NewNode, NumberedBy, PlayColour, RemovePartition, SeenTime, SnapshotColours, SnapshotId,
+    SnapshotIsHere, SyncColour, TrimSeen,
 };
 
 pub(super) fn service(admin: &Admin) -> Result<&FuzzyService, Refused> {
@@ -270,16 +271,46 @@ pub(super) async fn trim(
     }
 }
 
+/// Asks for a change of where colours are.
+async fn change(admin: &Admin, call: impl Into<FuzzyCall>) -> Result<Response, Refused> {
+    match ask(admin, call).await? {
+        FuzzyReply::MapChanged(MapChanged { version, partition, .. }) => {
+            Ok(Json(json!({ "partition": partition, "version": version })).into_response())
+        }
+        _ => Err(Refused::unexpected()),
+    }
+}
+
+/// `POST /v1/fuzzylog/move`
+pub(super) async fn move_colour(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
+    let MoveBody { colour, partition } = read_body(&body)?;
+    change(&admin, MoveColour { id: 0, colour: colour.into_bytes().into(), partition }).await
+}
+
+/// `POST /v1/fuzzylog/partitions`
+pub(super) async fn add_partition(State(admin): State<Arc<Admin>>, body: Bytes) -> Result<Response, Refused> {
+    let PartitionBody { partition } = read_body(&body)?;
+    change(&admin, AddPartition { id: 0, partition }).await
+}
+
+/// `DELETE /v1/fuzzylog/partitions/PARTITION`
+pub(super) async fn remove_partition(
+    State(admin): State<Arc<Admin>>,
+    Path(partition): Path<u16>,
+) -> Result<Response, Refused> {
+    change(&admin, RemovePartition { id: 0, partition }).await
+}
+
 /// `GET /v1/fuzzylog/partitions`
 pub(super) async fn partitions(State(admin): State<Arc<Admin>>) -> Result<Response, Refused> {
     service(&admin)?;
     let file = admin.file.clone();
     let seen = admin.handle.inspect(move |view| {
         let nodes: Vec<_> = view.nodes().map(|(_, node)| node).collect();
-        chains_in_words(&file, nodes.into_iter())
+        (chains_in_words(&file, nodes.iter().copied()), MapStatus::of(nodes.into_iter()))
     });
     match seen.await {
-        Ok(chains) => Ok(Json(json!({ "partitions": chains })).into_response()),
+        Ok((chains, map)) => Ok(Json(json!({ "partitions": chains, "map": map })).into_response()),
         Err(_) => Err(Refused::busy("the host does not answer")),
     }
 }

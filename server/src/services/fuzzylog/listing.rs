@@ -2,7 +2,7 @@
 
 use super::http::service;
 use super::replies::Refused;
-use super::status::servers;
+use super::status::{MapStatus, servers};
 use crate::admin::state::Admin;
 use crate::family::HostedNode;
 use axum::Json;
@@ -62,9 +62,6 @@ pub(super) async fn colours(
 ) -> Result<Response, Refused> {
     let ColoursQuery { partition, from, limit } = query;
     let partitions = service(&admin)?.partitions;
-    if partition >= partitions {
-        return Err(Refused::bad(format!("partition {partition}: the cluster has {partitions}, from 0 on")));
-    }
     let read = |from: &str| {
         let digest = u64::from_str_radix(from, 16).ok().filter(|_| from.len() == 16);
         let no_digest = || Refused::bad("from is no digest of a colour: wanted are 16 hexadecimal digits");
@@ -73,16 +70,27 @@ pub(super) async fn colours(
     let first = from.as_deref().map_or(Ok(Colour(0)), read)?;
     let limit = limit.unwrap_or(LISTED_MAX).clamp(1, LISTED_MAX);
     let seen = admin.handle.inspect(move |view| {
+        if partition >= partitions
+            && !MapStatus::of(nodes(view).collect::<Vec<_>>().into_iter()).added.contains(&partition)
+        {
+            return Err(());
+        }
         let serving = |server: &&ChainServer| server.partition().0 == partition && server.serves().is_some();
-        let server = servers(nodes(view)).find(serving)?;
+        let Some(server) = servers(nodes(view)).find(serving) else { return Ok(None) };
         let state = server.state();
         let from_first = state.colours_from(first).take(limit + 1).map(|(colour, first, tail)| {
             let body = state.nodes(colour, first).next().map(|node| node.body.clone());
             ListedColour { colour, first, tail, body }
         });
-        Some((state.applied().0, from_first.collect::<Vec<_>>()))
+        Ok(Some((state.applied().0, from_first.collect::<Vec<_>>())))
     });
     let seen = seen.await.map_err(|_| Refused::busy("the host does not answer"))?;
+    let unknown = |()| {
+        Refused::bad(format!(
+            "partition {partition}: the cluster has {partitions}, from 0 on, and added ones"
+        ))
+    };
+    let seen = seen.map_err(unknown)?;
     let (applied, mut listed) = seen.ok_or_else(|| {
         Refused::busy(&format!("this host does not serve partition {partition}: ask a host of its chain"))
     })?;

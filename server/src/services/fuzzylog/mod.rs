@@ -29,7 +29,7 @@ use crate::cluster::agreement::FIXED;
 use crate::cluster::values::{FileError, Values};
 use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use axum::http::Method;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use fuzzylog::FuzzyOrder;
 use kernel::{Bytes, Decode as _, Encode as _, HostSlot};
@@ -78,7 +78,9 @@ pub const HTTP_ROUTES: HttpRoutes = HttpRoutes {
     of_users: routes,
     of_operators: || {
         Router::new()
-            .route("/v1/fuzzylog/partitions", get(http::partitions))
+            .route("/v1/fuzzylog/partitions", get(http::partitions).post(http::add_partition))
+            .route("/v1/fuzzylog/partitions/{partition}", delete(http::remove_partition))
+            .route("/v1/fuzzylog/move", post(http::move_colour))
             .route("/v1/fuzzylog/regions", get(http::regions))
             .route("/v1/fuzzylog/stuck", get(listing::stuck))
     },

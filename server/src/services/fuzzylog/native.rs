@@ -105,6 +105,9 @@ fn asked(message: &Bytes) -> Option<Asked> {
         11 => ("scan", PAGE_BYTES, false),
         12 => ("restore", SMALL_ANSWER_BYTES, false),
         13 => ("open_restored", SMALL_ANSWER_BYTES, false),
+        14 => ("move_colour", SMALL_ANSWER_BYTES, true),
+        15 => ("add_partition", SMALL_ANSWER_BYTES, true),
+        16 => ("remove_partition", SMALL_ANSWER_BYTES, true),
         // Of a later version: the gateway closes the connection.
         _ => return None,
     };
@@ -155,6 +158,12 @@ fn failure_in(reply: &Bytes) -> Option<CallFailure> {
         FuzzyFailure::NoSnapshot => CallFailure::of_caller("no_snapshot"),
         FuzzyFailure::NoClock => CallFailure::of_service("no_clock"),
         FuzzyFailure::FromTheFuture => CallFailure::of_caller("from_the_future"),
+        FuzzyFailure::MovedSince => CallFailure::of_service("moved_since"),
+        FuzzyFailure::NoPartition => CallFailure::of_caller("no_partition"),
+        FuzzyFailure::MapFull => CallFailure::of_caller("map_full"),
+        FuzzyFailure::TakenBack => CallFailure::of_service("taken_back"),
+        FuzzyFailure::FirstPartition => CallFailure::of_caller("first_partition"),
+        FuzzyFailure::AmongRegions => CallFailure::of_caller("among_regions"),
     })
 }
 

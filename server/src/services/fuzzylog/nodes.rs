@@ -21,6 +21,9 @@ const SEAL_FOR: Duration = Duration::from_millis(200);
 /// When the cluster starts, everybody is heard within this who is there. A host that is started later joins a chain that goes on.
 const START_FOR: Duration = Duration::from_millis(800);
 
+/// So many partitions may be added to those of the cluster file: each host has a role for each of them, which does nothing before.
+const MORE_PARTITIONS: usize = 16;
+
 /// What chains of a real cluster wait for.
 pub(crate) fn chain_parameters() -> FuzzyParameters {
     FuzzyParameters {
@@ -49,7 +52,10 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
         parameters,
         file.parameters.clone(),
     );
-    let Some((own, others)) = file.own_and_other_regions() else { return deployment };
+    // Regions copy partition by partition, by the number that there is in the file.
+    let Some((own, others)) = file.own_and_other_regions() else {
+        return deployment.with_room(usize::from(fuzzy.partitions) + MORE_PARTITIONS);
+    };
     let other = |region: &Region| OtherRegion {
         region: RegionId(region.number),
         partitions: fuzzy.partitions,

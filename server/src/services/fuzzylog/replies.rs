@@ -70,7 +70,14 @@ impl Refused {
             FuzzyFailure::NotGranted => StatusCode::FORBIDDEN,
             FuzzyFailure::OtherRegion => StatusCode::CONFLICT,
             FuzzyFailure::NotHere => StatusCode::PRECONDITION_FAILED,
-            FuzzyFailure::NoSnapshot | FuzzyFailure::FromTheFuture => StatusCode::BAD_REQUEST,
+            FuzzyFailure::NoSnapshot | FuzzyFailure::FromTheFuture | FuzzyFailure::NoPartition => {
+                StatusCode::BAD_REQUEST
+            }
+            FuzzyFailure::MovedSince
+            | FuzzyFailure::MapFull
+            | FuzzyFailure::TakenBack
+            | FuzzyFailure::FirstPartition
+            | FuzzyFailure::AmongRegions => StatusCode::CONFLICT,
         };
         let executed = (!writes || why.is_surely_void()).then_some(false);
         let text = match why {
@@ -98,7 +105,13 @@ impl Refused {
             | FuzzyFailure::NotHere
             | FuzzyFailure::NoSnapshot
             | FuzzyFailure::NoClock
-            | FuzzyFailure::FromTheFuture => refused,
+            | FuzzyFailure::FromTheFuture
+            | FuzzyFailure::MovedSince
+            | FuzzyFailure::NoPartition
+            | FuzzyFailure::MapFull
+            | FuzzyFailure::TakenBack
+            | FuzzyFailure::FirstPartition
+            | FuzzyFailure::AmongRegions => refused,
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a host knows of the partially ordered log.
 
+use super::FuzzyService;
 use super::maps::MapsStatus;
 use super::regions::RegionsStatus;
 use crate::admin::exposition::MetricsPage;
@@ -8,7 +9,7 @@ use crate::family::HostedNode;
 use crate::services::ServiceStatus;
 use crate::services::status::json;
 use colours::ColourGatewayNode;
-use fuzzylog::{ChainProjection, ChainServer, Director, FuzzyMember};
+use fuzzylog::{ChainProjection, ChainServer, Director, FuzzyClient, FuzzyMember};
 use kernel::{HostId, Instant, NodeId};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -23,6 +24,8 @@ pub struct FuzzyStatus {
     pub partitions: BTreeMap<u16, ChainServerStatus>,
     /// The chains, as this host knows them: the directors' hosts know them first.
     pub chains: Vec<ChainStatus>,
+    /// Where colours are, as this host knows it.
+    pub map: MapStatus,
     /// The director of this host leads.
     pub directs: bool,
     /// The hosts that direct.
@@ -42,6 +45,65 @@ pub struct FuzzyStatus {
     /// The other regions, if there are some.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<RegionsStatus>,
+}
+
+/// Where colours are that are not where the number of partitions has them.
+#[derive(Clone, Default, Debug, Serialize)]
+pub struct MapStatus {
+    /// How much was decided about it; 0: nothing was ever moved.
+    pub version: u64,
+    /// How many colours were moved and are not back.
+    pub moved: usize,
+    /// Partitions that were added.
+    pub added: Vec<u16>,
+    /// The one of them that is being removed.
+    pub removed: Option<u16>,
+    /// The move in flight.
+    pub moving: Option<MoveStatus>,
+}
+
+/// A move in flight.
+#[derive(Clone, Debug, Serialize)]
+pub struct MoveStatus {
+    /// How many colours.
+    pub colours: usize,
+    /// From this partition.
+    pub from: u16,
+    /// To this one.
+    pub to: u16,
+}
+
+impl MapStatus {
+    /// As the director among these roles knows it, or the client: who knows more.
+    pub(super) fn of<'a>(nodes: impl Iterator<Item = &'a HostedNode> + Clone) -> Self {
+        let (director, client) = knowing(nodes);
+        let maps = director.map(Director::map).into_iter().chain(client.map(FuzzyClient::map));
+        let Some(map) = maps.max_by_key(|map| map.version()) else { return Self::default() };
+        let moves = map.moves();
+        Self {
+            version: map.version().0,
+            moved: moves.moved.len(),
+            added: moves.added.iter().map(|it| it.0).collect(),
+            removed: map.emptied().map(|it| it.0),
+            moving: map.moving().map(|it| MoveStatus {
+                colours: it.colours.len(),
+                from: it.from.0,
+                to: it.to.0,
+            }),
+        }
+    }
+
+    fn metrics(&self, page: &mut MetricsPage) {
+        let moving = usize::from(self.moving.is_some());
+        for (name, help, value) in [
+            ("fuzzylog_map_version", "Decisions about where colours are", self.version as f64),
+            ("fuzzylog_moved_colours", "Colours that were moved and are not back", self.moved as f64),
+            ("fuzzylog_added_partitions", "Partitions that were added", self.added.len() as f64),
+            ("fuzzylog_moving", "1 while colours move", moving as f64),
+        ] {
+            page.gauge(name, help, value);
+        }
+    }
 }
 
 /// A partition's server on this host.
@@ -140,8 +202,21 @@ pub(super) fn chains_in_words<'a>(
     file: &ClusterFile,
     nodes: impl Iterator<Item = &'a HostedNode> + Clone,
 ) -> Vec<ChainStatus> {
+    let (Some(director), Some(client)) = knowing(nodes) else { return Vec::new() };
+    let map = if director.map().version() > client.map().version() { director.map() } else { client.map() };
+    let newest = director.projections().zip(client.projections());
+    let newest = newest.map(|(one, other)| if one.epoch >= other.epoch { one } else { other });
+    // Of those that may be added nothing is shown.
+    let newest = newest.filter(|projection| map.has(projection.partition));
+    newest.map(|projection| ChainStatus::of(projection, director, file)).collect()
+}
+
+/// The director and the client of a host.
+fn knowing<'a>(
+    nodes: impl Iterator<Item = &'a HostedNode> + Clone,
+) -> (Option<&'a Director>, Option<&'a FuzzyClient>) {
     let director = members(nodes.clone()).find_map(|member| match member {
-        FuzzyMember::Director(director) => Some(director),
+        FuzzyMember::Director(director) => Some(&**director),
         FuzzyMember::ChainServer(_) | FuzzyMember::Client(_) | FuzzyMember::Log(_) => None,
     });
     let mut nodes = nodes;
@@ -150,14 +225,16 @@ pub(super) fn chains_in_words<'a>(
         let ColourGatewayNode::Gateway(gateway) = embedded.node();
         Some(gateway.client())
     });
-    let (Some(director), Some(client)) = (director, client) else { return Vec::new() };
-    let newest = director.projections().zip(client.projections());
-    let newest = newest.map(|(one, other)| if one.epoch >= other.epoch { one } else { other });
-    newest.map(|projection| ChainStatus::of(projection, director, file)).collect()
+    (director, client)
 }
 
 fn members<'a>(nodes: impl Iterator<Item = &'a HostedNode>) -> impl Iterator<Item = &'a FuzzyMember> {
     nodes.filter_map(|node| if let HostedNode::Fuzzy(embedded) = node { Some(embedded.node()) } else { None })
+}
+
+/// How many partitions the cluster file has.
+fn first_partitions(file: &ClusterFile) -> u16 {
+    file.service::<FuzzyService>().map_or(0, |service| service.partitions)
 }
 
 /// The chain servers of a host.
@@ -181,6 +258,9 @@ impl FuzzyStatus {
         let nodes: Vec<&HostedNode> = nodes.map(|(_, node)| node).collect();
         status.regions = RegionsStatus::of(file, servers(nodes.iter().copied()), now);
         status.chains = chains_in_words(file, nodes.iter().copied());
+        status.map = MapStatus::of(nodes.iter().copied());
+        let map = status.map.clone();
+        let is_there = |partition: u16| partition < first_partitions(file) || map.added.contains(&partition);
         for node in &nodes {
             if let HostedNode::ColourGateway(embedded) = node {
                 let ColourGatewayNode::Gateway(gateway) = embedded.node();
@@ -193,6 +273,8 @@ impl FuzzyStatus {
         }
         for member in members(nodes.into_iter()) {
             match member {
+                // One that may be added has nothing to say.
+                FuzzyMember::ChainServer(server) if !is_there(server.partition().0) => {}
                 FuzzyMember::ChainServer(server) => {
                     status.partitions.insert(server.partition().0, ChainServerStatus::of(server));
                 }
@@ -245,6 +327,7 @@ impl ServiceStatus for FuzzyStatus {
 
     fn metrics(&self, page: &mut MetricsPage) {
         self.call_metrics(page);
+        self.map.metrics(page);
         self.maps.metrics(page);
         if let Some(regions) = &self.regions {
             regions.metrics(page);

@@ -90,7 +90,9 @@ impl ColourGateway {
             FuzzyResponse::Snapshotted { at, tails } => {
                 let Some(pending) = self.leave(call) else { return };
                 let id = pending.caller.id();
-                let (at, partitions) = (times.seen_of(at), tails.len() as u16);
+                // Of those that were added and removed some have nothing.
+                let last = self.client().map().partitions().last();
+                let (at, partitions) = (times.seen_of(at), last.map_or(0, |last| last.0 + 1));
                 // Each partition says how many colours came into view there.
                 let opened = if opens { tails.iter().map(|it| it.position.0).sum() } else { 0 };
                 pending.caller.answer(ColoursCut { id, at, partitions, opened }, cx);

@@ -19,9 +19,10 @@ use crate::outcomes::{Appending, Failing, positions};
 use crate::regions::RegionNames;
 use crossing::{Awaited, Naming, Seeking};
 use fuzzylog::client::FuzzyClientTimer;
+use fuzzylog::director::{FewerPartitions, MorePartitions, MoveColours, PlacementChange};
 use fuzzylog::{
     AppendCall, AppendTime, Colour, FuzzyClient, FuzzyMessage, FuzzyRequest, FuzzyResponse, NodePosition,
-    PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
+    PartitionId, PlayCall, PlayedPage, SnapshotCall, SyncCall, TrimCall,
 };
 use kernel::client::{Close, Event, Output, Response};
 use kernel::{Bytes, Cx, Decode as _, Encode as _, InnerRole, Instant, NodeId, Position, RequestId, Role};
@@ -29,9 +30,10 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 use wire::fuzzylog::{
-    AppendNodes, AppendPlayed, AppendedNodes, AwaitSnapshot, FuzzyCall, FuzzyFailed, FuzzyFailure,
-    FuzzyReply, NewNode, PlayColour, PlayedAcross, PlayedNodes, SeenTime, SnapshotColours, SnapshotTaken,
-    SyncColour, TrimColour, TrimSeen, TrimmedColour, WAIT_MS_MAX, native_reply, read_native_call,
+    AppendNodes, AppendPlayed, AppendedNodes, AwaitSnapshot, CHANGE_WAIT_MS, FuzzyCall, FuzzyFailed,
+    FuzzyFailure, FuzzyReply, MapChanged, NewNode, PlayColour, PlayedAcross, PlayedNodes, SeenTime,
+    SnapshotColours, SnapshotTaken, SyncColour, TrimColour, TrimSeen, TrimmedColour, WAIT_MS_MAX,
+    native_reply, read_native_call,
 };
 
 kernel::timers! {
@@ -98,6 +100,8 @@ enum Work {
     },
     Snapshot(Vec<Colour>),
     Trim,
+    /// Where colours are is changed.
+    Change,
     /// What a user has seen is named for other regions.
     Name(Naming),
     /// What a user has seen elsewhere is waited for.
@@ -252,7 +256,26 @@ impl ColourGateway {
             FuzzyCall::ScanNodes(call) => self.on_scan(caller, &call, cx),
             FuzzyCall::RestoreNodes(call) => self.on_restore(caller, &call, cx),
             FuzzyCall::OpenRestored(call) => self.on_open(caller, &call, cx),
+            FuzzyCall::MoveColour(call) => {
+                let (colours, to) = (vec![colour_of(&call.colour)], PartitionId(call.partition));
+                self.on_change(caller, MoveColours { colours, to }.into(), cx);
+            }
+            FuzzyCall::AddPartition(call) => {
+                let added = call.partition.map(PartitionId);
+                self.on_change(caller, MorePartitions { added }.into(), cx);
+            }
+            FuzzyCall::RemovePartition(call) => {
+                let removed = PartitionId(call.partition);
+                self.on_change(caller, FewerPartitions { removed }.into(), cx);
+            }
         }
+    }
+
+    /// An operator changes where colours are.
+    fn on_change(&mut self, caller: Caller, change: PlacementChange, cx: &mut Cx<'_, Self>) {
+        let wait = Duration::from_millis(CHANGE_WAIT_MS.into());
+        let call = self.begin(caller, AppendTime::ZERO, Work::Change, wait, cx);
+        self.ask(call, 0, FuzzyRequest::Change(change), cx);
     }
 
     /// What a caller has seen, as the engine has it; one that nobody here was answered is refused.
@@ -377,7 +400,12 @@ impl ColourGateway {
                 self.calls.remove(&call);
                 caller.answer(TrimmedColour { id: caller.id(), first: first.0 }, cx);
             }
-            (Work::Read { .. } | Work::Snapshot(_) | Work::Trim, other) => {
+            (Work::Change, FuzzyResponse::Changed { version, partition }) => {
+                self.calls.remove(&call);
+                let (id, version, partition) = (caller.id(), version.0, partition.0);
+                caller.answer(MapChanged { id, version, partition }, cx);
+            }
+            (Work::Read { .. } | Work::Snapshot(_) | Work::Trim | Work::Change, other) => {
                 self.fail(call, failing(&other), cx)
             }
         }
@@ -490,6 +518,9 @@ fn failing(response: &FuzzyResponse) -> Failing {
         | FuzzyResponse::LogsFound { .. }
         | FuzzyResponse::Scanned(_)
         | FuzzyResponse::Restored { .. }
+        | FuzzyResponse::Changed { .. }
+        | FuzzyResponse::PlacesForgotten { .. }
+        | FuzzyResponse::ChangeUnknown
         | FuzzyResponse::Trimmed { .. } => FuzzyFailure::Unknown.into(),
     }
 }

@@ -256,6 +256,9 @@ impl Feeder {
             | FuzzyResponse::LogsFound { .. }
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
+            | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
+            | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Followed { .. } => {}
         }
     }
@@ -291,6 +294,9 @@ impl Feeder {
             | FuzzyResponse::LogsFound { .. }
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
+            | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
+            | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Followed { .. } => stream.looks = true,
         }
     }

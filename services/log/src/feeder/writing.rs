@@ -248,6 +248,9 @@ impl Feeder {
             | FuzzyResponse::LogsFound { .. }
             | FuzzyResponse::Scanned(_)
             | FuzzyResponse::Restored { .. }
+            | FuzzyResponse::Changed { .. }
+            | FuzzyResponse::PlacesForgotten { .. }
+            | FuzzyResponse::ChangeUnknown
             | FuzzyResponse::Followed { .. } => {
                 cx.mark("feeder.lost_track_of_a_node");
                 self.writing.awaited.remove(&node);

@@ -3,6 +3,7 @@
 //! Every answer of a map has a time, `seen`. A caller sends the latest that it has with its next call, at any host: what it does then is
 //! ordered behind what it has seen.
 
+use super::super::body::ClientBody;
 use super::super::http::{read_body, seen, service};
 use super::super::replies::Refused;
 use super::catalogue::{MapMade, NotCreated};
@@ -20,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use ordinate_client::maps::entry_bytes;
-use ordinate_client::{FuzzyError, FuzzyFailure};
+use ordinate_client::{FuzzyError, FuzzyFailure, NumberedBy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -59,6 +60,33 @@ struct SeenQuery {
     seen: Option<String>,
 }
 
+/// What of a change's query does: its client's name and its number are all there, or none of them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChangeQuery {
+    seen: Option<String>,
+    client: Option<String>,
+    number: Option<u64>,
+    below: Option<u64>,
+}
+
+impl ChangeQuery {
+    fn numbered(&self) -> Result<Option<NumberedBy>, Refused> {
+        match (&self.client, self.number, self.below) {
+            (None, None, None) => Ok(None),
+            (Some(id), Some(number), Some(below)) => {
+                numbered(Some(&ClientBody { id: id.clone(), number, below }))
+            }
+            _ => Err(Refused::bad("wanted are client, number and below together, or none of them")),
+        }
+    }
+}
+
+/// By whom, and as which of its changes, something is done once, if the caller says so.
+fn numbered(client: Option<&ClientBody>) -> Result<Option<NumberedBy>, Refused> {
+    client.map(ClientBody::numbered).transpose().map_err(Refused::bad)
+}
+
 /// How a map is to be made.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -84,6 +112,7 @@ struct PutBody {
     #[serde(default)]
     deletes: Vec<String>,
     seen: Option<String>,
+    client: Option<ClientBody>,
 }
 
 /// The same, if keys still have the versions that were read.
@@ -97,6 +126,7 @@ struct TransactionBody {
     #[serde(default)]
     deletes: Vec<String>,
     seen: Option<String>,
+    client: Option<ClientBody>,
 }
 
 /// This host's maps.
@@ -307,35 +337,35 @@ async fn read(
 async fn put(
     State(admin): State<Arc<Admin>>,
     Path((name, key)): Path<(String, String)>,
-    Query(query): Query<SeenQuery>,
+    Query(query): Query<ChangeQuery>,
     body: Bytes,
 ) -> Result<Response, Refused> {
-    change(&admin, &name, key, query.seen, Some(kernel::Bytes::copy_from_slice(&body))).await
+    change(&admin, &name, key, query, Some(kernel::Bytes::copy_from_slice(&body))).await
 }
 
 /// `DELETE /v1/map/MAP/keys/KEY`
 async fn delete(
     State(admin): State<Arc<Admin>>,
     Path((name, key)): Path<(String, String)>,
-    Query(query): Query<SeenQuery>,
+    Query(query): Query<ChangeQuery>,
 ) -> Result<Response, Refused> {
-    change(&admin, &name, key, query.seen, None).await
+    change(&admin, &name, key, query, None).await
 }
 
 async fn change(
     admin: &Admin,
     name: &str,
     key: String,
-    given: Option<String>,
+    query: ChangeQuery,
     value: Option<kernel::Bytes>,
 ) -> Result<Response, Refused> {
-    let changes = vec![(key, value)];
+    let (changes, by) = (vec![(key, value)], query.numbered()?);
     check_keys(changes.iter().map(|(key, _)| key))?;
-    let call = MapCall::begin(admin, name, given.as_deref()).await?;
+    let call = MapCall::begin(admin, name, query.seen.as_deref()).await?;
     call.come_after().await?;
     call.admit(&changes).await?;
     for (key, value) in changes {
-        call.done_in_time(call.map.map.change(key, value), true).await?;
+        call.done_in_time(call.map.map.change(by, key, value), true).await?;
     }
     Ok(call.done())
 }
@@ -374,15 +404,15 @@ async fn put_several(
     Path(name): Path<String>,
     body: Bytes,
 ) -> Result<Response, Refused> {
-    let PutBody { puts, deletes, seen } = read_body(&body)?;
-    let changes = changes_of(puts, deletes)?;
+    let PutBody { puts, deletes, seen, client } = read_body(&body)?;
+    let (changes, by) = (changes_of(puts, deletes)?, numbered(client.as_ref())?);
     let call = MapCall::begin(&admin, &name, seen.as_deref()).await?;
     if !call.map.kind.has_several_keys() {
         return Err(words::not_of_this_kind(&call.map, "changes of several keys", SEVERAL));
     }
     call.come_after().await?;
     call.admit(&changes).await?;
-    call.done_in_time(call.map.map.change_all(changes), true).await?;
+    call.done_in_time(call.map.map.change_all(by, changes), true).await?;
     Ok(call.done())
 }
 
@@ -392,8 +422,8 @@ async fn transact(
     Path(name): Path<String>,
     body: Bytes,
 ) -> Result<Response, Refused> {
-    let TransactionBody { reads, puts, deletes, seen } = read_body(&body)?;
-    let changes = changes_of(puts, deletes)?;
+    let TransactionBody { reads, puts, deletes, seen, client } = read_body(&body)?;
+    let (changes, by) = (changes_of(puts, deletes)?, numbered(client.as_ref())?);
     check_keys(reads.keys())?;
     let call = MapCall::begin(&admin, &name, seen.as_deref()).await?;
     if call.map.kind != MapKind::Tx {
@@ -401,7 +431,7 @@ async fn transact(
     }
     call.admit(&changes).await?;
     let reads: Vec<(String, u64)> = reads.into_iter().collect();
-    if call.done_in_time(call.map.map.transact(&reads, changes), true).await? {
+    if call.done_in_time(call.map.map.transact(by, &reads, changes), true).await? {
         return Ok(call.done());
     }
     let why = "a key was written since it was read: nothing was done, read again";

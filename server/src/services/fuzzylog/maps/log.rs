@@ -42,6 +42,19 @@ fn bytes_of(colour: &str) -> Bytes {
     Bytes::copy_from_slice(colour.as_bytes())
 }
 
+fn node_of(bodies: Vec<(String, Bytes)>) -> (Vec<String>, NewNode) {
+    let (names, bodies): (Vec<String>, Vec<Bytes>) = bodies.into_iter().unzip();
+    let colours = names.iter().map(|name| bytes_of(name)).collect();
+    (names, NewNode { colours, bodies })
+}
+
+fn appended(names: Vec<String>, reply: FuzzyReply) -> Result<FuzzyAppended, FuzzyError> {
+    let FuzzyReply::AppendedNodes(reply) = reply else { return Err(unreadable()) };
+    let node = reply.nodes.into_iter().next().ok_or_else(unreadable)?;
+    let positions: BTreeMap<String, u64> = names.into_iter().zip(node.positions).collect();
+    Ok(FuzzyAppended { at: node.at, positions })
+}
+
 impl HostLog {
     /// A session that has seen nothing.
     pub(super) fn new(host: HostGateway) -> Self {
@@ -110,14 +123,18 @@ impl HostLog {
 
 impl MapLog for HostLog {
     async fn append(&self, bodies: Vec<(String, Bytes)>) -> Result<FuzzyAppended, FuzzyError> {
-        let seen = self.seen();
-        let (names, bodies): (Vec<String>, Vec<Bytes>) = bodies.into_iter().unzip();
-        let node = NewNode { colours: names.iter().map(|name| bytes_of(name)).collect(), bodies };
+        let (seen, (names, node)) = (self.seen(), node_of(bodies));
         let reply = self.ask_once(move |by| AppendNodes { id: 0, seen, by, nodes: vec![node] }).await?;
-        let FuzzyReply::AppendedNodes(reply) = reply else { return Err(unreadable()) };
-        let node = reply.nodes.into_iter().next().ok_or_else(unreadable)?;
-        let positions: BTreeMap<String, u64> = names.into_iter().zip(node.positions).collect();
-        Ok(FuzzyAppended { at: node.at, positions })
+        appended(names, reply)
+    }
+
+    async fn append_numbered(
+        &self,
+        by: NumberedBy,
+        bodies: Vec<(String, Bytes)>,
+    ) -> Result<FuzzyAppended, FuzzyError> {
+        let (seen, (names, node)) = (self.seen(), node_of(bodies));
+        appended(names, self.ask(AppendNodes { id: 0, seen, by, nodes: vec![node] }).await?)
     }
 
     async fn snapshot(&self, colours: &[String]) -> Result<SnapshotId, FuzzyError> {

@@ -7,7 +7,7 @@ use kernel::Bytes;
 use ordinate_client::maps::{
     AtomicMap, CrdtMap, ShardPlayed, ShardedMap, StoreError, TxCrdtMap, TxMap, ViewLimits,
 };
-use ordinate_client::{FuzzyError, FuzzyFailure};
+use ordinate_client::{FuzzyError, FuzzyFailure, NumberedBy};
 
 /// How often a read of several keys is tried again whose keys are written meanwhile.
 const READS_MAX: usize = 16;
@@ -110,37 +110,45 @@ impl ServedMap {
         }
     }
 
-    /// Sets a key, or removes it.
-    pub(super) async fn change(&self, key: String, value: Option<Bytes>) -> Result<(), FuzzyError> {
-        match (self, value) {
-            (Self::Sharded(map), Some(value)) => map.put(&key, value).await,
-            (Self::Sharded(map), None) => map.delete(&key).await,
-            (Self::Crdt(map), Some(value)) => map.put(&key, value).await,
-            (Self::Crdt(map), None) => map.delete(&key).await,
-            (Self::Atomic(map), value) => map.put_all([(key, value)]).await,
-            (Self::TxCrdt(map), value) => map.put_all([(key, value)]).await,
-            (Self::Tx(map), value) => commit(map, &[], vec![(key, value)]).await.map(|_| ()),
+    /// Sets a key, or removes it; with a number once.
+    pub(super) async fn change(
+        &self,
+        by: Option<NumberedBy>,
+        key: String,
+        value: Option<Bytes>,
+    ) -> Result<(), FuzzyError> {
+        match self {
+            Self::Sharded(map) => map.change(by, &key, value).await,
+            Self::Crdt(map) => map.change(by, &key, value).await,
+            Self::Atomic(map) => map.change_all(by, [(key, value)]).await,
+            Self::TxCrdt(map) => map.change_all(by, [(key, value)]).await,
+            Self::Tx(map) => commit(map, by, &[], vec![(key, value)]).await.map(|_| ()),
         }
     }
 
-    /// Changes several keys, all or none; of a kind that has it.
-    pub(super) async fn change_all(&self, changes: Changes) -> Result<(), FuzzyError> {
+    /// Changes several keys, all or none; of a kind that has it; with a number once.
+    pub(super) async fn change_all(
+        &self,
+        by: Option<NumberedBy>,
+        changes: Changes,
+    ) -> Result<(), FuzzyError> {
         match self {
-            Self::Atomic(map) => map.put_all(changes).await,
-            Self::TxCrdt(map) => map.put_all(changes).await,
-            Self::Tx(map) => commit(map, &[], changes).await.map(|_| ()),
+            Self::Atomic(map) => map.change_all(by, changes).await,
+            Self::TxCrdt(map) => map.change_all(by, changes).await,
+            Self::Tx(map) => commit(map, by, &[], changes).await.map(|_| ()),
             Self::Sharded(_) | Self::Crdt(_) => Err(OTHER_KIND),
         }
     }
 
-    /// Changes keys if others still have the versions that were read: true if so. Of a kind that has versions.
+    /// Changes keys if others still have the versions that were read: true if so. Of a kind that has versions; with a number once.
     pub(super) async fn transact(
         &self,
+        by: Option<NumberedBy>,
         reads: &[(String, u64)],
         changes: Changes,
     ) -> Result<bool, FuzzyError> {
         match self {
-            Self::Tx(map) => commit(map, reads, changes).await,
+            Self::Tx(map) => commit(map, by, reads, changes).await,
             Self::Sharded(_) | Self::Atomic(_) | Self::Crdt(_) | Self::TxCrdt(_) => Err(OTHER_KIND),
         }
     }
@@ -149,7 +157,12 @@ impl ServedMap {
 /// Nothing was done: the map's kind has no such call.
 const OTHER_KIND: FuzzyError = FuzzyError::Failed(FuzzyFailure::Malformed);
 
-async fn commit(map: &TxMap<HostLog>, reads: &[(String, u64)], changes: Changes) -> Result<bool, FuzzyError> {
+async fn commit(
+    map: &TxMap<HostLog>,
+    by: Option<NumberedBy>,
+    reads: &[(String, u64)],
+    changes: Changes,
+) -> Result<bool, FuzzyError> {
     let mut txn = map.begin();
     reads.iter().for_each(|(key, version)| txn.read_version(key, *version));
     for (key, value) in changes {
@@ -158,7 +171,7 @@ async fn commit(map: &TxMap<HostLog>, reads: &[(String, u64)], changes: Changes)
             None => txn.delete(&key),
         }
     }
-    txn.commit().await
+    txn.commit_by(by).await
 }
 
 /// A transaction that only reads, until nothing was written between its reads.
@@ -170,7 +183,7 @@ async fn read_all(map: &TxMap<HostLog>, keys: &[String]) -> Result<Vec<Found>, F
             found.push(Found { value, version: Some(version) });
             reads.push((key.clone(), version));
         }
-        if commit(map, &reads, Vec::new()).await? {
+        if commit(map, None, &reads, Vec::new()).await? {
             return Ok(found);
         }
     }
