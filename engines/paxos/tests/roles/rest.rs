@@ -194,6 +194,30 @@ fn a_leader_at_rest_waits_for_a_silence() {
     assert!(!bench.role.is_leading(), "and not since");
 }
 
+// Nodes that are silent because all rest are as alive as their hosts. A leader that forgets them when one of them speaks ends its rest for
+// nothing, and an idle cluster is busy for most of a second.
+#[test]
+fn one_that_speaks_has_no_other_forgotten() {
+    let (mut bench, beat) = (resting(), kernel::REPEAT_WITHIN);
+    shine(&mut bench, 2..=3);
+    assert!(awaits(&bench.timer(LeaderTimer::Heartbeat)).is_some());
+    for _ in 0..30 {
+        bench.pass(beat);
+        shine(&mut bench, 2..=3);
+    }
+    let report = || {
+        let (executed, snapshot) = (Slot(0), Slot(0));
+        leader::Executed { executed, version: 0, snapshot, configurations: None, hears: Some(ballot(1)) }
+    };
+    for _ in 0..4 {
+        // Just before the next beacons.
+        bench.pass(beat);
+        assert_eq!(stopped(&bench.hear(node(2, REPLICA), report())), []);
+        shine(&mut bench, 2..=3);
+    }
+    assert_eq!(stopped(&bench.timer(LeaderTimer::Heartbeat)), [], "it rests on");
+}
+
 /// What the acceptor of host 2 reports to the leader role beside it.
 fn reported(did: &Did) -> Vec<Option<Ballot>> {
     let beside = sends(did).into_iter().filter_map(|(to, message)| match message {

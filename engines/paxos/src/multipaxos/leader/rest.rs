@@ -97,12 +97,12 @@ impl Leader {
         Some(due + until_moment(now + due))
     }
 
-    /// Something is said to a leader that waits: it looks soon whether that ends its rest.
+    /// Something is said to a leader that waits: it looks soon whether that ends its rest. What beacons have shown until then counts, or a
+    /// node that speaks would have those forgotten that are silent because all rest.
     pub(super) fn look_soon(&mut self, cx: &mut Cx<'_, Self>) {
-        if let State::Leading(pipeline) = &self.state
-            && pipeline.rest.listens()
-        {
-            self.hear_beacons(cx);
+        let listens = matches!(&self.state, State::Leading(pipeline) if pipeline.rest.listens());
+        self.hear_beacons(cx);
+        if listens {
             cx.set_timer(LeaderTimer::Heartbeat, self.heartbeat_after(cx.now()));
         }
     }
