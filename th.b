@@ -1,9 +1,0 @@
-ordinate 11519493 8
-reactor 318548178 2627
-journal-prepare 3040748 82
-ordinate 16503746 111
-health 27614027 351
-admin 168631 2
-ordinate 184654 3
-ordinate 11075407 114
-journal-sync 1409658 57
