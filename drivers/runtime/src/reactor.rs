@@ -241,9 +241,9 @@ impl<N: Node + 'static> Reactor<N> {
     /// Until there is something to do: beacons that are heard in time are nothing.
     fn wait(&mut self, events: &mut Events) -> Result<(), HostError> {
         self.refresh();
-        let mut timeout = self.timeout();
-        let until = timeout.map(|timeout| self.nodes.now + timeout);
         loop {
+            let timeout = self.timeout();
+            let until = timeout.map(|timeout| self.nodes.now + timeout);
             self.alarm.set_for(timeout);
             match self.poll.poll(events, timeout) {
                 Ok(()) => {}
@@ -261,7 +261,6 @@ impl<N: Node + 'static> Reactor<N> {
                 return Ok(());
             }
             self.router.metrics.bursts += 1;
-            timeout = until.map(|until| until.since(self.nodes.now));
         }
     }
 

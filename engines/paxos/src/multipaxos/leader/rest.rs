@@ -61,6 +61,12 @@ impl Rest {
     }
 }
 
+/// The next turn of what all logs of a host do so often: at the same moments, or each would wake those that sleep for itself.
+fn turn_after(at: Instant, every: Duration) -> Instant {
+    let every = every.as_nanos() as u64;
+    Instant((at.0 / every + 1) * every)
+}
+
 impl Leader {
     /// Everybody is sent the whole pulse within this time of a rest.
     pub(super) fn whole_every(&self) -> Duration {
@@ -93,7 +99,8 @@ impl Leader {
     fn whole_in(&self, now: Instant) -> Option<Duration> {
         let State::Leading(pipeline) = &self.state else { return None };
         let (proposers_at, others_at) = (pipeline.rest.proposers_at?, pipeline.rest.others_at?);
-        let due = (proposers_at + self.proposers_every()).min(others_at + self.whole_every()).since(now);
+        let proposers = turn_after(proposers_at, self.proposers_every());
+        let due = proposers.min(turn_after(others_at, self.whole_every())).since(now);
         Some(due + until_moment(now + due))
     }
 
@@ -197,8 +204,8 @@ impl Leader {
         let (proposers_every, others_every) = (self.proposers_every(), self.whole_every());
         let State::Leading(pipeline) = &mut self.state else { return };
         let (ballot, rest) = (pipeline.ballot(), &mut pipeline.rest);
-        let others = rest.others_at.is_none_or(|at| now.since(at) >= others_every);
-        let proposers = others || rest.proposers_at.is_none_or(|at| now.since(at) >= proposers_every);
+        let others = rest.others_at.is_none_or(|at| now >= turn_after(at, others_every));
+        let proposers = others || rest.proposers_at.is_none_or(|at| now >= turn_after(at, proposers_every));
         if proposers {
             rest.proposers_at = Some(now);
         }
