@@ -194,8 +194,10 @@ impl Leader {
         for &(acceptor, at) in &heard {
             pipeline.heard(acceptor, configuration, at);
         }
+        // A host that speaks rarely counts as heard until it speaks again.
+        let now = cx.now();
         for (acceptor, at) in heard {
-            self.saw_host_alive(acceptor, at, listens_since.unwrap_or(at));
+            self.saw_host_alive(acceptor, at, listens_since.unwrap_or(at.min(now)));
         }
     }
 
