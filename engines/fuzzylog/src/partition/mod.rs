@@ -24,6 +24,7 @@ mod recounts;
 mod regions;
 mod restoring;
 mod scanning;
+pub mod segments;
 mod several;
 pub mod snapshot;
 
@@ -47,7 +48,7 @@ pub use regions::{LogHead, OutgoingPage};
 pub use scanning::{ScanPage, ScannedNode, SpanDigest};
 use several::Several;
 pub use several::SeveralStage;
-use snapshot::Saving;
+use snapshot::{LooseNodes, Saving};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher as _;
 
