@@ -24,6 +24,7 @@ use ::fuzzylog::{
 use chains::{Chains, empty_server, server};
 use changing::{Changes, Moment};
 use disks::Disks;
+pub(crate) use drawn::draw_segment_bytes;
 use drawn::{draw_log, draw_parameters};
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
@@ -220,8 +221,11 @@ impl FuzzyScenario {
         let is_changing = cluster
             .nodes()
             .any(|(_, node)| matches!(node, Node::Director(director) if director.is_changing()));
+        // A segment that has rotted is noticed at a start.
+        let others_are_sound = self.machines().all(|other| other == host || !cluster.is_damaged(other));
         !directs
             && !is_changing
+            && others_are_sound
             && self.chains.partitions().all(|partition| {
                 let latest = self.chains.latest(partition);
                 let well = latest.nodes().filter(|&id| {
@@ -379,9 +383,17 @@ impl Scenario for FuzzyScenario {
         Some(disks::is_claim)
     }
 
-    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, _cluster: &Cluster<'_, Node>) {
+    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, cluster: &Cluster<'_, Node>) {
         let mut disks = std::mem::take(&mut self.disks);
-        disks.on_fact(fact, |id| self.is_server(id), |id| empty_server(id, self.blank_nodes(id.host())));
+        let read_back = disks.on_fact(
+            fact,
+            |id| self.is_server(id),
+            |id| empty_server(id, self.blank_nodes(id.host())),
+            |id, blob| cluster.blob(id, blob),
+        );
+        if let Some((id, state)) = read_back {
+            self.truth.check_nodes(id, &state);
+        }
         self.disks = disks;
     }
 
@@ -391,6 +403,11 @@ impl Scenario for FuzzyScenario {
         self.check_nested(host, cluster);
         self.check_bounded(host, cluster);
         self.check_state(host, cluster);
+        self.disks.check_segments(host, cluster);
+    }
+
+    fn reads_blobs_at_start(&self) -> bool {
+        true
     }
 
     fn watches(&self) -> bool {

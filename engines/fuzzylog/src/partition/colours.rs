@@ -439,10 +439,7 @@ impl Colours {
             && saved.current.is_none_or(|(current, _)| colour >= current)
         {
             let in_segments = saved.in_segments;
-            saved
-                .was
-                .entry(colour)
-                .or_insert_with(|| WasChain::of(self.chains.get(&colour), in_segments));
+            saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour), in_segments));
         }
     }
 
