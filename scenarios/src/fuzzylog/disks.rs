@@ -5,8 +5,9 @@ use ::fuzzylog::chain_server::{ChainRecord, ChainServerIn, FromServer, Ordered};
 use ::fuzzylog::director::DirectorIn;
 use ::fuzzylog::messages::client::FuzzyClientIn;
 use ::fuzzylog::partition::command::RowEntry;
+use ::fuzzylog::partition::snapshot::SnapshotItem;
 use ::fuzzylog::{ChainEpoch, ChainServer, FuzzyMessage, PartitionState, RowIndex};
-use kernel::{BlobId, Bytes, Decode, HostId, HostSlot, NodeId, Position, Role, invariant};
+use kernel::{BlobId, Bytes, Decode, HostId, HostSlot, NodeId, Position, Reader, Role, invariant};
 use parts::SnapshotRecord;
 use sim::{Cluster, Fact};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,6 +30,8 @@ struct Disk {
     applied: RowIndex,
     /// Segments that the last complete snapshot names.
     named: BTreeSet<BlobId>,
+    /// Those of the snapshot that is being written.
+    naming: BTreeSet<BlobId>,
     /// How often blobs had come or gone when they were looked for.
     looked_at: u64,
 }
@@ -74,6 +77,19 @@ fn promised(message: &FuzzyMessage) -> Option<RowIndex> {
     }
 }
 
+/// The segments that a chunk of a snapshot names.
+fn segments_of(chunk: Bytes) -> Vec<BlobId> {
+    let (mut reader, mut named) = (Reader::new(chunk), Vec::new());
+    while reader.remaining() > 0
+        && let Ok(item) = Bytes::decode(&mut reader)
+    {
+        if let Ok(SnapshotItem::SegmentStored(it)) = SnapshotItem::decoded(&item) {
+            named.push(it.segment.id);
+        }
+    }
+    named
+}
+
 impl Disk {
     fn write(&mut self, position: Position, bytes: Bytes) -> BTreeMap<RowIndex, RowEntry> {
         let mut cut = BTreeMap::new();
@@ -87,11 +103,17 @@ impl Disk {
                 self.rows.insert(index, entry);
             }
             ChainRecord::CutBack(it) => cut = self.cut(it.length),
-            ChainRecord::Forgets(_) => cut = self.cut(RowIndex(0)),
+            ChainRecord::Forgets(_) => {
+                cut = self.cut(RowIndex(0));
+                self.named.clear();
+            }
             ChainRecord::SnapshotPart(it) => match it.part {
-                SnapshotRecord::Begin { below } => self.begun = Some(below),
-                SnapshotRecord::Chunk { .. } => {}
-                SnapshotRecord::End => self.length = self.length.max(self.begun.take().unwrap_or_default()),
+                SnapshotRecord::Begin { below } => (self.begun, self.naming) = (Some(below), BTreeSet::new()),
+                SnapshotRecord::Chunk { bytes } => self.naming.extend(segments_of(bytes)),
+                SnapshotRecord::End => {
+                    self.length = self.length.max(self.begun.take().unwrap_or_default());
+                    (self.named, self.looked_at) = (std::mem::take(&mut self.naming), 0);
+                }
             },
             ChainRecord::SealedFor(_)
             | ChainRecord::Serves(_)
@@ -136,7 +158,6 @@ impl Disk {
             restored.length(),
             self.length
         );
-        (self.named, self.looked_at) = (restored.segments_named().collect(), 0);
         let mut state = restored.state().clone();
         let missing: Vec<BlobId> = state.missing_segments().map(|it| it.id).collect();
         for id in missing {

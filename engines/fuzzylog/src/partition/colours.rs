@@ -63,6 +63,10 @@ impl ColourNode {
         Self { id, at: AppendTime::ZERO, colours: Vec::new(), body: Bytes::new(), across: None }
     }
 
+    pub(super) fn is_place(&self) -> bool {
+        self.colours.is_empty()
+    }
+
     /// Where it was appended, if it says so.
     pub fn source(&self) -> Option<&NodeSource> {
         self.across.as_ref()?.source.as_ref()
@@ -222,7 +226,7 @@ impl Colours {
 
     /// The bytes of nodes, counted anew.
     pub(super) fn recount(&self) -> Recount {
-        let nodes = self.chains.values().flat_map(|chain| &chain.nodes);
+        let nodes = self.chains.values().flat_map(|chain| &chain.nodes).filter(|node| !node.is_place());
         Recount::of("bytes of nodes", self.bytes, nodes.map(ColourNode::bytes).sum())
     }
 

@@ -50,6 +50,16 @@ kernel::record! {
     }
 }
 
+/// How many nodes a segment has, those included that are trimmed. An error: it is none.
+pub fn nodes_in(bytes: &Bytes) -> Result<u64, DecodeError> {
+    let (mut reader, mut count) = (Reader::new(bytes.clone()), 0);
+    while reader.remaining() > 0 {
+        SegmentNode::decoded(&Bytes::decode(&mut reader)?)?;
+        count += 1;
+    }
+    Ok(count)
+}
+
 /// Consecutive nodes of a colour that are in a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
@@ -271,7 +281,7 @@ impl Colours {
             let of_run = |run: &Run| {
                 let skipped = (run.first.0 - chain.first.0) as usize;
                 let nodes = chain.nodes.iter().skip(skipped).take(run.count as usize);
-                nodes.map(ColourNode::bytes).sum::<usize>()
+                nodes.filter(|node| !node.is_place()).map(ColourNode::bytes).sum::<usize>()
             };
             chain.runs.iter().map(of_run).sum()
         };
@@ -315,12 +325,12 @@ impl Colours {
             if position < chain.first || of.is_some_and(|of| !is_of(of)) {
                 continue;
             }
-            if node.colours.is_empty() {
+            if node.is_place() {
                 return Err(DecodeError::Invalid("node without a colour"));
             }
             self.segments.unfilled += chain.make_room(position.next());
             let at = (position.0 - chain.first.0) as usize;
-            let Some(place) = chain.nodes.get_mut(at).filter(|place| place.colours.is_empty()) else {
+            let Some(place) = chain.nodes.get_mut(at).filter(|place| place.is_place()) else {
                 return Err(DecodeError::Invalid("node that is there already"));
             };
             *place = node.compact();
