@@ -9,6 +9,7 @@ use fuzzylog::{
 };
 use kernel::{
     BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Decode as _, Effect, HostId, HostSlot, NodeId,
+    Role as _,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -100,6 +101,8 @@ impl OnDisk {
     /// The next incarnation, and which blobs it wants to be read.
     fn restart(&self) -> (Table<ChainServer>, Vec<BlobRange>) {
         let mut table = Table::unstarted(self.read_back(), node(1));
+        // It draws other numbers than the run before.
+        table.call(|_, cx| _ = cx.rng().bits());
         let did = table.start();
         let kept: Vec<BlobId> = self.blobs.keys().copied().collect();
         assert!(did.iter().any(|it| matches!(it, Effect::Blob(BlobEffect::Keep { ids }) if *ids == kept)));
@@ -140,13 +143,15 @@ fn a_snapshot_ends_when_its_segments_are_on_the_disk() {
     let stored = on_disk.blobs.len();
     assert!((5..20).contains(&stored), "{stored} segments");
     assert_eq!(on_disk.table.role.segments_named().count(), stored);
-    let bodies = on_disk.table.role.state().bytes();
-    let bytes: usize = on_disk.journal[on_disk.needed..].iter().map(Bytes::len).sum();
-    assert!(bytes < bodies / 2, "the journal has {bytes} of {bodies}");
+    let snapshot = on_disk.journal[on_disk.needed..].concat();
+    let bodies = snapshot.windows(4).filter(|it| it == b"body").count();
+    assert!(bodies < 5, "the snapshot has {bodies} of 40 nodes");
     // What was stored once is named again, and not written.
-    order(&mut on_disk.table, 40..44);
-    on_disk.until_saved(44);
-    assert!(on_disk.blobs.len() <= stored + 1 && on_disk.dropped.is_empty());
+    let before: Vec<BlobId> = on_disk.blobs.keys().copied().collect();
+    order(&mut on_disk.table, 40..100);
+    on_disk.until_saved(100);
+    assert!(before.iter().all(|id| on_disk.blobs.contains_key(id)) && on_disk.dropped.is_empty());
+    assert!(on_disk.blobs.len() < 3 * stored, "{} segments", on_disk.blobs.len());
 }
 
 // A server that answers while its nodes are not there shows a log with holes; one that never begins is lost for its chain.
@@ -184,11 +189,11 @@ fn a_segment_of_which_little_is_left_is_written_again_and_dropped() {
     let before: Vec<BlobId> = on_disk.blobs.keys().copied().collect();
     let first = on_disk.table.role.state().segments().next().expect("there is one");
     // Most of the first segment goes, and all of none.
-    trim(&mut on_disk, 1_000, 4);
-    order(&mut on_disk.table, 40..44);
+    trim(&mut on_disk, 1_000, 6);
+    order(&mut on_disk.table, 40..100);
     on_disk.ticks(300);
     assert!(on_disk.dropped.is_empty(), "the snapshot on the disk names all");
-    on_disk.until_saved(45);
+    on_disk.until_saved(101);
     assert_eq!(on_disk.dropped, [first.id], "of {before:?}");
     let (mut again, mut wanted) = on_disk.restart();
     while let Some(range) = wanted.pop() {
@@ -197,11 +202,12 @@ fn a_segment_of_which_little_is_left_is_written_again_and_dropped() {
     }
     assert_eq!(nodes(&again.role), nodes(&on_disk.table.role));
     // All that it has goes.
-    trim(&mut on_disk, 1_001, 44);
-    order(&mut on_disk.table, 44..48);
-    on_disk.until_saved(50);
-    let left = on_disk.table.role.state().segments().count();
-    assert!(left <= 1 && on_disk.blobs.len() == left, "{left} are left");
+    trim(&mut on_disk, 1_001, 100);
+    order(&mut on_disk.table, 100..210);
+    on_disk.until_saved(212);
+    let named: Vec<BlobId> = on_disk.table.role.segments_named().collect();
+    assert!(named.iter().all(|id| !before.contains(id)), "of {before:?}, {named:?} are left");
+    assert_eq!(on_disk.blobs.keys().copied().collect::<Vec<_>>(), named);
 }
 
 // A server that goes on without what it has acknowledged counts for a disk that it is not; one that drops the rest at once may have the
