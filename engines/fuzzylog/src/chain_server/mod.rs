@@ -417,6 +417,10 @@ impl Role for ChainServer {
     }
 
     fn statement(&self) -> Statement {
+        if self.is_loading() {
+            // Nothing is counted before everything is read back.
+            return Statement::default();
+        }
         let not_applied = || self.row.from(self.state.applied());
         let mut recounts = self.state.recounts();
         recounts.push(Recount::of(

@@ -69,11 +69,6 @@ impl ChainServer {
         self.blobs.named.iter().copied()
     }
 
-    /// Segments on the disk.
-    pub fn segments_stored(&self) -> usize {
-        self.blobs.on_disk.len()
-    }
-
     /// Bytes of segments on their way to the disk.
     pub fn storing_bytes(&self) -> usize {
         self.blobs.storing.values().sum()
@@ -163,7 +158,7 @@ impl ChainServer {
         cx.mark("chain.lost_a_segment");
         let (named, on_disk) = (std::mem::take(&mut self.blobs.named), self.blobs.on_disk.clone());
         self.forget_everything();
-        self.blobs = super::segments::Blobs { named, on_disk, is_damaged: true, ..Blobs::default() };
+        self.blobs = Blobs { named, on_disk, is_damaged: true, ..Blobs::default() };
         self.journal = Some(ChainJournal(cx.rng().bits()));
         self.begin(cx);
     }
