@@ -65,6 +65,7 @@ pub(super) const MARKS: &[&str] = &[
     "scenario.changed_the_hosts_during_a_seal",
     "scenario.changed_the_map",
     "scenario.clock_lied",
+    "scenario.rotted_a_segment",
     "scenario.set_a_tail_apart",
     "scenario.struck_a_director_during_a_move",
     "scenario.struck_a_head_whose_colours_left",

@@ -10,6 +10,7 @@ pub mod maps;
 mod marks;
 mod moving;
 pub mod regions;
+mod rotting;
 pub mod smallest;
 mod strict;
 mod truth;
@@ -29,6 +30,7 @@ use drawn::{draw_log, draw_parameters};
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
 use moving::Moving;
+use rotting::Rotting;
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
     Replacement, Scenario, StrikeKind, Tuning,
@@ -69,6 +71,7 @@ pub struct FuzzyScenario {
     directors: BTreeMap<u64, Vec<HostId>>,
     strictness: Strictness,
     moving: Moving,
+    rotting: Rotting,
 }
 
 const CLIENTS: usize = 3;
@@ -143,6 +146,7 @@ impl FuzzyScenario {
             directors: BTreeMap::new(),
             strictness,
             moving,
+            rotting: Rotting::draw(rng),
         }
     }
 
@@ -221,11 +225,8 @@ impl FuzzyScenario {
         let is_changing = cluster
             .nodes()
             .any(|(_, node)| matches!(node, Node::Director(director) if director.is_changing()));
-        // A segment that has rotted is noticed at a start.
-        let others_are_sound = self.machines().all(|other| other == host || !cluster.is_damaged(other));
         !directs
             && !is_changing
-            && others_are_sound
             && self.chains.partitions().all(|partition| {
                 let latest = self.chains.latest(partition);
                 let well = latest.nodes().filter(|&id| {
@@ -321,6 +322,7 @@ impl Scenario for FuzzyScenario {
         let planned = self.users.plan(operation.client, rng);
         self.ask(operation.client, node, planned, control);
         self.lie(rng, control);
+        self.rot_segments(control);
         self.begin_moving(control);
         for user in self.users.companions(operation.client) {
             let planned = self.users.plan(user, rng);
@@ -486,6 +488,7 @@ impl Scenario for FuzzyScenario {
     fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
         self.strictness.heal();
         self.moving.rest();
+        self.rotting.rest();
         let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }
