@@ -17,6 +17,7 @@ use fuzzylog::director::{
     MembersSettled, MorePartitions, MoveColours, MovesSeen, Pong, SealAck, WantChange, WantMap,
     WantProjection,
 };
+use fuzzylog::partition::SegmentBlob;
 use fuzzylog::partition::command::{
     AddRegion, Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes,
     Delivered, Elsewhere, Fix, Fixed, ForgetClients, ForgetColours, Forgotten, Held, JoinRegions,
@@ -25,7 +26,6 @@ use fuzzylog::partition::command::{
     Restoring, RowEntry, SealColours, ShadowNode, ShadowPart, StreamPoint, TakeColours, TakeOver, Trim,
     TrimmedTo, Unknown,
 };
-use fuzzylog::partition::segments::SegmentBlob;
 use fuzzylog::partition::snapshot::{
     ArrivedColour, ClientDone, ClientHead, ColourHead, LogBegins, LogHeads, LooseNodes, MovesHead, NextNode,
     RegionsHead, RestoredHead, SegmentRun, SegmentStored, SeveralState, SnapshotItem, StateHead, TakenHead,

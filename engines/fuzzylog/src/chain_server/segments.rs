@@ -16,8 +16,7 @@
 //! when a later snapshot that does not name it is durable.
 
 use super::{ChainServer, Forgets, JournalName, SealedFor, Serves};
-use crate::partition::PartitionState;
-use crate::partition::segments::SegmentBlob;
+use crate::partition::{PartitionState, SegmentBlob};
 use crate::terms::ChainJournal;
 use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -88,7 +87,7 @@ impl ChainServer {
         self.blobs.loading.is_some()
     }
 
-    /// The disk is told what is known there, and segments are read back. Returns whether there are any to wait for.
+    /// Says what the disk is to have, and reads segments back. Returns whether there are any to wait for.
     pub(super) fn start_segments(&mut self, cx: &mut Cx<'_, Self>) -> bool {
         let wanted: VecDeque<SegmentBlob> = self.state.missing_segments().collect();
         self.blobs.on_disk = wanted.iter().map(|it| it.id).chain(self.blobs.named.iter().copied()).collect();

@@ -1,6 +1,6 @@
 //! The chains of a partition's colours.
 
-use super::segments::{Run, Segments, run_at};
+use super::runs::{Run, Segments, run_at};
 use crate::terms::{
     AppendId, AppendTime, Colour, Edge, MapVersion, NodePosition, RegionId, RestoreId, begins_with,
 };

@@ -13,10 +13,10 @@
 //!
 //! Invariant: a chain's runs are in order and disjoint, and each names nodes that its segment has at these positions.
 
+use super::PartitionState;
 use super::colours::{Chain, ColourNode, Colours};
 use super::command::Placed;
-use super::snapshot::{SegmentRun, SegmentStored, SnapshotItem};
-use super::{LooseNodes, PartitionState};
+use super::runs::{Run, Segment, SegmentBlob, run_at};
 use crate::terms::{Colour, NodePosition};
 use kernel::{BlobId, Bytes, Decode, DecodeError, Encode, Reader, Recount, planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -35,21 +35,6 @@ kernel::record! {
     }
 }
 
-kernel::record! {
-    /// A segment as its snapshot names it.
-    #[derive(Copy)]
-    pub struct SegmentBlob {
-        /// The blob.
-        id: BlobId,
-        /// Its length.
-        bytes: u64,
-        /// Its digest.
-        digest: u64,
-        /// What its nodes cost when it was cut.
-        cost: u64,
-    }
-}
-
 /// How many nodes a segment has, those included that are trimmed. An error: it is none.
 pub fn nodes_in(bytes: &Bytes) -> Result<u64, DecodeError> {
     let (mut reader, mut count) = (Reader::new(bytes.clone()), 0);
@@ -58,67 +43,6 @@ pub fn nodes_in(bytes: &Bytes) -> Result<u64, DecodeError> {
         count += 1;
     }
     Ok(count)
-}
-
-/// Consecutive nodes of a colour that are in a segment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Run {
-    pub(super) segment: BlobId,
-    pub(super) first: NodePosition,
-    pub(super) count: u64,
-}
-
-impl Run {
-    pub(super) fn end(self) -> NodePosition {
-        self.first.plus(self.count)
-    }
-
-    fn has(self, position: NodePosition) -> bool {
-        self.first <= position && position < self.end()
-    }
-}
-
-/// The run that has a position.
-pub(super) fn run_at(runs: &VecDeque<Run>, position: NodePosition) -> Option<Run> {
-    let after = runs.partition_point(|run| run.first <= position);
-    let run = *runs.get(after.checked_sub(1)?)?;
-    run.has(position).then_some(run)
-}
-
-#[derive(Clone, Debug)]
-struct Segment {
-    /// None: it is being filled.
-    blob: Option<SegmentBlob>,
-    /// What its nodes cost that are left.
-    live: usize,
-}
-
-/// The segments that have nodes of a state.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Segments {
-    all: BTreeMap<BlobId, Segment>,
-    /// Those that are not loaded.
-    missing: BTreeSet<BlobId>,
-    /// Nodes of which only the place is known, here or in a segment.
-    unfilled: u64,
-    /// The state was read back from a snapshot that names segments, or could have.
-    is_filled: bool,
-}
-
-impl Segments {
-    /// A node of a segment is gone.
-    pub(super) fn lost(&mut self, id: BlobId, bytes: usize) {
-        if let Some(segment) = self.all.get_mut(&id) {
-            segment.live = segment.live.saturating_sub(bytes);
-            if segment.live == 0 && segment.blob.is_some() {
-                self.all.remove(&id);
-            }
-        }
-    }
-
-    fn stored(&self) -> impl Iterator<Item = (&Segment, SegmentBlob)> {
-        self.all.values().filter_map(|segment| Some((segment, segment.blob?)))
-    }
 }
 
 /// A segment that is not cut.
@@ -148,6 +72,17 @@ impl Filling {
     }
 }
 
+/// What the snapshot has to say when all colours were walked.
+#[derive(Default)]
+pub(super) struct EndOfWalk {
+    /// Which nodes the last segment has.
+    pub(super) runs: Vec<(Colour, Run)>,
+    /// Nodes that are in none, encoded as in a segment.
+    pub(super) loose: Option<Bytes>,
+    /// All segments.
+    pub(super) named: Vec<SegmentBlob>,
+}
+
 /// What a snapshot that is written makes of segments.
 #[derive(Clone, Debug)]
 pub(super) struct Segmenting {
@@ -173,14 +108,14 @@ impl Segmenting {
         self.is_walked
     }
 
-    /// Returns what the snapshot has to say if that has filled a segment.
+    /// Returns which nodes the segment has, if that has filled it.
     pub(super) fn push(
         &mut self,
         colour: Colour,
         position: NodePosition,
         node: ColourNode,
         colours: &mut Colours,
-    ) -> Vec<SnapshotItem> {
+    ) -> Vec<(Colour, Run)> {
         colours.enter_segment(colour, position, &node, self.filling.id);
         let loses =
             planted!(rewritten_segment_loses_a_node) && self.rewrites && self.filling.bytes.is_empty();
@@ -189,7 +124,7 @@ impl Segmenting {
         if self.filling.bytes.len() < self.segment_bytes { Vec::new() } else { self.cut(colours) }
     }
 
-    fn cut(&mut self, colours: &mut Colours) -> Vec<SnapshotItem> {
+    fn cut(&mut self, colours: &mut Colours) -> Vec<(Colour, Run)> {
         let BlobId { series, first } = self.filling.id;
         let next = Filling::new(series, first + 1);
         let Filling { id, bytes, cost, runs } = std::mem::replace(&mut self.filling, next);
@@ -198,26 +133,23 @@ impl Segmenting {
         self.named.insert(id, blob);
         colours.segment_is_cut(blob);
         self.cut.push_back((id, bytes.into()));
-        let item = |(colour, run): (Colour, Run)| {
-            SegmentRun { colour, segment: id, first: run.first, count: run.count }.into()
-        };
-        runs.into_iter().map(item).collect()
+        runs
     }
 
-    /// Nothing more comes: what the snapshot has to say of the rest, and of all segments.
-    pub(super) fn end_walk(&mut self, colours: &mut Colours) -> Vec<SnapshotItem> {
+    /// Nothing more comes.
+    pub(super) fn end_walk(&mut self, colours: &mut Colours) -> EndOfWalk {
         self.is_walked = true;
-        let mut items = Vec::new();
+        let mut end = EndOfWalk::default();
         if self.filling.bytes.len() >= self.segment_bytes / LOOSE && !self.filling.runs.is_empty() {
-            items = self.cut(colours);
+            end.runs = self.cut(colours);
         } else if !self.filling.bytes.is_empty() {
             colours.leave_segment(&self.filling);
             let BlobId { series, first } = self.filling.id;
             let loose = std::mem::replace(&mut self.filling, Filling::new(series, first));
-            items.push(LooseNodes { nodes: loose.bytes.into() }.into());
+            end.loose = Some(loose.bytes.into());
         }
-        items.extend(self.named.values().map(|&segment| SegmentStored { segment }.into()));
-        items
+        end.named = self.named.values().copied().collect();
+        end
     }
 }
 

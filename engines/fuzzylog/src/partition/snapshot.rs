@@ -10,7 +10,8 @@ use super::command::{
 };
 use super::moving::{Mark, Moves, Taking};
 use super::regions::{LogHead, Regions, SavedLogs, Stream};
-use super::segments::{Run, SegmentBlob, Segmenting};
+use super::runs::{Run, SegmentBlob};
+use super::segments::{EndOfWalk, Segmenting};
 use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
 use crate::map::ColourMove;
@@ -293,6 +294,21 @@ fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
     std::iter::once(head.into()).chain(logs).chain(begins).chain(waiting).chain(trims)
 }
 
+fn run_item((colour, run): (Colour, Run)) -> SnapshotItem {
+    let Run { segment, first, count } = run;
+    SegmentRun { colour, segment, first, count }.into()
+}
+
+fn regions_in(it: RegionsHead) -> Regions {
+    let mut regions = Regions::new(it.own, it.others);
+    let points = |of: Vec<StreamPoint>| of.into_iter().map(|it| ((it.region, it.partition), it.at)).collect();
+    (regions.copied, regions.confirmed) = (points(it.copied), points(it.confirmed));
+    regions.everywhere = it.everywhere;
+    regions.removed = it.removed.into_iter().flatten().collect();
+    regions.gone = it.gone.into_iter().flatten().map(|it| (it.region, it.count)).collect();
+    regions
+}
+
 fn moves_in(it: MovesHead) -> Moves {
     let MovesHead { version, arrived, over, since, leaving, taking, next, clock, here, gone } = it;
     let here = here.into_iter().map(|it| (it.colour, Mark::Here(it.clock)));
@@ -377,7 +393,10 @@ impl PartitionState {
             let Some(segmenting) = saving.segmenting.as_mut().filter(|it| !it.is_walked()) else {
                 return Next::End;
             };
-            saving.ready.extend(segmenting.end_walk(&mut self.colours));
+            let EndOfWalk { runs, loose, named } = segmenting.end_walk(&mut self.colours);
+            saving.ready.extend(runs.into_iter().map(run_item));
+            saving.ready.extend(loose.map(|nodes| LooseNodes { nodes }.into()));
+            saving.ready.extend(named.into_iter().map(|segment| SegmentStored { segment }.into()));
             return Next::Walked;
         };
         Next::Item(match part {
@@ -388,14 +407,13 @@ impl PartitionState {
             SavedPart::Colour(colour, first, last, Some(Maker::Move(id))) => {
                 TakenHead { id, colour, first, last }.into()
             }
-            SavedPart::Run(colour, Run { segment, first, count }) => {
-                SegmentRun { colour, segment, first, count }.into()
-            }
+            SavedPart::Run(colour, run) => run_item((colour, run)),
             SavedPart::Node(colour, position, node) => {
                 let Some(segmenting) = &mut saving.segmenting else {
                     return Next::Item(NextNode { colour, node }.into());
                 };
-                saving.ready.extend(segmenting.push(colour, position, node, &mut self.colours));
+                let runs = segmenting.push(colour, position, node, &mut self.colours);
+                saving.ready.extend(runs.into_iter().map(run_item));
                 return Next::Node;
             }
         })
@@ -454,17 +472,7 @@ impl PartitionState {
                 }
                 self.colours.install_node(it.colour, it.node.compact());
             }
-            SnapshotItem::RegionsHead(it) => {
-                let mut regions = Regions::new(it.own, it.others);
-                let points = |of: Vec<StreamPoint>| {
-                    of.into_iter().map(|it| ((it.region, it.partition), it.at)).collect()
-                };
-                (regions.copied, regions.confirmed) = (points(it.copied), points(it.confirmed));
-                regions.everywhere = it.everywhere;
-                regions.removed = it.removed.into_iter().flatten().collect();
-                regions.gone = it.gone.into_iter().flatten().map(|it| (it.region, it.count)).collect();
-                self.regions = Some(regions);
-            }
+            SnapshotItem::RegionsHead(it) => self.regions = Some(regions_in(it)),
             SnapshotItem::LogHeads(it) => {
                 if let Some(regions) = &mut self.regions {
                     let LogHeads { colour, logs, of_trimmed, absent } = it;

@@ -104,8 +104,8 @@ impl OnDisk {
         // It draws other numbers than the run before.
         table.call(|_, cx| _ = cx.rng().bits());
         let did = table.start();
-        let kept: Vec<BlobId> = self.blobs.keys().copied().collect();
-        assert!(did.iter().any(|it| matches!(it, Effect::Blob(BlobEffect::Keep { ids }) if *ids == kept)));
+        let known: Vec<BlobId> = self.blobs.keys().copied().collect();
+        assert!(did.iter().any(|it| matches!(it, Effect::Blob(BlobEffect::Keep { ids }) if *ids == known)));
         (table, loads(&did))
     }
 }

@@ -328,6 +328,28 @@ impl FuzzyStatus {
     }
 }
 
+fn segment_gauges(status: &ChainServerStatus) -> [(&'static str, &'static str, usize); 5] {
+    [
+        ("fuzzylog_partition_segments", "Segments that have nodes", status.segments),
+        ("fuzzylog_partition_segment_bytes", "Bytes of segments", status.segment_bytes),
+        (
+            "fuzzylog_partition_storing_bytes",
+            "Bytes of segments on their way to the disk",
+            status.storing_bytes,
+        ),
+        (
+            "fuzzylog_partition_segments_to_load",
+            "Segments that are to be read back before the host serves the partition",
+            status.segments_to_load,
+        ),
+        (
+            "fuzzylog_partition_damaged",
+            "1 where a segment could not be read, until the host copies the partition",
+            usize::from(status.damaged),
+        ),
+    ]
+}
+
 impl ServiceStatus for FuzzyStatus {
     fn fields(&self) -> Map<String, Value> {
         [("fuzzylog".to_owned(), json(self))].into_iter().collect()
@@ -369,23 +391,6 @@ impl ServiceStatus for FuzzyStatus {
                     "Bytes of the snapshot and the commands in the journal",
                     status.journal_bytes,
                 ),
-                ("fuzzylog_partition_segments", "Segments that have nodes", status.segments),
-                ("fuzzylog_partition_segment_bytes", "Bytes of segments", status.segment_bytes),
-                (
-                    "fuzzylog_partition_storing_bytes",
-                    "Bytes of segments on their way to the disk",
-                    status.storing_bytes,
-                ),
-                (
-                    "fuzzylog_partition_segments_to_load",
-                    "Segments that are to be read back before the host serves the partition",
-                    status.segments_to_load,
-                ),
-                (
-                    "fuzzylog_partition_damaged",
-                    "1 where a segment could not be read, until the host copies the partition",
-                    usize::from(status.damaged),
-                ),
                 (
                     "fuzzylog_partition_live_bytes",
                     "Bytes of all that is retained, of which fuzzylog.partition_bytes are allowed",
@@ -400,7 +405,10 @@ impl ServiceStatus for FuzzyStatus {
                     status.unfinished,
                 ),
                 ("fuzzylog_partition_clients", "Users' clients that are remembered", status.clients),
-            ] {
+            ]
+            .into_iter()
+            .chain(segment_gauges(status))
+            {
                 page.gauge_of(name, help, &of, value as f64);
             }
             for (name, help, count) in [
