@@ -22,6 +22,7 @@ use crate::terms::{
 };
 use kernel::{BlobId, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 
 kernel::messages! {
     /// An item of a snapshot.
@@ -254,15 +255,8 @@ pub(super) struct Saving {
     pub(super) segmenting: Option<Segmenting>,
 }
 
-/// What a snapshot goes on with.
-enum Next {
-    Item(SnapshotItem),
-    /// A node that is in no item.
-    Node,
-    /// All colours were walked.
-    Walked,
-    End,
-}
+/// A snapshot goes on with an item, or a node that is in none; or its chunk ends.
+type Next = ControlFlow<SnapshotStep, Option<SnapshotItem>>;
 
 /// What there is of other regions but for their nodes in chains.
 fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
@@ -367,10 +361,10 @@ impl PartitionState {
         while chunk.len() + in_segments(self) < full {
             match self.next_item() {
                 // Each item says how long it is, so that it can grow at its end.
-                Next::Item(item) => item.encode_sized(chunk),
-                Next::Node => {}
-                Next::Walked => return SnapshotStep::More,
-                Next::End => {
+                Next::Continue(Some(item)) => item.encode_sized(chunk),
+                Next::Continue(None) => {}
+                Next::Break(SnapshotStep::More) => break,
+                Next::Break(SnapshotStep::Done) => {
                     self.end_snapshot();
                     return SnapshotStep::Done;
                 }
@@ -380,26 +374,27 @@ impl PartitionState {
     }
 
     fn next_item(&mut self) -> Next {
-        let Some(saving) = &mut self.saving else { return Next::End };
+        let Some(saving) = &mut self.saving else { return Next::Break(SnapshotStep::Done) };
         if let Some(item) = saving.ready.pop_front() {
-            return Next::Item(item);
+            return Next::Continue(Some(item));
         }
         if let Some((client, row)) = self.clients.next_saved() {
             let done = row.done().map(|done| ClientDone { done: done.clone() }.into());
             saving.ready.extend(done);
-            return Next::Item(ClientHead { client, below: row.below, used: row.used }.into());
+            let head = ClientHead { client, below: row.below, used: row.used };
+            return Next::Continue(Some(head.into()));
         }
         let Some(part) = self.colours.next_saved() else {
             let Some(segmenting) = saving.segmenting.as_mut().filter(|it| !it.is_walked()) else {
-                return Next::End;
+                return Next::Break(SnapshotStep::Done);
             };
             let EndOfWalk { runs, loose, named } = segmenting.end_walk(&mut self.colours);
             saving.ready.extend(runs.into_iter().map(run_item));
             saving.ready.extend(loose.map(|nodes| LooseNodes { nodes }.into()));
             saving.ready.extend(named.into_iter().map(|segment| SegmentStored { segment }.into()));
-            return Next::Walked;
+            return Next::Break(SnapshotStep::More);
         };
-        Next::Item(match part {
+        Next::Continue(Some(match part {
             SavedPart::Colour(colour, first, last, None) => ColourHead { colour, first, last }.into(),
             SavedPart::Colour(colour, first, last, Some(Maker::Restore(restore))) => {
                 RestoredHead { restore, colour, first, last }.into()
@@ -410,13 +405,13 @@ impl PartitionState {
             SavedPart::Run(colour, run) => run_item((colour, run)),
             SavedPart::Node(colour, position, node) => {
                 let Some(segmenting) = &mut saving.segmenting else {
-                    return Next::Item(NextNode { colour, node }.into());
+                    return Next::Continue(Some(NextNode { colour, node }.into()));
                 };
                 let runs = segmenting.push(colour, position, node, &mut self.colours);
                 saving.ready.extend(runs.into_iter().map(run_item));
-                return Next::Node;
+                return Next::Continue(None);
             }
-        })
+        }))
     }
 
     /// The state that these chunks are of. Each is freed when it is read, or the state would be in memory twice.
