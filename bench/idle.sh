@@ -23,8 +23,8 @@ rate() {
     END { printf "%.1f", (value[ARGV[2]] - value[ARGV[1]]) / seconds }' "$folder/metrics.$1.before" "$folder/metrics.$1.after"
 }
 
-# Elections and first snapshots are over by then.
-sleep 15
+# Elections, first snapshots and what txn collects after its first 30 s are over by then.
+sleep 45
 for n in 1 2 3; do look $n before; done
 sleep "$seconds"
 for n in 1 2 3; do look $n after; done

@@ -65,10 +65,16 @@ impl Beacons {
         }
     }
 
-    /// When a timer runs out if nothing more is heard. A beacon that is not lit counts as heard when the timer was set.
-    pub fn runs_out(&self, listener: &Listener, now: Instant) -> Instant {
+    /// When a timer runs out if nothing more is heard. A beacon that is not lit counts as heard when the timer was set. One of the
+    /// receiver's own host is heard until it is stopped.
+    pub fn runs_out(&self, listener: &Listener) -> Instant {
         let Listener { node, silence, since, until } = listener;
-        let heard = silence.of.iter().map(|&from| self.heard_at(from, *node, now).unwrap_or(*since));
+        let heard = silence.of.iter().filter_map(|&from| match self.lit.get(&(*node, from)) {
+            Some(Lit::Now) if self.unfailing || from.host() == node.host() => None,
+            Some(Lit::Now) => Some(self.heard.get(&from.host()).map_or(*since, |heard| heard.at)),
+            Some(Lit::Until(at)) => Some(*at),
+            None => Some(*since),
+        });
         heard.map(|at| at + silence.lasts).min().map_or(*until, |silent| silent.min(*until))
     }
 
@@ -193,7 +199,7 @@ mod tests {
         let silence = Silence { of: vec![node_of(1), node_of(3)], lasts: Duration::from_nanos(30) };
         let listener = Listener { node: to, silence, since: Instant(100), until: Instant(400) };
         let mut beacons = Beacons::default();
-        let runs_out = |beacons: &Beacons| beacons.runs_out(&listener, Instant(300));
+        let runs_out = |beacons: &Beacons| beacons.runs_out(&listener);
         assert_eq!(runs_out(&beacons), Instant(130), "neither is lit");
         for host in [1, 3] {
             beacons.light(node_of(host), to);
@@ -209,6 +215,13 @@ mod tests {
         beacons.light(node_of(3), to);
         beacons.hear(HostId(1), 1, Instant(390));
         assert_eq!(runs_out(&beacons), Instant(400), "in any case");
+        let own = Listener {
+            silence: Silence { of: vec![node(2, 2)], ..listener.silence.clone() },
+            ..listener.clone()
+        };
+        assert_eq!(beacons.runs_out(&own), Instant(130), "of the same host, and not lit");
+        beacons.light(node(2, 2), to);
+        assert_eq!(beacons.runs_out(&own), Instant(400), "nobody wakes to find it lit");
         assert!(listener.listens_for(node_of(1)) && !listener.listens_for(node_of(2)));
     }
 }

@@ -141,10 +141,8 @@ impl TxnDeployment {
         // The patience of the one that is to lead is shorter.
         let shorter = if site == self.leads(shard) { 4 } else { 1 };
         let silent_after = 8 * self.log.heartbeat_every.max(std::time::Duration::from_millis(125));
-        let parameters = paxos::Parameters {
-            election_timeout: self.log.election_timeout / shorter,
-            ..self.log.doubted_after(silent_after)
-        };
+        let parameters =
+            paxos::Parameters { election_timeout: self.log.election_timeout / shorter, ..self.log.clone() };
         let role = NodeId::new(host, SHARD);
         let nodes = LogNodes {
             leader: log.node(host, LogRole::Leader),

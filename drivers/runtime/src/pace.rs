@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long after the last client and the last request a host counts as unused.
 const UNUSED_AFTER: Duration = Duration::from_secs(5);
 /// How often hosts say that they are alive while all are unused.
-const RARELY: Duration = REPEAT_WITHIN.saturating_mul(8);
+const RARELY: Duration = REPEAT_WITHIN.saturating_mul(10);
 /// No sound host is silent for longer.
 const TRUST_MAX: Duration = Duration::from_secs(1);
 
@@ -133,10 +133,14 @@ mod tests {
         );
         assert!(uses.decide(now(6_100), [(A, true), (B, false)].into_iter()), "a link is down");
         assert_eq!(uses.pace(), Pace::Unused);
-        assert!(uses.decide(now(6_100), up()));
+        assert_eq!(uses.take_doubted(), BTreeSet::from([A, B]), "somebody may wait for a host that fails");
+        assert!(!uses.decide(now(6_100), up()), "they have to say it anew");
+        assert!(uses.on_unused(A, 50).is_ok() && uses.on_unused(B, 50).is_ok());
+        assert!(uses.decide(now(6_100), up()) && uses.pace() == Pace::AllUnused);
         assert!(uses.on_used(B) && !uses.on_used(B));
         assert!(uses.decide(now(6_200), up()) && uses.pace() == Pace::Unused);
-        assert_eq!(uses.take_doubted(), BTreeSet::from([B]));
+        assert_eq!(uses.take_doubted(), BTreeSet::from([A, B]));
+        assert!(uses.on_unused(A, 50).is_ok());
         uses.doubt_all();
         assert_eq!((uses.take_doubted(), uses.take_doubted()), (BTreeSet::from([A]), BTreeSet::new()));
         uses.note(now(7_000));

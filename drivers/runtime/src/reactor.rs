@@ -285,7 +285,7 @@ impl<N: Node + 'static> Reactor<N> {
         }
         let links = self.router.links.iter().filter_map(Link::due).min();
         let due = [
-            self.nodes.timers.next(self.nodes.now, &self.nodes.beacons),
+            self.nodes.timers.next(&self.nodes.beacons),
             self.clients.due(),
             self.inbounds.due(),
             self.inbounds.uses.due(),
@@ -435,8 +435,12 @@ impl<N: Node + 'static> Reactor<N> {
         let pace = self.inbounds.uses.pace();
         self.router.links.iter_mut().for_each(|link| link.set_pace(pace, at_once, now));
         self.nodes.timers.together = (pace == Pace::AllUnused).then_some(pace.every());
-        for host in self.inbounds.uses.take_doubted() {
+        let doubted = self.inbounds.uses.take_doubted();
+        for &host in &doubted {
             self.nodes.beacons.trust_no_longer(host, now);
+        }
+        if !doubted.is_empty() {
+            self.nodes.timers.trust_less(&self.nodes.beacons);
         }
         if at_once {
             self.clock_report_at = self.clock_report_at.min(now);

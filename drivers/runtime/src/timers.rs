@@ -50,7 +50,7 @@ impl Timers {
     ) {
         self.stop(node, timer);
         listener.until = later(listener.until, listener.until.since(listener.since), self.together);
-        let at = beacons.runs_out(&listener, listener.since);
+        let at = beacons.runs_out(&listener);
         self.lax.set(node, timer, at);
         self.listeners.insert((node, timer), listener);
     }
@@ -61,6 +61,13 @@ impl Timers {
         ended.for_each(|((node, timer), _)| self.lax.set(node, timer, now));
     }
 
+    /// Hosts count as heard less long than it was when timers were set that wait for their silence: those run out sooner.
+    pub(crate) fn trust_less(&mut self, beacons: &Beacons) {
+        for (&(node, timer), listener) in &self.listeners {
+            self.lax.set(node, timer, beacons.runs_out(listener));
+        }
+    }
+
     pub(crate) fn stop(&mut self, node: NodeIndex, timer: TimerIndex) {
         self.listeners.remove(&(node, timer));
         self.exact.stop(node, timer);
@@ -68,10 +75,10 @@ impl Timers {
     }
 
     /// When to look again: at the first deadline of an exact one, and not much after that of any other.
-    pub(crate) fn next(&mut self, now: Instant, beacons: &Beacons) -> Option<Instant> {
+    pub(crate) fn next(&mut self, beacons: &Beacons) -> Option<Instant> {
         let lax = loop {
             let Some((at, node, timer)) = self.lax.first() else { break None };
-            let later = self.listeners.get(&(node, timer)).map(|listener| beacons.runs_out(listener, now));
+            let later = self.listeners.get(&(node, timer)).map(|listener| beacons.runs_out(listener));
             let Some(later) = later.filter(|&later| later > at) else { break Some(at) };
             self.lax.set(node, timer, later);
         };
@@ -85,7 +92,7 @@ impl Timers {
         }
         while let Some((node, timer)) = self.lax.pop(now) {
             let listener = self.listeners.get(&(node, timer));
-            let later = listener.map(|listener| beacons.runs_out(listener, now)).filter(|&later| later > now);
+            let later = listener.map(|listener| beacons.runs_out(listener)).filter(|&later| later > now);
             let Some(later) = later else {
                 self.listeners.remove(&(node, timer));
                 return Some((node, timer));
@@ -237,12 +244,12 @@ mod tests {
         };
         timers.set(NodeIndex(0), TimerIndex(0), ms(0), Duration::from_millis(20));
         timers.set(NodeIndex(1), TimerIndex(0), ms(3), Duration::from_millis(20));
-        assert_eq!(timers.next(ms(3), &beacons), Some(ms(25)));
+        assert_eq!(timers.next(&beacons), Some(ms(25)));
         assert_eq!(fired(&mut timers, ms(19)), [], "none before its time");
         assert_eq!(fired(&mut timers, ms(25)), [0, 1]);
         timers.set(NodeIndex(0), TimerIndex(0), ms(25), Duration::from_millis(20));
         timers.set(NodeIndex(1), TimerIndex(0), ms(25), Duration::from_millis(19));
-        assert_eq!((timers.next(ms(25), &beacons), fired(&mut timers, ms(44))), (Some(ms(44)), vec![1]));
+        assert_eq!((timers.next(&beacons), fired(&mut timers, ms(44))), (Some(ms(44)), vec![1]));
         // One that is set anew, or stopped, runs out no more as it was.
         timers.set(NodeIndex(0), TimerIndex(0), ms(44), Duration::from_millis(2));
         assert_eq!((fired(&mut timers, ms(45)), fired(&mut timers, ms(46))), (vec![], vec![0]));
@@ -267,11 +274,11 @@ mod tests {
             if at == 0 {
                 timers.listen(index, timer, listener(ms(0)), &beacons);
             }
-            assert_eq!(timers.next(ms(at), &beacons), Some(ms(at + 100) + SLACK));
+            assert_eq!(timers.next(&beacons), Some(ms(at + 100) + SLACK));
             assert_eq!(timers.pop(ms(at + 99), &beacons), None);
         }
         assert_eq!(timers.pop(ms(550), &beacons), Some((index, timer)), "silence");
-        assert_eq!((timers.next(ms(550), &beacons), timers.pop(ms(2_000), &beacons)), (None, None), "once");
+        assert_eq!((timers.next(&beacons), timers.pop(ms(2_000), &beacons)), (None, None), "once");
         beacons.hear(kernel::HostId(1), 1, ms(990));
         timers.listen(index, timer, listener(ms(990)), &beacons);
         assert_eq!(timers.pop(ms(1_000), &beacons), Some((index, timer)), "in any case");
@@ -284,5 +291,12 @@ mod tests {
         timers.listen(index, timer, listener(ms(991)), &beacons);
         timers.set(index, timer, ms(991), Duration::from_secs(5));
         assert_eq!(timers.pop(ms(5_990), &beacons), None, "it listens no more");
+        timers.listen(index, timer, Listener { until: ms(9_000), ..listener(ms(7_000)) }, &beacons);
+        beacons.hear(kernel::HostId(1), 1, ms(7_000));
+        beacons.trust_until(kernel::HostId(1), ms(7_500));
+        assert_eq!(timers.next(&beacons), Some(ms(7_600) + SLACK), "it speaks rarely");
+        beacons.trust_no_longer(kernel::HostId(1), ms(7_050));
+        timers.trust_less(&beacons);
+        assert_eq!(timers.next(&beacons), Some(ms(7_150) + SLACK), "and is waited for less long");
     }
 }

@@ -275,7 +275,7 @@ impl FuzzyDeployment {
         let role = self.director_of(host);
         let machine = DirectorMachine::new(role, self.initial.clone(), self.placement);
         let silent_after = SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every);
-        let roles = log.build(host, &self.log.doubted_after(silent_after), beginning, machine);
+        let roles = log.build(host, &self.log, beginning, machine);
         nodes.extend(roles.into_iter().map(|(slot, role)| (slot, FuzzyMember::Log(Box::new(role)))));
         let of_log = DirectorLog {
             leader: log.node(host, LogRole::Leader),

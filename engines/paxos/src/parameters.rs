@@ -11,8 +11,6 @@ pub struct Parameters {
     pub heartbeat_every: Duration,
     /// The least silence after which another leader may be elected; each candidate adds up to as much again at random.
     pub election_timeout: Duration,
-    /// How often a leader that rests sends its whole pulse to proposers. Those that take its silence for a failure need it sooner.
-    pub proposers_every: Duration,
     /// How long an unanswered message waits before it is sent again.
     pub resend_after: Duration,
     /// How far proposals may run ahead of execution, in slots. A configuration chosen in slot `s` governs the slots from
@@ -53,7 +51,6 @@ impl Parameters {
     pub const DEFAULT: Self = Self {
         heartbeat_every: Duration::from_millis(30),
         election_timeout: Duration::from_millis(150),
-        proposers_every: Duration::from_secs(4),
         resend_after: Duration::from_millis(100),
         window: 512,
         batch_bytes_max: 256 << 10,
@@ -75,11 +72,6 @@ impl Parameters {
     /// The most a batch of reads holds, in bytes of what is asked.
     pub(crate) fn read_batch_bytes(&self) -> usize {
         self.read_batch_bytes_max.min(self.batch_bytes_max)
-    }
-
-    /// The same for proposers that take a silence of `silent_after` for a failure of the leader.
-    pub fn doubted_after(&self, silent_after: Duration) -> Self {
-        Self { proposers_every: silent_after * 2 / 5, ..self.clone() }
     }
 
     /// What of these contradicts the bounds of journals and links, if anything does.

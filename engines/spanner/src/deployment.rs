@@ -143,7 +143,6 @@ impl SpannerDeployment {
         let client = TxnGateway::new(directory.clone(), self.parameters.clone());
         let mut nodes = vec![(gateway.host_slot(), SpannerMember::Gateway(Box::new(client)))];
         let silent_after = SILENT_AFTER.max(HEARTBEATS_MISSED * self.log.heartbeat_every);
-        let parameters_of_logs = self.log.doubted_after(silent_after);
         for shard in self.directory.all() {
             let log = log_of(self.first, shard);
             let role = self.shard_on(host, shard);
@@ -158,7 +157,7 @@ impl SpannerDeployment {
             let beginning =
                 Beginning { configuration: self.configuration(shard), joins: self.joins, waits: true };
             let machine = ShardMachine::new(shard, role);
-            let roles = log.build(host, &parameters_of_logs, beginning, machine);
+            let roles = log.build(host, &self.log, beginning, machine);
             nodes.extend(roles.into_iter().map(|(slot, role)| (slot, SpannerMember::Log(Box::new(role)))));
         }
         nodes

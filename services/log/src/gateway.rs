@@ -248,8 +248,10 @@ impl Role for Gateway {
         match timer {
             GatewayTimer::Tick => {
                 let is_used = self.upstream.outstanding() > 0 || !self.reads.is_empty();
-                let moment = if is_used { kernel::until_moment } else { kernel::until_rare_moment };
-                cx.set_timer(GatewayTimer::Tick, TICK + moment(cx.now()));
+                let now = cx.now();
+                let used = TICK + kernel::until_moment(now);
+                let after = if is_used { used } else { TICK.max(kernel::until_rare_moment(now)) };
+                cx.set_timer(GatewayTimer::Tick, after);
                 self.ask_again(cx);
             }
             // The end of the burst does the rest.

@@ -62,7 +62,7 @@ const RESEND_AFTER: Duration = Duration::from_millis(100);
 /// How often it is looked after what is late, at least; it is done when the host wakes anyhow.
 const TICK: Duration = kernel::REPEAT_WITHIN;
 /// How often the first group is asked how many groups there are.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(4);
 
 impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
@@ -168,8 +168,10 @@ impl Role for Gateway {
         match timer {
             GatewayTimer::Resend => {
                 let is_used = self.upstream.outstanding() > 0;
-                let moment = if is_used { kernel::until_moment } else { kernel::until_rare_moment };
-                cx.set_timer(GatewayTimer::Resend, TICK + moment(cx.now()));
+                let now = cx.now();
+                let used = TICK + kernel::until_moment(now);
+                let after = if is_used { used } else { TICK.max(kernel::until_rare_moment(now)) };
+                cx.set_timer(GatewayTimer::Resend, after);
                 self.upstream.ask_again(cx);
                 if cx.now().since(self.looked_at) >= LOOK_EVERY {
                     self.looked_at = cx.now();

@@ -324,7 +324,7 @@ impl<N: Node> Host<N> {
             return false;
         }
         if let Some(listener) = slot.listener.as_ref().filter(|_| slot.deadline <= now) {
-            slot.local_deadline = self.beacons.heard.runs_out(listener, local_now);
+            slot.local_deadline = self.beacons.heard.runs_out(listener);
         }
         let left = slot.local_deadline.since(local_now);
         if slot.deadline <= now && !left.is_zero() {

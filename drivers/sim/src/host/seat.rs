@@ -186,7 +186,7 @@ impl<N: Node> Sink<N::Family> for Asking<'_, N> {
         let (node, since) = (self.id(), self.host.clock.monotonic(self.out.now));
         let until = since + after;
         let listener = silence.map(|silence| Listener { node, silence, since, until });
-        let at = listener.as_ref().map_or(until, |it| self.host.beacons.heard.runs_out(it, since));
+        let at = listener.as_ref().map_or(until, |it| self.host.beacons.heard.runs_out(it));
         timer_slot(&mut self.host.seats[self.seat].timers, timer).listener = listener;
         self.host.set_timer(self.seat, timer, at, self.out);
     }

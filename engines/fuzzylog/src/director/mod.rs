@@ -25,6 +25,7 @@
 
 mod change;
 mod following;
+mod hearing;
 mod machine;
 mod moving;
 
@@ -41,11 +42,9 @@ use crate::parameters::FuzzyParameters;
 use crate::projection::ChainProjection;
 use crate::terms::{ChainJournal, ColourPlacement, PartitionId};
 use crate::{FuzzyLog, FuzzyMessage, FuzzyRequest};
-use kernel::{AwaitedTimers, Cx, Decode, HostId, Instant, NodeId, Position, RequestId, Role};
+use kernel::{AwaitedTimers, Cx, HostId, Instant, NodeId, Position, RequestId, Role};
 use parts::Ballot;
 use paxos::EmbeddedLog;
-use paxos::multipaxos::batcher::BatcherIn;
-use paxos::multipaxos::client::ClientIn as LogAnswer;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -123,6 +122,8 @@ pub struct Director {
     log: DirectorLog,
     /// Who leads the log, as far as is known.
     leader: Option<Ballot>,
+    /// The last that was heard: its beacon says that it still leads, while it is lit.
+    heard: Option<Ballot>,
     heard_leader: Instant,
     /// This host's leads.
     leads: bool,
@@ -183,6 +184,7 @@ impl Director {
             log,
             leader: None,
             heard_leader: Instant(0),
+            heard: None,
             leads: false,
             led_since: None,
             looked_at: Instant(0),
@@ -289,47 +291,10 @@ impl Director {
         }
     }
 
-    fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
-        match message {
-            paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
-                self.note_placement(&message.pulse, cx);
-                let ballot = message.pulse.ballot;
-                if self.leader > Some(ballot) {
-                    return;
-                }
-                self.heard_leader = cx.now();
-                self.led_since.get_or_insert(cx.now());
-                if self.leader < Some(ballot) {
-                    self.leader = Some(ballot);
-                    self.leads = ballot.leader == self.log.leader;
-                    for watch in &mut self.watches {
-                        watch.changing = None;
-                    }
-                    if self.leads {
-                        cx.mark("director.leads");
-                        self.begin_to_lead(cx);
-                    }
-                }
-            }
-            paxos::Message::Client(LogAnswer::Notice(message)) if from == self.log.replica => {
-                match DirectorIn::decoded(&message.bytes) {
-                    Ok(DirectorIn::ChangeDecided(message)) => self.on_decided(message, cx),
-                    Ok(_) | Err(_) => cx.reject("notice that is not the log's"),
-                }
-            }
-            paxos::Message::Client(_)
-            | paxos::Message::Batcher(_)
-            | paxos::Message::Unbatcher(_)
-            | paxos::Message::Leader(_)
-            | paxos::Message::ProxyLeader(_)
-            | paxos::Message::Acceptor(_)
-            | paxos::Message::Replica(_) => cx.reject("message for another role of the log"),
-        }
-    }
-
     fn tick(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
         self.excuse_silence(now);
+        self.hear_beacon(cx);
         let silence = now.since(self.heard_leader);
         if silence >= self.log.silent_after {
             // Behind this leader's back another one may lead; what this one proposes comes too late then.

@@ -37,7 +37,7 @@ use crate::parameters::SpannerParameters;
 use crate::txn::ShardId;
 use crate::{Spanner, SpannerMessage};
 use frame::Frame;
-use kernel::{Bytes, Cx, Decode, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use lead::Lead;
 use moving::Moves;
 use parts::Ballot;
@@ -192,9 +192,10 @@ impl SpannerShard {
         self.leading(cx, |lead, frame, cx| lead.propose_begin(frame, cx));
     }
 
-    fn on_pulse(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
+    /// A leader of the log was heard `at` then.
+    fn on_pulse(&mut self, ballot: Ballot, at: Instant, cx: &mut Cx<'_, Self>) {
         if self.leader <= Some(ballot) {
-            self.moves.heard(cx.now());
+            self.moves.heard(ballot, at);
         }
         if self.leader >= Some(ballot) {
             return;
@@ -264,7 +265,7 @@ impl SpannerShard {
         match message {
             paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
                 self.moves.note(&message.pulse, cx.node().host(), cx.now());
-                self.on_pulse(message.pulse.ballot, cx);
+                self.on_pulse(message.pulse.ballot, cx.now(), cx);
             }
             paxos::Message::Unbatcher(UnbatcherIn::BatchResults(message)) => {
                 for reply in message.replies {

@@ -29,6 +29,7 @@ use crate::placement::placed;
 use crate::txn::ShardId;
 use kernel::client::Response;
 use kernel::{Bytes, Cx, HostId, Instant, NodeId, RequestId, planted};
+use parts::Ballot;
 use paxos::multipaxos::{Pulse, leader};
 use paxos::{EmbeddedLog, LogPlacement, LogRole, Members, next_step};
 use std::sync::Arc;
@@ -49,6 +50,8 @@ pub(super) struct Moves {
     /// Replicas that its leader hears.
     alive: Vec<HostId>,
     heard_at: Option<Instant>,
+    /// The last leader that was heard: its beacon says that it still leads, while it is lit.
+    heard: Option<Ballot>,
     /// When the leader last said that it hears the replica of this host.
     own_heard_at: Option<Instant>,
     /// When the leader was asked to follow, or to hand over.
@@ -97,8 +100,16 @@ impl Moves {
     }
 
     /// The leader in force was heard.
-    pub(super) fn heard(&mut self, now: Instant) {
-        self.heard_at = Some(now);
+    pub(super) fn heard(&mut self, leader: Ballot, at: Instant) {
+        self.heard = Some(leader);
+        self.heard_at = self.heard_at.max(Some(at));
+    }
+
+    /// Its beacon was: what it said last still holds.
+    fn heard_still(&mut self, own: HostId, at: Instant) {
+        if self.alive.contains(&own) {
+            self.own_heard_at = self.own_heard_at.max(Some(at));
+        }
     }
 
     fn has_heard(&self, within: Duration, now: Instant) -> bool {
@@ -211,11 +222,22 @@ impl SpannerShard {
 
     /// Who led may have resigned, or have stood for a cluster that is gone: any leader that speaks is good then.
     pub(super) fn mind_a_silent_leader(&mut self, cx: &mut Cx<'_, Self>) {
+        self.hear_beacon(cx);
         if self.leader.is_some() && !self.moves.has_heard(self.log.silent_after, cx.now()) {
             if self.leads_here() {
                 cx.mark("shard.leads_no_more");
             }
             (self.leader, self.lead) = (None, None);
+        }
+    }
+
+    /// A leader that rests says by a beacon that it leads.
+    fn hear_beacon(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(leader) = self.moves.heard else { return };
+        let is_recent = |at: &Instant| cx.now().since(*at) < self.log.silent_after;
+        if let Some(at) = cx.beacon_heard_at(leader.leader).filter(is_recent) {
+            self.moves.heard_still(cx.node().host(), at);
+            self.on_pulse(leader, at, cx);
         }
     }
 

@@ -12,7 +12,7 @@ use runtime::{HostHandle, NoAnswer};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Where ZooKeeper's clients connect.
 #[derive(Clone, Copy, Default)]
@@ -42,13 +42,14 @@ pub fn watch(
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let gateway = gateway_of(&host).host_slot();
+        let environment = environment();
         loop {
             let of_late = HostStatus::of_late(&handle, &file, &host, OF_LATE);
             if let Some((status, _)) = runtime.block_on(of_late).as_deref() {
                 if let Some(advertised) = &mut advertised {
                     advertised.say(&handle, &status.membership.hosts, Instant::now());
                 }
-                let facts = Some(facts(status, &file, ports, began.elapsed()));
+                let facts = Some(facts(status, &file, ports, began.elapsed(), &environment));
                 let call = HostCall { operation: None, facts, probes: false }.encoded();
                 let reported = handle.request_unused(gateway, LocalRequest::Service(call.into()));
                 if let Err(NoAnswer::Stopped) = reported.wait(LOOK_EVERY) {
@@ -62,7 +63,13 @@ pub fn watch(
     });
 }
 
-fn facts(status: &HostStatus, file: &ClusterFile, ports: Ports, up: Duration) -> HostFacts {
+fn facts(
+    status: &HostStatus,
+    file: &ClusterFile,
+    ports: Ports,
+    up: Duration,
+    environment: &[(String, String)],
+) -> HostFacts {
     let found = status.services.get::<CoordinationStatus>();
     let leads = found.is_some_and(|found| found.groups.sequencer.is_some());
     let others = status.membership.hosts.len().saturating_sub(1).max(file.hosts.len() - 1);
@@ -89,7 +96,7 @@ fn facts(status: &HostStatus, file: &ClusterFile, ports: Ports, up: Duration) ->
         mode: mode.to_owned(),
         monitor,
         settings: settings(status, file, ports),
-        environment: environment(),
+        environment: environment.to_vec(),
     }
 }
 

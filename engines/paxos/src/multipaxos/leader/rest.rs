@@ -27,9 +27,8 @@ pub(super) struct Rest {
     last: Option<Pulse>,
     /// Heartbeats in a row in which nothing changed.
     unchanged: u32,
-    /// When proposers were sent the whole pulse last in this rest, and all others; none while there is none.
-    proposers_at: Option<Instant>,
-    others_at: Option<Instant>,
+    /// When everybody was sent the whole pulse last in this rest; none while there is none.
+    whole_at: Option<Instant>,
     /// To whom beacons are set.
     beacons: Vec<NodeId>,
     /// Since when it has waited for a silence of an acceptor, or for the next whole pulse: all that was alive then still is.
@@ -73,10 +72,6 @@ impl Leader {
         WHOLE_EVERY.max(HEARTBEATS_OF_WHOLE * self.parameters.heartbeat_every)
     }
 
-    fn proposers_every(&self) -> Duration {
-        self.parameters.proposers_every.max(HEARTBEATS_OF_WHOLE * self.parameters.heartbeat_every)
-    }
-
     /// Waits for the next heartbeat: at rest until one of the acceptors falls silent or a whole pulse is due.
     pub(super) fn await_heartbeat(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, late_after) = (cx.now(), self.late_after());
@@ -98,9 +93,7 @@ impl Leader {
     /// How long it is until the next whole pulse at rest, at a moment at which its host wakes anyhow.
     fn whole_in(&self, now: Instant) -> Option<Duration> {
         let State::Leading(pipeline) = &self.state else { return None };
-        let (proposers_at, others_at) = (pipeline.rest.proposers_at?, pipeline.rest.others_at?);
-        let proposers = turn_after(proposers_at, self.proposers_every());
-        let due = proposers.min(turn_after(others_at, self.whole_every())).since(now);
+        let due = turn_after(pipeline.rest.whole_at?, self.whole_every()).since(now);
         Some(due + until_moment(now + due))
     }
 
@@ -142,7 +135,7 @@ impl Leader {
         match (before, rest.is_resting()) {
             (false, true) => {
                 cx.mark("leader.began_to_rest");
-                (rest.proposers_at, rest.others_at) = (None, None);
+                rest.whole_at = None;
             }
             (true, false) => {
                 rest.stop_beacons(cx);
@@ -203,32 +196,24 @@ impl Leader {
 
     pub(super) fn pulse_at_rest(&mut self, pulse: &Pulse, cx: &mut Cx<'_, Self>) {
         let (now, me) = (cx.now(), cx.node());
-        let (proposers_every, others_every) = (self.proposers_every(), self.whole_every());
+        let whole_every = self.whole_every();
         let State::Leading(pipeline) = &mut self.state else { return };
         let (ballot, rest) = (pipeline.ballot(), &mut pipeline.rest);
-        let others = rest.others_at.is_none_or(|at| now >= turn_after(at, others_every));
-        let proposers = others || rest.proposers_at.is_none_or(|at| now >= turn_after(at, proposers_every));
-        if proposers {
-            rest.proposers_at = Some(now);
-        }
-        if others {
-            rest.others_at = Some(now);
+        let is_due = rest.whole_at.is_none_or(|at| now >= turn_after(at, whole_every));
+        if is_due {
+            rest.whole_at = Some(now);
         }
         let whole = || pulse.clone();
         let begins = rest.beacons.is_empty();
         for configuration in self.configurations.all() {
             if begins {
-                // Proposers of the leader's own host doubt sooner than others.
-                let own = configuration.batchers.iter().copied().filter(|it| it.host() == me.host());
-                cx.set_beacon(own.clone(), batcher::Heartbeat { pulse: whole() });
-                cx.set_beacon(configuration.acceptors.nodes(), acceptor::Resting { ballot, pulse: None });
-                rest.beacons.extend(configuration.acceptors.nodes().chain(own));
-            }
-            if proposers {
+                // Proposers doubt sooner than others.
                 let batchers = configuration.batchers.iter().copied();
-                cx.repeat(batchers, batcher::Heartbeat { pulse: whole() });
+                cx.set_beacon(batchers.clone(), batcher::Heartbeat { pulse: whole() });
+                cx.set_beacon(configuration.acceptors.nodes(), acceptor::Resting { ballot, pulse: None });
+                rest.beacons.extend(configuration.acceptors.nodes().chain(batchers));
             }
-            if others {
+            if is_due {
                 let resting = acceptor::Resting { ballot, pulse: Some(whole()) };
                 cx.repeat(configuration.acceptors.nodes(), resting);
                 let leaders = configuration.leaders.iter().copied().filter(|&leader| leader != me);
@@ -236,6 +221,7 @@ impl Leader {
                 let proxies = configuration.proxy_leaders.iter().copied();
                 cx.repeat(proxies, proxy_leader::Heartbeat { pulse: whole() });
                 cx.repeat(configuration.replicas.iter().copied(), replica::Heartbeat { pulse: whole() });
+                cx.repeat(configuration.batchers.iter().copied(), batcher::Heartbeat { pulse: whole() });
             }
         }
     }
