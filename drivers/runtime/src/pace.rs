@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long after the last client and the last request a host counts as unused.
 const UNUSED_AFTER: Duration = Duration::from_secs(5);
 /// How often hosts say that they are alive while all are unused.
-const RARELY: Duration = REPEAT_WITHIN.saturating_mul(10);
+const RARELY: Duration = REPEAT_WITHIN.saturating_mul(8);
 /// No sound host is silent for longer.
 const TRUST_MAX: Duration = Duration::from_secs(1);
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const REPEAT_WITHIN: Duration = Duration::from_millis(50);
 
 /// How far apart moments are at which roles look that have nothing to do.
-const RARE_MOMENTS: Duration = REPEAT_WITHIN.saturating_mul(10);
+const RARE_MOMENTS: Duration = REPEAT_WITHIN.saturating_mul(8);
 
 /// How long it is until the next of the moments at which a host wakes anyhow. What is only looked at now and then is looked at then: the
 /// moments are the same for all roles of a host, [`REPEAT_WITHIN`] apart.
@@ -24,7 +24,7 @@ pub fn until_moment(now: Instant) -> Duration {
     Duration::from_nanos(every - now.0 % every)
 }
 
-/// The same of the moments that roles with nothing to do wait for, ten times as far apart: what they look for then, a message brings sooner.
+/// The same of the moments that roles with nothing to do wait for, eight times as far apart: what they look for then, a message brings sooner.
 pub fn until_rare_moment(now: Instant) -> Duration {
     RARE_MOMENTS - since_rare_moment(now)
 }
