@@ -1,0 +1,464 @@
+//! The sessions as a shard: executes every node of the tree's colour, and says what shards of znodes may not execute.
+//!
+//! Over Mason the sessions' part is replicated with a proxy, and what it lets through is numbered. Over FuzzyLog nodes are ordered before
+//! anybody has looked at them. So one server of each host executes them first, each node whole: it admits operations, and counts those of
+//! each shard. Shards are handed what it admits. What it retains of that, hosts' [feeders](crate::feeder) ask for: which items were
+//! made void, and how many operations each shard had before some nodes.
+
+use crate::feeder::pack::{FollowUp, Item, Pack, Reshard, Tick, zxid_of};
+use crate::sessions::{HomeSessions, SessionSettings};
+use crate::wire::{Body, Code};
+use kernel::{BlobRange, Bytes, Decode as _, DecodeError, Encode as _, HostId, NodeId, SnapshotStep};
+use mason::{
+    Group, GroupTime, Number, Operation, Order, Placed, ShardMap, ShardOut, Space, Stub as _, StubOut,
+    Verdict,
+};
+use std::collections::VecDeque;
+
+/// A new place is retained when nodes of so many bytes have come since the last one.
+const PLACE_BYTES: usize = 64 << 10;
+/// What a node is taken for beside its body.
+const NODE_HEAD_BYTES: usize = 128;
+/// The group's clock goes on by so many milliseconds at most with each reading: while nobody read it, nobody was heard.
+const TICK_MAX: u64 = 1_000;
+
+kernel::record! {
+    /// How many operations each shard has had before a node.
+    pub struct Place {
+        /// The node's position.
+        position: u64,
+        /// The number of each shard's next operation, by space.
+        next: Vec<u64>,
+        /// The shard map in force.
+        shard_map: ShardMap,
+    }
+}
+
+impl Place {
+    /// True if a shard's server that wants a number has all that is before.
+    pub fn is_before(&self, wanted: &Placed) -> bool {
+        self.next.get(usize::from(wanted.space.0)).is_none_or(|&next| next <= wanted.number.0)
+    }
+}
+
+kernel::record! {
+    /// Who reads the group's clock.
+    struct Ticker {
+        feeder: NodeId,
+        run: u64,
+        at: u64,
+    }
+}
+
+kernel::record! {
+    /// Everything but the sessions themselves.
+    struct HomeState {
+        /// The next node.
+        position: u64,
+        now: GroupTime,
+        ticker: Option<Ticker>,
+        /// Work that is asked for and not done.
+        owed: Vec<FollowUp>,
+        next_follow_up: u64,
+        shard_map: ShardMap,
+        /// The number of each shard's next operation, by space.
+        next: Vec<u64>,
+        /// Nodes below are gone.
+        trimmed: u64,
+        /// Places that somebody may go back to; the first is not behind `trimmed`, or is the only one.
+        places: Vec<Place>,
+        bytes_since: u64,
+        /// By position, in order, the items that shards do not execute although they concern some.
+        voids: Vec<(u64, Vec<u16>)>,
+    }
+}
+
+kernel::sum! {
+    /// What a feeder asks.
+    pub enum HomeQuery {
+        /// Which items are void.
+        1 => Voids(VoidsQuery),
+        /// Where servers have to be played from.
+        2 => Locate(LocateQuery),
+    }
+}
+
+kernel::record! {
+    /// Which items are void, of the nodes from one position on and below another.
+    pub struct VoidsQuery {
+        /// The first.
+        from: u64,
+        /// Behind the last.
+        to: u64,
+    }
+}
+
+kernel::record! {
+    /// Places at or behind one position, and at or before another: the last one that is not behind any of these numbers.
+    pub struct LocateQuery {
+        /// The numbers that servers want.
+        wanted: Vec<Placed>,
+        /// The first position.
+        from: u64,
+        /// The last one.
+        to: u64,
+    }
+}
+
+kernel::record! {
+    /// The answer to [`VoidsQuery`].
+    pub struct Voids {
+        /// By position.
+        voids: Vec<(u64, Vec<u16>)>,
+    }
+}
+
+kernel::record! {
+    /// The answer to [`LocateQuery`].
+    pub struct Located {
+        /// The first place at or behind the first position; none if nothing there was executed.
+        first: Option<Place>,
+        /// The one that was asked for.
+        found: Option<Place>,
+    }
+}
+
+kernel::record! {
+    /// What is said to a feeder of this host unasked.
+    pub struct HomeWord {
+        /// Whom it concerns.
+        gateway: NodeId,
+        /// The words of the sessions' part.
+        body: Bytes,
+    }
+}
+
+kernel::record! {
+    /// What feeders are to know.
+    pub struct HomeRemark {
+        /// Something ends by the group's clock.
+        awaits_time: bool,
+        /// Work to be appended.
+        owed: Vec<FollowUp>,
+    }
+}
+
+kernel::record! {
+    /// The answer to a node: those of the items that no shard answers, by their indexes.
+    pub struct HomeAnswers {
+        /// The answers.
+        answers: Vec<(u16, Bytes)>,
+    }
+}
+
+/// Executes the nodes of the tree's colour for all sessions of the cluster.
+#[derive(Debug)]
+pub struct HomeShard {
+    /// Its number of a node is one more than the position.
+    space: Space,
+    host: HostId,
+    feeder: NodeId,
+    sessions: HomeSessions,
+    state: HomeState,
+    remarked: Option<HomeRemark>,
+    writing: VecDeque<Bytes>,
+    installing: Vec<u8>,
+}
+
+/// The one group.
+pub(crate) const GROUP: Group = Group(0);
+/// A piece of a snapshot, and the last one.
+const PIECE: u8 = 1;
+const LAST: u8 = 2;
+const PIECE_BYTES: usize = 128 << 10;
+
+impl HomeShard {
+    /// No sessions. `feeder`: of the same host. `shards`: so many at the bootstrap, with room for `room`, whose spaces are before this one.
+    pub fn new(room: u16, feeder: NodeId, shards: u16, settings: SessionSettings) -> Self {
+        Self {
+            space: Space(room),
+            host: feeder.host(),
+            feeder,
+            sessions: HomeSessions::new(GROUP, settings),
+            state: HomeState::new(room, shards),
+            remarked: None,
+            writing: VecDeque::new(),
+            installing: Vec::new(),
+        }
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> &HomeSessions {
+        &self.sessions
+    }
+
+    /// The group's clock.
+    pub fn now(&self) -> GroupTime {
+        self.state.now
+    }
+
+    /// Places that are retained, and nodes with items that are void.
+    pub fn retained(&self) -> (usize, usize) {
+        (self.state.places.len(), self.state.voids.len())
+    }
+
+    fn run(&mut self, pack: Pack, out: &mut ShardOut) -> HomeAnswers {
+        let position = self.state.position;
+        let mut answers = HomeAnswers { answers: Vec::new() };
+        let mut void = Vec::new();
+        let Pack { feeder, run, time, items, .. } = pack;
+        for (index, item) in items.into_iter().enumerate() {
+            let order = |spaces: Vec<Space>| Order {
+                numbers: spaces.into_iter().map(|space| Placed { space, number: Number(0) }).collect(),
+                gsn: zxid_of(position, index),
+                time,
+            };
+            let spaces = spaces_of(&item, &self.sessions, &self.state.shard_map);
+            let (does, answer) = match item {
+                Item::Asked(operation) => self.ask(&operation, order(spaces.clone()), out),
+                Item::FollowUp(work) => (self.follow_up(&work, out), None),
+                Item::Tick(tick) => {
+                    self.tick((feeder, run), &tick, out);
+                    (true, None)
+                }
+                Item::Reshard(reshard) => (self.reshard(&reshard), None),
+            };
+            if does {
+                self.state.count(&spaces);
+            } else if !spaces.is_empty() {
+                void.push(index as u16);
+            }
+            answers.answers.extend(answer.map(|answer| (index as u16, answer)));
+        }
+        if !void.is_empty() {
+            self.state.voids.push((position, void));
+        }
+        answers
+    }
+
+    /// Whether shards execute it, and its answer if they do not.
+    fn ask(&mut self, operation: &Operation, order: Order, out: &mut ShardOut) -> (bool, Option<Bytes>) {
+        let mut said = StubOut::default();
+        let order = Some(&order).filter(|order| !order.numbers.is_empty());
+        let verdict = self.sessions.apply(&operation.body, order, self.state.now, &mut said);
+        let is_nowhere = said.is_elsewhere();
+        let answer = self.carry_out(said, out);
+        // What concerns shards and names none is malformed.
+        let malformed = || Code::MarshallingError.number().to_be_bytes().to_vec().into();
+        let answer = answer.or_else(|| is_nowhere.then(malformed));
+        (verdict == Verdict::Execute && order.is_some(), answer)
+    }
+
+    fn carry_out(&mut self, said: StubOut, out: &mut ShardOut) -> Option<Bytes> {
+        let (answer, notices, follow_ups) = said.into_parts();
+        for (gateway, body) in notices {
+            if gateway.host() == self.host {
+                out.notify(self.feeder, HomeWord { gateway, body }.encoded());
+            }
+        }
+        for body in follow_ups {
+            self.state.owed.push(FollowUp { id: self.state.next_follow_up, body });
+            self.state.next_follow_up += 1;
+        }
+        answer
+    }
+
+    /// Done once, however many have appended it.
+    fn follow_up(&mut self, work: &FollowUp, out: &mut ShardOut) -> bool {
+        let Some(at) = self.state.owed.iter().position(|owed| owed == work) else { return false };
+        self.state.owed.remove(at);
+        let mut said = StubOut::default();
+        self.sessions.apply_follow_up(&work.body, None, self.state.now, &mut said);
+        self.carry_out(said, out);
+        true
+    }
+
+    fn tick(&mut self, (feeder, run): (NodeId, u64), tick: &Tick, out: &mut ShardOut) {
+        let before = self.state.ticker.replace(Ticker { feeder, run, at: tick.at });
+        let before = before.filter(|before| (before.feeder, before.run) == (feeder, run));
+        let passed = before.as_ref().map_or(0, |before| tick.at.saturating_sub(before.at));
+        self.state.now = self.state.now.plus(passed.min(TICK_MAX));
+        let mut said = StubOut::default();
+        self.sessions.on_clock(self.state.now, before.is_none(), &mut said);
+        self.carry_out(said, out);
+    }
+
+    fn reshard(&mut self, reshard: &Reshard) -> bool {
+        let next = reshard.after(&self.state.shard_map, self.state.next.len());
+        next.map(|shard_map| self.state.shard_map = shard_map).is_some()
+    }
+
+    fn answer(&self, query: HomeQuery) -> Vec<u8> {
+        let state = &self.state;
+        match query {
+            HomeQuery::Voids(VoidsQuery { from, to }) => {
+                let begin = state.voids.partition_point(|(at, _)| *at < from);
+                let voids = state.voids[begin..].iter().take_while(|(at, _)| *at < to);
+                Voids { voids: voids.cloned().collect() }.encoded()
+            }
+            HomeQuery::Locate(LocateQuery { wanted, from, to }) => {
+                let begin = state.places.partition_point(|place| place.position < from);
+                let places = &state.places[begin..];
+                let is_before = |place: &&Place| {
+                    place.position <= to && wanted.iter().all(|wanted| place.is_before(wanted))
+                };
+                let found = places.iter().rev().find(is_before).cloned();
+                Located { first: places.first().cloned(), found }.encoded()
+            }
+        }
+    }
+}
+
+/// The shards that an item concerns, by the shard map in force before it.
+pub(crate) fn spaces_of(item: &Item, sessions: &HomeSessions, shard_map: &ShardMap) -> Vec<Space> {
+    match item {
+        Item::Asked(operation) => sessions.spaces(&operation.body, shard_map),
+        Item::FollowUp(work) => match Body::read(&work.body) {
+            Ok(Body::CleanUp { .. }) => sessions.spaces(&work.body, shard_map),
+            _ => Vec::new(),
+        },
+        Item::Tick(_) => Vec::new(),
+        // Whether it is carried out is not known here: it concerns all shards of both shard maps.
+        Item::Reshard(reshard) => (0..shard_map.shards.max(reshard.shards)).map(Space).collect(),
+    }
+}
+
+impl HomeState {
+    fn new(room: u16, shards: u16) -> Self {
+        let (next, shard_map) = (vec![1; usize::from(room)], ShardMap::at_bootstrap(shards));
+        let first = Place { position: 0, next: next.clone(), shard_map: shard_map.clone() };
+        Self {
+            position: 0,
+            now: GroupTime(0),
+            ticker: None,
+            owed: Vec::new(),
+            next_follow_up: 1,
+            shard_map,
+            next,
+            trimmed: 0,
+            places: vec![first],
+            bytes_since: 0,
+            voids: Vec::new(),
+        }
+    }
+
+    fn place(&self) -> Place {
+        Place { position: self.position, next: self.next.clone(), shard_map: self.shard_map.clone() }
+    }
+
+    fn count(&mut self, spaces: &[Space]) {
+        for space in spaces {
+            if let Some(next) = self.next.get_mut(usize::from(space.0)) {
+                *next += 1;
+            }
+        }
+    }
+
+    fn retain_place(&mut self, bytes: usize) {
+        self.bytes_since += (bytes + NODE_HEAD_BYTES) as u64;
+        if self.bytes_since >= PLACE_BYTES as u64 {
+            self.bytes_since = 0;
+            self.places.push(self.place());
+        }
+    }
+
+    fn forget(&mut self, trimmed: u64) {
+        if trimmed <= self.trimmed {
+            return;
+        }
+        self.trimmed = trimmed;
+        let passed = self.places.partition_point(|place| place.position <= trimmed);
+        self.places.drain(..passed.saturating_sub(1));
+        let first = self.places.first().map_or(0, |first| first.position);
+        let passed = self.voids.partition_point(|(at, _)| *at < first);
+        self.voids.drain(..passed);
+    }
+}
+
+impl mason::Shard for HomeShard {
+    /// A node concerns no other participant.
+    fn inputs(&self, _body: &[u8], _order: &Order, _out: &mut Vec<u8>) {}
+
+    fn execute(&mut self, body: &Bytes, order: &Order, _others: &[(Space, Bytes)], out: &mut ShardOut) {
+        let Some(number) = order.number_in(self.space) else { return };
+        self.state.position = number.0 - 1;
+        // Its feeder has read it.
+        let Ok(pack) = Pack::decoded(body) else { return };
+        self.state.forget(pack.trimmed);
+        let answers = self.run(pack, out);
+        *out.answer() = answers.encoded();
+        self.state.position = number.0;
+        self.state.retain_place(body.len());
+    }
+
+    fn read(&mut self, _reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {
+        if let Ok(query) = HomeQuery::decoded(&Bytes::copy_from_slice(query)) {
+            out.extend_from_slice(&self.answer(query));
+        }
+        None
+    }
+
+    fn forget_reader(&mut self, _reader: NodeId) {}
+
+    fn remark(&mut self) -> Option<Bytes> {
+        let awaits_time = self.sessions.awaits_time();
+        let is_said = |said: &HomeRemark| said.awaits_time == awaits_time && said.owed == self.state.owed;
+        if self.remarked.as_ref().is_some_and(is_said) {
+            return None;
+        }
+        let remark = HomeRemark { awaits_time, owed: self.state.owed.clone() };
+        let body = remark.encoded().into();
+        self.remarked = Some(remark);
+        Some(body)
+    }
+
+    fn begin_snapshot(&mut self) {
+        let mut whole = self.state.encoded();
+        let mut sessions = Vec::new();
+        self.sessions.save(&mut sessions);
+        sessions.encode(&mut whole);
+        let last = whole.len().saturating_sub(1) / PIECE_BYTES;
+        let pieces = whole.chunks(PIECE_BYTES).enumerate();
+        let kind = |index| if index < last { PIECE } else { LAST };
+        self.writing = pieces.map(|(index, piece)| [&[kind(index)], piece].concat().into()).collect();
+    }
+
+    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        if let Some(piece) = self.writing.pop_front() {
+            chunk.extend_from_slice(&piece);
+        }
+        if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
+    }
+
+    fn reset(&mut self) {
+        self.writing.clear();
+        self.installing.clear();
+    }
+
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
+        let (&kind, piece) = chunk.split_first().ok_or(DecodeError::Truncated)?;
+        self.installing.extend_from_slice(piece);
+        match kind {
+            PIECE => Ok(()),
+            LAST => {
+                let whole = Bytes::from(std::mem::take(&mut self.installing));
+                let mut input = kernel::Reader::new(whole);
+                let state = HomeState::decode(&mut input)?;
+                let sessions: Vec<u8> = input.field()?;
+                self.sessions.load(&sessions)?;
+                if state.next.len() != self.state.next.len() {
+                    return Err(DecodeError::Invalid("places of another number of shards"));
+                }
+                self.state = state;
+                Ok(())
+            }
+            kind => Err(DecodeError::UnknownTag("chunk of a home's snapshot", kind)),
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        let mut bytes = self.state.encoded();
+        self.sessions.digest().encode(&mut bytes);
+        parts::digest(&bytes)
+    }
+}
