@@ -1,29 +1,29 @@
 //! The coordination service: real gateways, sessions and shards of znodes over Mason, and users that speak ZooKeeper's bytes.
 
 mod asking;
-mod calls;
-mod checks;
+pub(crate) mod calls;
+pub(crate) mod checks;
 mod connections;
-mod ephemerals;
+pub(crate) mod ephemerals;
 mod expiring;
 mod handing;
-mod judged;
+pub(crate) mod judged;
 mod judging;
-mod lasting;
+pub(crate) mod lasting;
 mod leaving;
 mod living;
 mod looking_back;
 mod marks;
 mod memory;
-mod node;
+pub(crate) mod node;
 mod quiet;
 mod rest;
 mod returning;
-mod seldom;
+pub(crate) mod seldom;
 mod striking;
-mod user;
+pub(crate) mod user;
 pub(crate) mod words;
-mod workload;
+pub(crate) mod workload;
 
 pub use node::{Seat, Socket};
 
@@ -236,6 +236,22 @@ impl CoordinationScenario {
             reap_every: REAP_EVERY,
             ..Settings::new(routes, self.placement)
         }
+    }
+
+    /// Where users may connect.
+    fn hosts_to_try(&mut self) -> Vec<HostId> {
+        // One that has left may still be in somebody's list.
+        match self.healed_at {
+            Some(_) => self.core.clone(),
+            None if self.rng.chance(0.125) => self.changes.ever(),
+            None => self.changes.members(),
+        }
+    }
+
+    /// A user's connection is broken.
+    fn forget_what_was_planned(&mut self, number: usize) {
+        self.quiet.take_if(|quiet| quiet.is_of(number));
+        self.forget_expiring(number);
     }
 
     fn is_bootstrapped(&self) -> bool {
@@ -470,7 +486,7 @@ impl Scenario for CoordinationScenario {
             let now = cluster.now();
             self.users.iter_mut().filter(there).for_each(|user| user.lasting.skipped(now));
         }
-        for deleted in self.ephemerals.look(host, cluster) {
+        for deleted in self.ephemerals.look(rest::servers_of(host, cluster), cluster.now()) {
             self.checks.on_deleted(&deleted);
         }
         let sessions = self.users.iter().filter_map(|user| user.session.as_ref());

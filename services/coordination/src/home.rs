@@ -10,8 +10,7 @@ use crate::sessions::{HomeSessions, SessionSettings};
 use crate::wire::{Body, Code};
 use kernel::{BlobRange, Bytes, Decode as _, DecodeError, Encode as _, HostId, NodeId, SnapshotStep};
 use mason::{
-    Group, GroupTime, Number, Operation, Order, Placed, ShardMap, ShardOut, Space, Stub as _, StubOut,
-    Verdict,
+    Group, GroupTime, Number, Operation, Order, Placed, ShardMap, ShardOut, Space, Stub, StubOut, Verdict,
 };
 use std::collections::VecDeque;
 
@@ -153,12 +152,12 @@ kernel::record! {
 
 /// Executes the nodes of the tree's colour for all sessions of the cluster.
 #[derive(Debug)]
-pub struct HomeShard {
+pub struct HomeShard<T = HomeSessions> {
     /// Its number of a node is one more than the position.
     space: Space,
     host: HostId,
     feeder: NodeId,
-    sessions: HomeSessions,
+    sessions: T,
     state: HomeState,
     remarked: Option<HomeRemark>,
     writing: VecDeque<Bytes>,
@@ -166,7 +165,7 @@ pub struct HomeShard {
 }
 
 /// The one group.
-pub(crate) const GROUP: Group = Group(0);
+pub const GROUP: Group = Group(0);
 /// A piece of a snapshot, and the last one.
 const PIECE: u8 = 1;
 const LAST: u8 = 2;
@@ -175,11 +174,18 @@ const PIECE_BYTES: usize = 128 << 10;
 impl HomeShard {
     /// No sessions. `feeder`: of the same host. `shards`: so many at the bootstrap, with room for `room`, whose spaces are before this one.
     pub fn new(room: u16, feeder: NodeId, shards: u16, settings: SessionSettings) -> Self {
+        Self::of(HomeSessions::new(GROUP, settings), room, feeder, shards)
+    }
+}
+
+impl<T: Stub> HomeShard<T> {
+    /// The same around another sessions' part.
+    pub fn of(sessions: T, room: u16, feeder: NodeId, shards: u16) -> Self {
         Self {
             space: Space(room),
             host: feeder.host(),
             feeder,
-            sessions: HomeSessions::new(GROUP, settings),
+            sessions,
             state: HomeState::new(room, shards),
             remarked: None,
             writing: VecDeque::new(),
@@ -188,7 +194,7 @@ impl HomeShard {
     }
 
     /// The sessions.
-    pub fn sessions(&self) -> &HomeSessions {
+    pub fn sessions(&self) -> &T {
         &self.sessions
     }
 
@@ -310,7 +316,7 @@ impl HomeShard {
 }
 
 /// The shards that an item concerns, by the shard map in force before it.
-pub(crate) fn spaces_of(item: &Item, sessions: &HomeSessions, shard_map: &ShardMap) -> Vec<Space> {
+pub(crate) fn spaces_of(item: &Item, sessions: &impl Stub, shard_map: &ShardMap) -> Vec<Space> {
     match item {
         Item::Asked(operation) => sessions.spaces(&operation.body, shard_map),
         Item::FollowUp(work) => match Body::read(&work.body) {
@@ -375,7 +381,7 @@ impl HomeState {
     }
 }
 
-impl mason::Shard for HomeShard {
+impl<T: Stub> mason::Shard for HomeShard<T> {
     /// A node concerns no other participant.
     fn inputs(&self, _body: &[u8], _order: &Order, _out: &mut Vec<u8>) {}
 
