@@ -12,7 +12,6 @@ use kernel::{BlobRange, Bytes, Decode as _, DecodeError, Encode as _, HostId, No
 use mason::{
     Group, GroupTime, Number, Operation, Order, Placed, ShardMap, ShardOut, Space, Stub, StubOut, Verdict,
 };
-use std::collections::VecDeque;
 
 /// A new place is retained when nodes of so many bytes have come since the last one.
 const PLACE_BYTES: usize = 64 << 10;
@@ -160,7 +159,8 @@ pub struct HomeShard<T = HomeSessions> {
     sessions: T,
     state: HomeState,
     remarked: Option<HomeRemark>,
-    writing: VecDeque<Bytes>,
+    /// What is left to be written of a snapshot.
+    writing: Bytes,
     installing: Vec<u8>,
 }
 
@@ -169,7 +169,6 @@ pub const GROUP: Group = Group(0);
 /// A piece of a snapshot, and the last one.
 const PIECE: u8 = 1;
 const LAST: u8 = 2;
-const PIECE_BYTES: usize = 128 << 10;
 
 impl HomeShard {
     /// No sessions. `feeder`: of the same host. `shards`: so many at the bootstrap, with room for `room`, whose spaces are before this one.
@@ -188,7 +187,7 @@ impl<T: Stub> HomeShard<T> {
             sessions,
             state: HomeState::new(room, shards),
             remarked: None,
-            writing: VecDeque::new(),
+            writing: Bytes::new(),
             installing: Vec::new(),
         }
     }
@@ -423,21 +422,19 @@ impl<T: Stub> mason::Shard for HomeShard<T> {
         let mut sessions = Vec::new();
         self.sessions.save(&mut sessions);
         sessions.encode(&mut whole);
-        let last = whole.len().saturating_sub(1) / PIECE_BYTES;
-        let pieces = whole.chunks(PIECE_BYTES).enumerate();
-        let kind = |index| if index < last { PIECE } else { LAST };
-        self.writing = pieces.map(|(index, piece)| [&[kind(index)], piece].concat().into()).collect();
+        self.writing = whole.into();
     }
 
-    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
-        if let Some(piece) = self.writing.pop_front() {
-            chunk.extend_from_slice(&piece);
-        }
-        if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
+    fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        let piece = self.writing.split_to(budget.max(1).min(self.writing.len()));
+        let is_last = self.writing.is_empty();
+        chunk.push(if is_last { LAST } else { PIECE });
+        chunk.extend_from_slice(&piece);
+        if is_last { SnapshotStep::Done } else { SnapshotStep::More }
     }
 
     fn reset(&mut self) {
-        self.writing.clear();
+        self.writing = Bytes::new();
         self.installing.clear();
     }
 

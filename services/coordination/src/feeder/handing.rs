@@ -12,6 +12,8 @@ use mason::{ConsistentCut, Gsn, Number, Operation, Placed, ShardMap, Space};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The home is asked so often for what it did not know.
+const LOCATE_EVERY: Duration = Duration::from_millis(20);
 /// A server that takes a snapshot asks often: it is answered so often.
 const BEHIND_EVERY: Duration = Duration::from_millis(200);
 /// Runs are sent when they have so many bytes.
@@ -47,6 +49,8 @@ pub(super) struct Handing {
     has_passed: bool,
     /// As much of the colour was reported to the home.
     said: u64,
+    /// When the home did not know from where to go on.
+    lost_at: Option<Instant>,
 }
 
 impl Handing {
@@ -61,6 +65,7 @@ impl Handing {
             runs: BTreeMap::new(),
             has_passed: false,
             said: 0,
+            lost_at: None,
         }
     }
 
@@ -179,12 +184,15 @@ impl TreeFeeder {
         }
         self.stream.lose(first);
         self.trimming.settles = true;
+        // What is played already is handed over nonetheless.
+        let is_gone = |position: u64| position < first && self.stream.node(position).is_none();
+        let shards_lack = self.handing.position().is_some_and(is_gone);
         if let Wants::From(number) = self.handing.home
-            && number <= first
+            && is_gone(number.saturating_sub(1))
         {
             self.send_behind(self.home, first + 1, cx);
         }
-        if self.handing.position().is_some_and(|position| position < first) {
+        if shards_lack {
             self.handing.place = None;
         }
     }
@@ -226,7 +234,9 @@ impl TreeFeeder {
     fn locate(&mut self, cx: &mut Cx<'_, Self>) {
         match self.handing.position() {
             None => {
-                if !self.questions.asks(Purpose::Locate)
+                let asked = self.handing.lost_at.is_some_and(|at| cx.now().since(at) < LOCATE_EVERY);
+                if !asked
+                    && !self.questions.asks(Purpose::Locate)
                     && let Some(wanted) = self.handing.wanted()
                     && !wanted.is_empty()
                 {
@@ -246,6 +256,7 @@ impl TreeFeeder {
 
     pub(super) fn on_located(&mut self, located: Located, cx: &mut Cx<'_, Self>) {
         // Until the home is there, it is asked again.
+        self.handing.lost_at = Some(cx.now());
         let Located { first: Some(first), found } = located else { return };
         let mut is_behind = false;
         for (space, &number) in (0..).map(Space).zip(&first.next) {
@@ -260,6 +271,7 @@ impl TreeFeeder {
         if let Some(place) = found.filter(|_| !is_behind) {
             let position = place.position;
             self.handing.place = Some(place);
+            self.handing.lost_at = None;
             self.handing.judged = position;
             self.handing.voids.clear();
             self.handing.has_passed = true;

@@ -311,7 +311,8 @@ impl TreeFeeder {
     }
 
     fn on_barrier(&mut self, id: u64, cx: &mut Cx<'_, Self>) {
-        let is_known = self.barriers.iter().any(|barrier| barrier.id == id);
+        // One that nobody waits for asks how many groups there are.
+        let is_known = id == 0 || self.barriers.iter().any(|barrier| barrier.id == id);
         if is_known || self.barriers.len() >= BARRIERS_MAX {
             return;
         }
@@ -424,6 +425,7 @@ impl TreeFeeder {
 
     /// Does what the burst has made possible.
     fn go_on(&mut self, cx: &mut Cx<'_, Self>) {
+        self.append_owed(cx);
         self.append_what_waits(cx);
         self.feed(cx);
         self.fetch(cx);
