@@ -1,13 +1,13 @@
 //! From nodes to servers: the home is handed each node, shards the operations that it has admitted, by their numbers.
 
 use super::asking::Purpose;
-use super::pack::{Item, zxid_below, zxid_of};
+use super::pack::{PackItem, zxid_below, zxid_of};
 use super::{TreeFeeder, playing::Node};
 use crate::home::{GROUP, LocateQuery, Located, Place, spaces_of};
 use kernel::{Cx, Instant};
 use mason::order::MultiNumber;
 use mason::proxy::delivery::{Run, Runs};
-use mason::shard::{Deliver, Reach, ShardBehind};
+use mason::shard::{Deliver, ShardBehind};
 use mason::{ConsistentCut, Gsn, Number, Operation, Placed, ShardMap, Space};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,8 +47,6 @@ pub(super) struct Handing {
     runs: BTreeMap<Space, (Vec<Run>, usize)>,
     /// Shards are to know how far they are.
     has_passed: bool,
-    /// As much of the colour was reported to the home.
-    said: u64,
     /// When the home did not know from where to go on.
     lost_at: Option<Instant>,
 }
@@ -64,7 +62,6 @@ impl Handing {
             voids: BTreeMap::new(),
             runs: BTreeMap::new(),
             has_passed: false,
-            said: 0,
             lost_at: None,
         }
     }
@@ -179,11 +176,11 @@ impl TreeFeeder {
 
     /// Positions below this are gone.
     pub(super) fn lose(&mut self, first: u64, cx: &mut Cx<'_, Self>) {
-        if first <= self.stream.trimmed() {
-            return;
+        if first > self.stream.trimmed() {
+            self.stream.lose(first);
+            self.trimming.settles = true;
         }
-        self.stream.lose(first);
-        self.trimming.settles = true;
+        let first = self.stream.trimmed();
         // What is played already is handed over nonetheless.
         let is_gone = |position: u64| position < first && self.stream.node(position).is_none();
         let shards_lack = self.handing.position().is_some_and(is_gone);
@@ -211,6 +208,7 @@ impl TreeFeeder {
         }
     }
 
+    /// The home is not notified how far the colour goes: what it is asked would wait for that.
     fn feed_home(&mut self, cx: &mut Cx<'_, Self>) {
         let Wants::From(mut number) = self.handing.home else { return };
         let mut runs = Vec::new();
@@ -222,11 +220,6 @@ impl TreeFeeder {
         for run in runs {
             let deliver = Deliver { group: GROUP, runs: vec![run], cut: None, more: false };
             self.send_to(self.home, deliver, cx);
-        }
-        let known = self.stream.known();
-        if known > self.handing.said {
-            self.handing.said = known;
-            self.send_to(self.home, Reach { through: Number(known) }, cx);
         }
     }
 
@@ -312,8 +305,8 @@ impl TreeFeeder {
                 *next += 1;
             }
             let shard_map = match item {
-                Item::Reshard(reshard) => reshard.after(&place.shard_map, place.next.len()),
-                Item::Asked(_) | Item::FollowUp(_) | Item::Tick(_) => None,
+                PackItem::Reshard(reshard) => reshard.after(&place.shard_map, place.next.len()),
+                PackItem::Asked(_) | PackItem::FollowUp(_) | PackItem::Tick(_) => None,
             };
             for placed in &numbers {
                 let Some(wants) = self.handing.shards.get_mut(usize::from(placed.space.0)) else { continue };
@@ -323,14 +316,14 @@ impl TreeFeeder {
                 *wants = Wants::From(placed.number.0 + 1);
                 let run = runs.at(placed, pack.time);
                 match (item, &shard_map) {
-                    (Item::Asked(operation), _) => run.push(&numbers, gsn, operation),
-                    (Item::FollowUp(work), _) => {
+                    (PackItem::Asked(operation), _) => run.push(&numbers, gsn, operation),
+                    (PackItem::FollowUp(work), _) => {
                         let body = work.body.clone();
                         let origin = kernel::NodeId::ZERO;
                         run.push(&numbers, gsn, &Operation { origin, incarnation: 0, tag: 0, body });
                     }
-                    (Item::Reshard(_), Some(shard_map)) => run.push_reshard(&numbers, gsn, shard_map),
-                    (Item::Reshard(_), None) | (Item::Tick(_), _) => run.push_no_op(gsn),
+                    (PackItem::Reshard(_), Some(shard_map)) => run.push_reshard(&numbers, gsn, shard_map),
+                    (PackItem::Reshard(_), None) | (PackItem::Tick(_), _) => run.push_no_op(gsn),
                 }
             }
             if let Some(shard_map) = shard_map {

@@ -17,27 +17,27 @@ kernel::record! {
         /// Positions below this are gone, as the feeder knew.
         trimmed: u64,
         /// At most [`ITEMS_MAX`].
-        items: Vec<Item>,
+        items: Vec<PackItem>,
     }
 }
 
 kernel::sum! {
     /// One thing to execute.
-    pub enum Item {
+    pub enum PackItem {
         /// A gateway's operation.
         1 => Asked(Operation),
         /// Work that the sessions' part has asked for.
-        2 => FollowUp(FollowUp),
+        2 => FollowUp(OwedWork),
         /// The group's clock goes on.
         3 => Tick(Tick),
         /// The tree is spread over other shards.
-        4 => Reshard(Reshard),
+        4 => Reshard(Respread),
     }
 }
 
 kernel::record! {
     /// Work that the sessions' part has asked for.
-    pub struct FollowUp {
+    pub struct OwedWork {
         /// Its number among those.
         id: u64,
         /// What it is.
@@ -46,16 +46,18 @@ kernel::record! {
 }
 
 kernel::record! {
-    /// A reading of a feeder's own clock.
+    /// The group's clock goes on. What it goes on by lies between two ticks: no time is counted twice, whoever ticks.
     pub struct Tick {
-        /// Milliseconds; comparable within a run.
-        at: u64,
+        /// One more than the position of the last node with a tick that the feeder has played; 0 if there was none.
+        after: u64,
+        /// Milliseconds since then, by the feeder's own clock.
+        passed: u64,
     }
 }
 
 kernel::record! {
     /// Another shard map, if it follows the one in force.
-    pub struct Reshard {
+    pub struct Respread {
         /// Its version.
         version: u64,
         /// Over how many shards.
@@ -63,7 +65,7 @@ kernel::record! {
     }
 }
 
-impl Reshard {
+impl Respread {
     /// The shard map that it makes of this one, where there is room for so many shards; none if it does not follow.
     pub fn after(&self, now: &ShardMap, room: usize) -> Option<ShardMap> {
         let Self { version, shards } = *self;
@@ -107,10 +109,10 @@ mod tests {
         let body = Bytes::from_static(b"what is asked");
         let operation = Operation { origin: NodeId::ZERO, incarnation: 1, tag: 2, body: body.clone() };
         let items = vec![
-            Item::Asked(operation),
-            Item::FollowUp(FollowUp { id: 3, body }),
-            Item::Tick(Tick { at: 4 }),
-            Item::Reshard(Reshard { version: 5, shards: 6 }),
+            PackItem::Asked(operation),
+            PackItem::FollowUp(OwedWork { id: 3, body }),
+            PackItem::Tick(Tick { after: 4, passed: 11 }),
+            PackItem::Reshard(Respread { version: 5, shards: 6 }),
         ];
         let pack = Pack { feeder: NodeId::ZERO, run: 7, number: 8, time: 9, trimmed: 10, items };
         assert_eq!(Pack::decoded(&pack.encoded().into()), Ok(pack));
@@ -120,7 +122,7 @@ mod tests {
     #[test]
     fn a_resharding_follows_the_shard_map() {
         let now = ShardMap { version: 3, shards: 4, before: 4 };
-        let of = |version, shards| Reshard { version, shards }.after(&now, 5);
+        let of = |version, shards| Respread { version, shards }.after(&now, 5);
         assert_eq!(of(4, 5), Some(ShardMap { version: 4, shards: 5, before: 4 }));
         assert_eq!([of(3, 5), of(5, 5), of(4, 4), of(4, 6), of(4, 0)], [None, None, None, None, None]);
     }

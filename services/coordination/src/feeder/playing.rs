@@ -164,7 +164,7 @@ impl TreeFeeder {
         let Some(node) = self.stream.take(position, body) else { return };
         let Some(pack) = &node.pack else { return cx.reject("node that no feeder has appended") };
         let trimmed = pack.trimmed;
-        self.ticking.look_at(pack, self.handing.shard_map(), cx.now());
+        self.ticking.look_at(position, pack, self.handing.shard_map(), cx.now());
         if trimmed > self.stream.trimmed() {
             self.lose(trimmed, cx);
         }

@@ -4,7 +4,7 @@
 //! goes on, and all sessions get a whole timeout again. What two feeders append of the same work is done once.
 
 use super::TreeFeeder;
-use super::pack::{FollowUp, Item, Pack, Reshard, Tick};
+use super::pack::{OwedWork, Pack, PackItem, Respread, Tick};
 use crate::home::HomeRemark;
 use kernel::{Cx, Instant, NodeId};
 use mason::ShardMap;
@@ -38,9 +38,11 @@ pub(super) struct Ticking {
     clock_every: Duration,
     remark: HomeRemark,
     owed: BTreeMap<u64, Owed>,
-    begun: Instant,
-    /// Who has read the clock last, and when that came or was appended here.
+    /// Who has ticked last, in the node before this position, and when that was played.
     ticker: Option<NodeId>,
+    ticked: u64,
+    played_at: Instant,
+    /// The same, or when this feeder last ticked.
     ticked_at: Instant,
     wanted: Option<WantedShards>,
 }
@@ -51,15 +53,16 @@ impl Ticking {
             clock_every,
             remark: HomeRemark { awaits_time: false, owed: Vec::new() },
             owed: BTreeMap::new(),
-            begun: Instant(0),
             ticker: None,
+            ticked: 0,
+            played_at: Instant(0),
             ticked_at: Instant(0),
             wanted: None,
         }
     }
 
     pub(super) fn begin(&mut self, now: Instant) {
-        (self.begun, self.ticked_at) = (now, now);
+        (self.played_at, self.ticked_at) = (now, now);
     }
 
     /// The home says what is to be done.
@@ -76,9 +79,12 @@ impl Ticking {
     }
 
     /// A node came.
-    pub(super) fn look_at(&mut self, pack: &Pack, shard_map: Option<&ShardMap>, now: Instant) {
-        if pack.items.iter().any(|item| matches!(item, Item::Tick(_))) {
-            (self.ticker, self.ticked_at) = (Some(pack.feeder), now);
+    pub(super) fn look_at(&mut self, position: u64, pack: &Pack, shard_map: Option<&ShardMap>, now: Instant) {
+        let ticks = pack.items.iter().any(|item| matches!(item, PackItem::Tick(_)));
+        // What is played again is long past.
+        if ticks && position >= self.ticked {
+            (self.ticker, self.ticked) = (Some(pack.feeder), position + 1);
+            (self.played_at, self.ticked_at) = (now, now);
         }
         if let Some(wanted) = &mut self.wanted {
             wanted.after = wanted.after.or(shard_map.map(|shard_map| shard_map.version));
@@ -106,10 +112,11 @@ impl TreeFeeder {
         let (now, turn) = (cx.now(), TURN * self.turn(cx));
         let is_ticker = self.ticking.ticker == Some(cx.node());
         let patience = if is_ticker { self.ticking.clock_every } else { SILENT_AFTER + turn };
-        if self.ticking.remark.awaits_time && now.since(self.ticking.ticked_at) >= patience {
+        let is_due = now.since(self.ticking.ticked_at) >= patience && !self.writing.has_tick();
+        if self.ticking.remark.awaits_time && is_due {
             self.ticking.ticked_at = now;
-            let at = now.since(self.ticking.begun).as_millis() as u64;
-            self.writing.add(Item::Tick(Tick { at }));
+            let passed = now.since(self.ticking.played_at).as_millis() as u64;
+            self.writing.add(PackItem::Tick(Tick { after: self.ticking.ticked, passed }));
             cx.mark(if is_ticker {
                 "tree_feeder.read_the_clock"
             } else {
@@ -127,7 +134,7 @@ impl TreeFeeder {
         }
         let (now, turn) = (cx.now(), TURN * (1 + self.turn(cx)));
         let is_ticker = self.ticking.ticker == Some(cx.node());
-        let mut due: Vec<FollowUp> = Vec::new();
+        let mut due: Vec<OwedWork> = Vec::new();
         for work in &self.ticking.remark.owed {
             let Some(owed) = self.ticking.owed.get_mut(&work.id) else { continue };
             let is_turn = is_ticker || now.since(owed.since) >= turn;
@@ -136,7 +143,7 @@ impl TreeFeeder {
                 due.push(work.clone());
             }
         }
-        due.into_iter().for_each(|work| self.writing.add(Item::FollowUp(work)));
+        due.into_iter().for_each(|work| self.writing.add(PackItem::FollowUp(work)));
     }
 
     fn append_shard_map(&mut self, cx: &mut Cx<'_, Self>) {
@@ -150,8 +157,8 @@ impl TreeFeeder {
             self.ticking.wanted = None;
         } else if is_due(wanted.appended_at, now) {
             wanted.appended_at = Some(now);
-            let reshard = Reshard { version: shard_map.version + 1, shards: wanted.shards };
-            self.writing.add(Item::Reshard(reshard));
+            let reshard = Respread { version: shard_map.version + 1, shards: wanted.shards };
+            self.writing.add(PackItem::Reshard(reshard));
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One node of this feeder is on its way at a time, so what its users ask stays in order.
 
-use super::pack::{ITEMS_MAX, Item, Pack};
+use super::pack::{ITEMS_MAX, Pack, PackItem};
 use super::{Asked, COLOUR, TICK, TreeFeeder, TreeFeederTimer};
 use crate::home::{GROUP, HomeAnswers};
 use ::fuzzylog::{AppendCall, AppendTime, Content, FuzzyRefusal, FuzzyRequest, FuzzyResponse};
@@ -38,7 +38,7 @@ pub(super) struct Writing {
     queue: VecDeque<Operation>,
     queue_bytes: usize,
     /// What the feeder adds to the next node.
-    own: Vec<Item>,
+    own: Vec<PackItem>,
     flight: Option<Flight>,
     /// Of nodes that the home has not executed, the operations in them: their indexes and tags.
     awaited: BTreeMap<u64, Vec<(u16, u64)>>,
@@ -77,8 +77,13 @@ impl Writing {
     }
 
     /// Goes into the next node.
-    pub(super) fn add(&mut self, item: Item) {
+    pub(super) fn add(&mut self, item: PackItem) {
         self.own.push(item);
+    }
+
+    /// True if the next node has a tick of the clock.
+    pub(super) fn has_tick(&self) -> bool {
+        self.own.iter().any(|item| matches!(item, PackItem::Tick(_)))
     }
 
     /// What an earlier incarnation of the gateway wants is wanted by nobody; its node that is on its way comes nonetheless.
@@ -89,7 +94,7 @@ impl Writing {
     }
 
     /// Takes out what goes into the next node.
-    fn next_items(&mut self) -> (Vec<Item>, Vec<(u16, u64)>) {
+    fn next_items(&mut self) -> (Vec<PackItem>, Vec<(u16, u64)>) {
         let mut items = std::mem::take(&mut self.own);
         let (mut tags, mut bytes) = (Vec::new(), 0);
         while let Some(operation) = self.queue.front()
@@ -98,7 +103,7 @@ impl Writing {
         {
             bytes += operation.body.len() + OPERATION_HEAD_BYTES;
             tags.push((items.len() as u16, operation.tag));
-            items.extend(self.queue.pop_front().map(Item::Asked));
+            items.extend(self.queue.pop_front().map(PackItem::Asked));
         }
         self.queue_bytes = self.queue_bytes.saturating_sub(bytes);
         (items, tags)
