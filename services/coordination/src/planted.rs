@@ -79,7 +79,7 @@ kernel::planted_bugs! {
     stranger_attaches = "K51",
     /// A node that goes stays counted below its quota.
     removed_node_stays_counted = "K53",
-    /// Over FuzzyLog: the sessions' clock goes on by what each feeder has measured, whoever has ticked since.
+    /// Over FuzzyLog: the sessions' clock goes on by what each feeder has measured, though another one has ticked since.
     time_counted_twice = "K60",
     /// Over FuzzyLog: a barrier passes when it is known how far the colour goes, and not when that is handed over.
     barrier_before_it_is_handed_over = "K61",

@@ -83,7 +83,7 @@ impl TreeFeeder {
         }
     }
 
-    pub(super) fn on_told(&mut self, answer: ReadAnswer, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_home_answer(&mut self, answer: ReadAnswer, cx: &mut Cx<'_, Self>) {
         let waiting = &mut self.questions.waiting;
         let Some(at) = waiting.iter().position(|question| question.tag == answer.tag) else { return };
         match waiting.remove(at).purpose {

@@ -385,7 +385,7 @@ impl TreeFeeder {
         match message {
             GatewayIn::Answers(message) => self.on_executed(message.answers, cx),
             GatewayIn::ReadAnswers(message) if message.space == self.home => {
-                message.answers.into_iter().for_each(|answer| self.on_told(answer, cx));
+                message.answers.into_iter().for_each(|answer| self.on_home_answer(answer, cx));
             }
             GatewayIn::Remark(message) if message.space == self.home => {
                 if let Ok(remark) = HomeRemark::decoded(&message.body) {
@@ -506,7 +506,7 @@ impl Role for TreeFeeder {
             }
             Ok(ProxyCall::Arrange(_)) => self.progress().encoded().into(),
             Ok(ProxyCall::SetShards(shards)) => {
-                self.ticking.want_shards(shards, cx.now());
+                self.ticking.want_shards(shards);
                 self.progress().encoded().into()
             }
             Err(_) => return cx.reject("request that does not decode"),

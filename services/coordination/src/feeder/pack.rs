@@ -46,7 +46,7 @@ kernel::record! {
 }
 
 kernel::record! {
-    /// The group's clock goes on. What it goes on by lies between two ticks: no time is counted twice, whoever ticks.
+    /// The group's clock goes on. What it goes on by lies between two ticks, so no time is counted twice.
     pub struct Tick {
         /// One more than the position of the last node with a tick that the feeder has played; 0 if there was none.
         after: u64,

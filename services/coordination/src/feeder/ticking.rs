@@ -91,7 +91,7 @@ impl Ticking {
         }
     }
 
-    pub(super) fn want_shards(&mut self, shards: u16, _now: Instant) {
+    pub(super) fn want_shards(&mut self, shards: u16) {
         if self.wanted.is_none_or(|wanted| wanted.shards != shards) {
             self.wanted = Some(WantedShards { shards, after: None, appended_at: None });
         }
