@@ -75,8 +75,11 @@ impl Beacons {
     /// A host was heard: all of its beacons are lit that were not stopped. Another connection, or run, of it must light them anew. True if it
     /// is another one than before.
     pub fn hear(&mut self, host: HostId, connection: u64, now: Instant) -> bool {
-        let before = self.heard.insert(host, Heard { connection, at: now });
+        let before = self.heard.get(&host).copied();
         let is_new = before.is_none_or(|before| before.connection != connection);
+        // What it has promised meanwhile stands.
+        let at = before.filter(|_| !is_new).map_or(now, |before| before.at.max(now));
+        self.heard.insert(host, Heard { connection, at });
         if let Some(before) = before.filter(|_| is_new) {
             for ((_, from), lit) in &mut self.lit {
                 if from.host() == host && matches!(lit, Lit::Now) {
@@ -85,6 +88,20 @@ impl Beacons {
             }
         }
         is_new
+    }
+
+    /// A host that was heard just now says rarely that it is alive: it counts as heard until then.
+    pub fn trust_until(&mut self, host: HostId, until: Instant) {
+        if let Some(heard) = self.heard.get_mut(&host) {
+            heard.at = heard.at.max(until);
+        }
+    }
+
+    /// What a host has promised holds no longer: it says more often that it is alive, or its connection has ended.
+    pub fn trust_no_longer(&mut self, host: HostId, now: Instant) {
+        if let Some(heard) = self.heard.get_mut(&host) {
+            heard.at = heard.at.min(now);
+        }
     }
 
     /// A beacon is set.
@@ -145,6 +162,28 @@ mod tests {
         assert_eq!(beacons.heard_at(from, to, now), None);
         beacons.light(node(2, 3), to);
         assert_eq!(beacons.heard_at(node(2, 3), to, now), Some(now), "of the same host");
+    }
+
+    // A host that speaks rarely and is not trusted until then looks dead; one that is trusted after its connection has ended looks alive.
+    #[test]
+    fn a_host_that_speaks_rarely_is_heard_until_it_has_to_speak() {
+        let (from, to, host) = (node(1, 1), node(2, 1), HostId(1));
+        let mut beacons = Beacons::default();
+        let heard_at = |beacons: &Beacons| beacons.heard_at(from, to, Instant(0));
+        beacons.hear(host, 1, Instant(10));
+        beacons.light(from, to);
+        beacons.trust_until(host, Instant(40));
+        assert_eq!(heard_at(&beacons), Some(Instant(40)));
+        beacons.hear(host, 1, Instant(20));
+        assert_eq!(heard_at(&beacons), Some(Instant(40)), "it has said something else");
+        beacons.trust_no_longer(host, Instant(25));
+        assert_eq!(heard_at(&beacons), Some(Instant(25)));
+        beacons.trust_until(host, Instant(60));
+        beacons.trust_no_longer(host, Instant(70));
+        assert_eq!(heard_at(&beacons), Some(Instant(60)), "it was not heard since");
+        beacons.hear(host, 2, Instant(50));
+        beacons.light(from, to);
+        assert_eq!(heard_at(&beacons), Some(Instant(50)), "another connection has promised nothing");
     }
 
     // A timer that runs out while all are heard is a tick that nobody needs; one that waits on when one is silent hides a failure.

@@ -174,7 +174,7 @@ impl Read {
             },
             None => None,
         };
-        let mut answer = waiting.unwrap_or_else(|| handle.request(*host_slot, request()));
+        let mut answer = waiting.unwrap_or_else(|| handle.request_unused(*host_slot, request()));
         match tokio::time::timeout(READ_WITHIN, &mut answer).await {
             Ok(Ok(answer)) if accepts(&answer) => None,
             Ok(Ok(_)) => Some("a read was refused".to_owned()),

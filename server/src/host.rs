@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// What hosts say to each other, and the oldest that this one talks with. 2: batches name the rules by which they are executed, and who does not know them
 /// would execute otherwise. 3: appends say how they were admitted, and who does not read that would not count what a log drops. 4: what is said again and again has a number.
 /// 5: that a host is alive is said once for all of its logs.
-const MESSAGE_VERSION: u32 = 5;
+const MESSAGE_VERSION: u32 = 6;
 const MESSAGE_VERSION_MIN: u32 = 3;
 
 /// Hosts that wait to be made members.

@@ -146,7 +146,7 @@ fn follow(
     let members =
         paxos::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
     for follower in followers {
-        drop(handle.request(follower.host_slot, LocalRequest::Service((follower.call)(&members))));
+        drop(handle.request_unused(follower.host_slot, LocalRequest::Service((follower.call)(&members))));
     }
 }
 

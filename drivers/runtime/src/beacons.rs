@@ -1,12 +1,15 @@
 //! Beacons of this host's nodes to those of another one. Each is said once over a connection; after that a host says once in
 //! [`kernel::REPEAT_WITHIN`] that all of them still are, in one message.
 
-use crate::repeats::{BEACONS_MAX, Lit, MESSAGE_BYTES_MAX, Out, REPEATS, Repeat, Steady};
-use kernel::{HostId, Instant, NodeId, REPEAT_WITHIN};
+use crate::pace::Pace;
+use crate::repeats::{BEACONS_MAX, Lit, MESSAGE_BYTES_MAX, Out, REPEATS, Repeat, Steady, Unused};
+use kernel::{HostId, Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Hosts that understand messages of this version understand beacons; to others each is said again and again.
 pub(crate) const BEACONS_SINCE: u32 = 5;
+/// And those of hosts that nobody uses.
+pub(crate) const UNUSED_SINCE: u32 = 6;
 
 #[derive(Debug)]
 struct Beacon {
@@ -71,10 +74,15 @@ impl Shown {
     }
 
     /// They are said next at the next moment, if there are any.
-    pub(crate) fn wait(&mut self, now: Instant) {
-        let every = REPEAT_WITHIN.as_nanos() as u64;
+    pub(crate) fn wait(&mut self, now: Instant, pace: Pace) {
+        let every = pace.every().as_nanos() as u64;
         let any = !self.beacons.is_empty() || !self.stopped.is_empty();
         self.due = any.then(|| Instant((now.0 / every + 1) * every));
+    }
+
+    /// They are said now, if there are any: more is to be said than that they still are.
+    pub(crate) fn hasten(&mut self, now: Instant) {
+        self.due = self.due.map(|due| due.min(now));
     }
 
     /// Nothing is said before another connection begins.
@@ -108,8 +116,14 @@ impl Shown {
     }
 
     /// That nothing has changed; none if the other end knows of no beacon.
-    pub(crate) fn steady(&self) -> Option<Repeat> {
-        (self.known > 0).then_some(Repeat::Steady(Steady { lit: self.known }))
+    pub(crate) fn steady(&self, pace: Pace) -> Option<Repeat> {
+        let lit = self.known;
+        let again_within = pace.every().as_millis() as u32;
+        let steady = match pace {
+            Pace::Used => Repeat::Steady(Steady { lit }),
+            Pace::Unused | Pace::AllUnused => Repeat::Unused(Unused { lit, again_within }),
+        };
+        (lit > 0).then_some(steady)
     }
 
     /// Those that the other end does not know: it is an older one, or they do not fit.
@@ -151,35 +165,39 @@ mod tests {
         };
         shown.set(node(1), node(2), b"a".to_vec(), now);
         shown.set(node(1), node(3), b"a".to_vec(), now);
-        assert_eq!((shown.due(), shown.steady()), (Some(now), None));
+        assert_eq!((shown.due(), shown.steady(Pace::Used)), (Some(now), None));
         assert_eq!(said(&mut shown), [lit(2, b"a"), lit(3, b"a")]);
-        shown.wait(now);
+        shown.wait(now, Pace::Used);
         assert_eq!(shown.due(), Some(Instant(100_000_000)), "all links speak at the same moments");
         shown.set(node(1), node(2), b"a".to_vec(), now);
         assert_eq!((shown.due(), said(&mut shown)), (Some(Instant(100_000_000)), vec![]), "no news");
-        assert_eq!(shown.steady(), Some(Repeat::Steady(Steady { lit: 2 })));
+        assert_eq!(shown.steady(Pace::Used), Some(Repeat::Steady(Steady { lit: 2 })));
         shown.set(node(1), node(2), b"b".to_vec(), now);
         shown.stop(node(1), node(3), now);
         assert_eq!(shown.due(), Some(now));
         let out = Repeat::Out(Out { from: node(1), to: node(3) });
         assert_eq!(said(&mut shown), [out, lit(2, b"b")]);
-        assert_eq!(shown.steady(), Some(Repeat::Steady(Steady { lit: 1 })));
+        assert_eq!(shown.steady(Pace::Used), Some(Repeat::Steady(Steady { lit: 1 })));
         // Stopped and set again before anything is said, or stopped before it was known.
         shown.stop(node(1), node(2), now);
         shown.set(node(1), node(2), b"c".to_vec(), now);
         shown.set(node(1), node(4), b"c".to_vec(), now);
         shown.stop(node(1), node(4), now);
         assert_eq!(said(&mut shown), [lit(2, b"c")]);
-        assert_eq!(shown.steady(), Some(Repeat::Steady(Steady { lit: 1 })));
+        assert_eq!(shown.steady(Pace::Used), Some(Repeat::Steady(Steady { lit: 1 })));
         shown.begin(now);
-        assert_eq!((shown.steady(), said(&mut shown)), (None, vec![lit(2, b"c")]), "another connection");
+        assert_eq!(
+            (shown.steady(Pace::Used), said(&mut shown)),
+            (None, vec![lit(2, b"c")]),
+            "another connection"
+        );
         shown.set(node(1), node(5), vec![0; MESSAGE_BYTES_MAX + 1], now);
         assert_eq!((said(&mut shown), shown.unknown().len()), (vec![], 1), "too large for it");
         shown.stop(node(1), node(5), now);
         assert_eq!(said(&mut shown), []);
         shown.set(node(1), node(2), vec![0; MESSAGE_BYTES_MAX + 1], now);
         let out = Repeat::Out(Out { from: node(1), to: node(2) });
-        assert_eq!((said(&mut shown), shown.steady()), (vec![out], None));
+        assert_eq!((said(&mut shown), shown.steady(Pace::Used)), (vec![out], None));
     }
 
     // What did not leave is said again, or the two ends count differently.
@@ -188,9 +206,13 @@ mod tests {
         let (mut shown, now) = (Shown::default(), Instant(0));
         shown.set(node(1), node(2), b"a".to_vec(), now);
         assert!(shown.report(|_| false));
-        assert_eq!((shown.steady(), said(&mut shown).len()), (None, 1));
+        assert_eq!((shown.steady(Pace::Used), said(&mut shown).len()), (None, 1));
         shown.stop(node(1), node(2), now);
         assert!(shown.report(|_| false));
-        assert!(shown.steady().is_some() && said(&mut shown).len() == 1 && shown.steady().is_none());
+        assert!(
+            shown.steady(Pace::Used).is_some()
+                && said(&mut shown).len() == 1
+                && shown.steady(Pace::Used).is_none()
+        );
     }
 }

@@ -36,7 +36,7 @@ type Message<N> = <<N as Node>::Family as Family>::Message;
 type Visit<N> = Box<dyn FnOnce(&HostView<'_, N>) + Send>;
 
 pub(crate) enum Command<N: Node> {
-    Request { host_slot: HostSlot, request: Request<N>, promise: Promise<Response<N>> },
+    Request { host_slot: HostSlot, request: Request<N>, promise: Promise<Response<N>>, is_use: bool },
     Inject { from: NodeId, to: NodeId, message: Message<N> },
     Visit(Visit<N>),
     SetPeers(Vec<PeerConfig>),
@@ -157,8 +157,17 @@ impl<N: Node + 'static> HostHandle<N> {
 
     /// Asks the node at `slot`. Without such a node the answer is `NoAnswer::Stopped`.
     pub fn request(&self, host_slot: HostSlot, request: Request<N>) -> Answer<Response<N>> {
+        self.ask(host_slot, request, true)
+    }
+
+    /// The same for the host's own sake: a host that nobody else asks anything counts as unused.
+    pub fn request_unused(&self, host_slot: HostSlot, request: Request<N>) -> Answer<Response<N>> {
+        self.ask(host_slot, request, false)
+    }
+
+    fn ask(&self, host_slot: HostSlot, request: Request<N>, is_use: bool) -> Answer<Response<N>> {
         let (promise, answer) = promise();
-        self.inlet.push(Command::Request { host_slot, request, promise });
+        self.inlet.push(Command::Request { host_slot, request, promise, is_use });
         answer
     }
 

@@ -6,6 +6,7 @@ use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
 use crate::marks::{MARKS, Mark, Marks};
 use crate::metrics::Metrics;
+use crate::pace::Uses;
 use crate::repeats::{Heard, Lit, Out, REPEATS, Repeat};
 use crate::shortage::Shortage;
 use crate::socket::{After, Readiness, Socket, listening};
@@ -75,6 +76,8 @@ pub(crate) struct Inbounds {
     pub(crate) marks: Marks,
     /// Those whose disk is full.
     pub(crate) full: BTreeSet<HostId>,
+    /// Who of all hosts is used.
+    pub(crate) uses: Uses,
     /// Something was read that was no beacon as it was before.
     pub(crate) has_news: bool,
     pub(crate) events: Vec<HostEvent>,
@@ -118,6 +121,7 @@ impl Inbounds {
             frames: FrameReader { body_max: frame_body_max },
             marks,
             full: BTreeSet::new(),
+            uses: Uses::default(),
             has_news: false,
             events: Vec::new(),
         }
@@ -370,6 +374,7 @@ impl Inbounds {
         if let Some(host) = inbound.host {
             // It says so again when it calls again.
             self.full.remove(&host);
+            self.uses.on_used(host);
         }
         // Dropping the socket deregisters it as well.
         let _ = outside.registry.deregister(inbound.socket.stream());
@@ -416,6 +421,8 @@ pub(crate) enum Item<M> {
     Repeats,
     /// All beacons are the same as before.
     Steady,
+    /// The same of a host that nobody uses, which says so again within so many milliseconds.
+    Unused { again_within: u32 },
     /// A beacon is lit.
     Lit { from: NodeId, to: NodeId, message: Result<M, kernel::DecodeError> },
     /// It is stopped.
@@ -484,8 +491,12 @@ fn each_repeat<M: Decode>(
             visit(Item::Out { from, to });
         }
         Repeat::Steady(steady) => {
-            heard.beacons.are(&steady)?;
+            heard.beacons.are(steady.lit)?;
             visit(Item::Steady);
+        }
+        Repeat::Unused(unused) => {
+            heard.beacons.are(unused.lit)?;
+            visit(Item::Unused { again_within: unused.again_within });
         }
     }
     Ok(())

@@ -130,6 +130,7 @@ pub mod memory;
 mod metrics;
 mod nodes;
 mod observer;
+mod pace;
 mod reactor;
 mod repeats;
 mod resolver;

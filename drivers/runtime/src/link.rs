@@ -1,11 +1,12 @@
 //! The way out to one other host: dialling, greeting, a bounded queue. What does not fit, or is queued when the
 //! connection breaks, is dropped and counted: links are lossy by contract.
 
-use crate::beacons::{BEACONS_SINCE, Shown, ends};
+use crate::beacons::{BEACONS_SINCE, Shown, UNUSED_SINCE, ends};
 use crate::data::Incarnation;
 use crate::handshake::{GREETING_BYTES_MAX, Hello, Reply, framed, take_greeting};
 use crate::marks::{MARKS, Mark, RunStart};
 use crate::metrics::Metrics;
+use crate::pace::Pace;
 use crate::repeats::{Again, Numbered, REPEATS, REPEATS_SINCE, Repeat, Repeats, Way};
 use crate::socket::{After, Readiness, Socket};
 use crate::tls::PeerTls;
@@ -142,6 +143,7 @@ pub(crate) struct Link {
     /// What was said over this connection, and is said again.
     repeats: Repeats,
     beacons: Shown,
+    pace: Pace,
 }
 
 impl Link {
@@ -161,6 +163,7 @@ impl Link {
             marked: NOTHING_MARKED,
             repeats: Repeats::default(),
             beacons: Shown::default(),
+            pace: Pace::default(),
         }
     }
 
@@ -275,6 +278,20 @@ impl Link {
         self.beacons.stop(from, to, now);
     }
 
+    /// From now on beacons are said so often; `at_once`: now, too.
+    pub(crate) fn set_pace(&mut self, pace: Pace, at_once: bool, now: Instant) {
+        self.pace = pace;
+        if at_once {
+            self.beacons.hasten(now);
+        }
+    }
+
+    /// What the other end understands of it.
+    fn pace_said(&self) -> Pace {
+        let understands = self.partner().is_some_and(|partner| partner.message_version >= UNUSED_SINCE);
+        if understands { self.pace } else { Pace::Used }
+    }
+
     /// When something is to be said again.
     pub(crate) fn repeats_due(&self) -> Option<Instant> {
         self.repeats.due().into_iter().chain(self.beacons.due()).min()
@@ -296,7 +313,7 @@ impl Link {
         for (from, to, bytes) in beacons.unknown() {
             self.repeat(from, to, &Encoded(&bytes), settings, (now, metrics));
         }
-        beacons.wait(now);
+        beacons.wait(now, self.pace);
         self.beacons = beacons;
         any
     }
@@ -316,12 +333,16 @@ impl Link {
         let has_reported = is_due && self.report_beacons(me, settings, (now, metrics));
         let numbers = self.repeats.take_again(now);
         let (me, other) = ends(me, self.host);
+        // Whatever is said shows that this host is alive, but not for how long it may be trusted.
+        let pace = self.pace_said();
+        let is_shown = pace == Pace::Used && (has_reported || !numbers.is_empty());
         if !numbers.is_empty() {
             metrics.repeats_out += numbers.len() as u64;
             self.queue(me, other, &Repeat::Later(Again { numbers }), settings, metrics);
-        } else if is_due
-            && !has_reported
-            && let Some(steady) = self.beacons.steady()
+        }
+        if is_due
+            && !is_shown
+            && let Some(steady) = self.beacons.steady(pace)
         {
             self.queue(me, other, &steady, settings, metrics);
         }
@@ -332,7 +353,7 @@ impl Link {
         for _ in self.repeats.take_again(now) {
             metrics.drop_message("link severed on purpose");
         }
-        self.beacons.wait(now);
+        self.beacons.wait(now, self.pace);
     }
 
     /// False if it is dropped.

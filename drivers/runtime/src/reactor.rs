@@ -20,6 +20,7 @@ use crate::journal::{CommitNumber, Journal};
 use crate::link::Link;
 use crate::marks::RunStart;
 use crate::nodes::Nodes;
+use crate::pace::Pace;
 use crate::resolver::Resolver;
 use crate::router::Router;
 use crate::shortage::Shortage;
@@ -240,9 +241,9 @@ impl<N: Node + 'static> Reactor<N> {
     /// Until there is something to do: beacons that are heard in time are nothing.
     fn wait(&mut self, events: &mut Events) -> Result<(), HostError> {
         self.refresh();
-        let mut timeout = self.timeout();
-        let until = timeout.map(|timeout| self.nodes.now + timeout);
         loop {
+            let timeout = self.timeout();
+            let until = timeout.map(|timeout| self.nodes.now + timeout);
             self.alarm.set_for(timeout);
             match self.poll.poll(events, timeout) {
                 Ok(()) => {}
@@ -260,7 +261,6 @@ impl<N: Node + 'static> Reactor<N> {
                 return Ok(());
             }
             self.router.metrics.bursts += 1;
-            timeout = until.map(|until| until.since(self.nodes.now));
         }
     }
 
@@ -288,6 +288,7 @@ impl<N: Node + 'static> Reactor<N> {
             self.nodes.timers.next(self.nodes.now, &self.nodes.beacons),
             self.clients.due(),
             self.inbounds.due(),
+            self.inbounds.uses.due(),
             self.router.due(),
             self.disk_retry_at,
             self.blobs.due(),
@@ -336,7 +337,10 @@ impl<N: Node + 'static> Reactor<N> {
         let mut end = None;
         for command in commands.drain(..) {
             match command {
-                Command::Request { host_slot, request, promise } => {
+                Command::Request { host_slot, request, promise, is_use } => {
+                    if is_use {
+                        self.inbounds.uses.note(self.nodes.now);
+                    }
                     if let Some(index) = self.nodes.find(host_slot) {
                         let id = kernel::RequestId(self.next_request);
                         self.next_request += 1;
@@ -350,7 +354,10 @@ impl<N: Node + 'static> Reactor<N> {
                     visit(&HostView { metrics: self.metrics(), nodes: &self.nodes, links });
                 }
                 Command::SetPeers(peers) => self.set_peers(peers),
-                Command::Fault { host, fault } => self.router.set_fault(host, fault),
+                Command::Fault { host, fault } => {
+                    self.inbounds.uses.doubt_all();
+                    self.router.set_fault(host, fault);
+                }
                 Command::SetClockOff(nanoseconds) => self.clock.set_off(nanoseconds),
                 Command::Pause => self.paused = true,
                 Command::Resume => {
@@ -404,6 +411,7 @@ impl<N: Node + 'static> Reactor<N> {
     /// journal, then what waited for it.
     fn work(&mut self) -> Result<(), HostError> {
         self.settle();
+        self.keep_pace();
         self.router.say_again(self.nodes.now);
         self.flush();
         if self.journal.is_some() {
@@ -414,6 +422,25 @@ impl<N: Node + 'static> Reactor<N> {
             }
         }
         Ok(())
+    }
+
+    /// Says more often that this host is alive, or less, as somebody uses a host or nobody does.
+    fn keep_pace(&mut self) {
+        let now = self.nodes.now;
+        if self.clients.count() > 0 {
+            self.inbounds.uses.note(now);
+        }
+        let others = self.router.links.iter().map(|link| (link.host, link.is_up()));
+        let at_once = self.inbounds.uses.decide(now, others);
+        let pace = self.inbounds.uses.pace();
+        self.router.links.iter_mut().for_each(|link| link.set_pace(pace, at_once, now));
+        self.nodes.timers.together = (pace == Pace::AllUnused).then_some(pace.every());
+        for host in self.inbounds.uses.take_doubted() {
+            self.nodes.beacons.trust_no_longer(host, now);
+        }
+        if at_once {
+            self.clock_report_at = self.clock_report_at.min(now);
+        }
     }
 
     fn flush(&mut self) {

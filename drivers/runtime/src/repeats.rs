@@ -71,6 +71,16 @@ kernel::record! {
     }
 }
 
+kernel::record! {
+    /// All others are as they were, and nobody uses the host that says so.
+    pub(crate) struct Unused {
+        /// How many there are.
+        lit: u32,
+        /// It says so again within so many milliseconds.
+        again_within: u32,
+    }
+}
+
 kernel::sum! {
     /// What is sent to [`REPEATS`].
     pub(crate) enum Repeat {
@@ -84,6 +94,8 @@ kernel::sum! {
         4 => Out(Out),
         /// Beacons are as they were.
         5 => Steady(Steady),
+        /// The same of a host that nobody uses.
+        6 => Unused(Unused),
     }
 }
 
@@ -202,9 +214,9 @@ impl Seen {
     }
 
     /// `Err` if the other end has lit others.
-    pub(crate) fn are(&self, steady: &Steady) -> Result<(), String> {
-        if self.0.len() != steady.lit as usize {
-            return Err(format!("{} beacons are lit, and {} are known", steady.lit, self.0.len()));
+    pub(crate) fn are(&self, lit: u32) -> Result<(), String> {
+        if self.0.len() != lit as usize {
+            return Err(format!("{lit} beacons are lit, and {} are known", self.0.len()));
         }
         Ok(())
     }
@@ -348,12 +360,10 @@ mod tests {
         for slot in 0..BEACONS_MAX as u32 {
             assert_eq!(seen.light(node(slot), node(1)), Ok(()));
         }
-        assert!(seen.are(&Steady { lit: BEACONS_MAX as u32 }).is_ok());
+        assert!(seen.are(BEACONS_MAX as u32).is_ok());
         assert!(seen.light(node(BEACONS_MAX as u32), node(1)).is_err());
         seen.put_out(node(0), node(1));
         seen.put_out(node(0), node(1));
-        assert!(
-            seen.are(&Steady { lit: BEACONS_MAX as u32 }).is_ok() && seen.are(&Steady { lit: 7 }).is_err()
-        );
+        assert!(seen.are(BEACONS_MAX as u32).is_ok() && seen.are(7).is_err());
     }
 }

@@ -29,13 +29,15 @@ pub(crate) struct Timers {
     lax: Queue,
     /// Of those that run out later while others are heard; all of these are lax.
     listeners: BTreeMap<(NodeIndex, TimerIndex), Listener>,
+    /// While nobody uses the host, what waits for long runs out when it speaks: so far apart.
+    pub(crate) together: Option<Duration>,
 }
 
 impl Timers {
     pub(crate) fn set(&mut self, node: NodeIndex, timer: TimerIndex, now: Instant, after: Duration) {
         self.stop(node, timer);
         let queue = if after >= LAX_FROM { &mut self.lax } else { &mut self.exact };
-        queue.set(node, timer, now + after);
+        queue.set(node, timer, later(now + after, after, self.together));
     }
 
     /// Sets one that listens.
@@ -43,10 +45,11 @@ impl Timers {
         &mut self,
         node: NodeIndex,
         timer: TimerIndex,
-        listener: Listener,
+        mut listener: Listener,
         beacons: &Beacons,
     ) {
         self.stop(node, timer);
+        listener.until = later(listener.until, listener.until.since(listener.since), self.together);
         let at = beacons.runs_out(&listener, listener.since);
         self.lax.set(node, timer, at);
         self.listeners.insert((node, timer), listener);
@@ -90,6 +93,16 @@ impl Timers {
             self.lax.set(node, timer, later);
         }
         None
+    }
+}
+
+/// The next time at which timers run out together, for one that waits for as long as that takes.
+fn later(deadline: Instant, after: Duration, together: Option<Duration>) -> Instant {
+    match together {
+        Some(together) if after >= together => {
+            Instant(deadline.0.next_multiple_of(together.as_nanos() as u64))
+        }
+        _ => deadline,
     }
 }
 

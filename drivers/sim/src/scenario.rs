@@ -3,13 +3,13 @@
 use crate::archive::SimulatedArchive;
 use crate::class::Classes;
 use crate::fact::{Fact, IsClaim};
-use crate::files::rots_a_blob;
+use crate::files::{rots_a_blob, whole};
 use crate::host::{Host, Status};
 use crate::network::Hindrance;
 use crate::plan::{Blow, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId};
 use crate::spec::{HostKind, HostSpec, Incarnation, MessageOf, RequestOf, ResponseOf, StrikeKind};
 use crate::swarm::Tuning;
-use kernel::{BlobId, ClockTrouble, HostId, HostSlot, Node, NodeId, RequestId, Rng};
+use kernel::{BlobId, Bytes, ClockTrouble, HostId, HostSlot, Node, NodeId, RequestId, Rng};
 use std::time::Duration;
 
 /// What happens to a host whose disk is lost or corrupt.
@@ -78,6 +78,12 @@ pub trait Scenario: Sized {
     /// A node that runs, and what a restart would make of it if its process ended now and all that it has written were there. Called for
     /// all nodes of a host after some of its bursts, and before it crashes; its last burst has ended.
     fn on_dry_restart(&mut self, _node: NodeId, _running: &Self::Node, _restarted: &Self::Node) {}
+
+    /// Whether nodes read their blobs when they start, and never else. A blob that rots is noticed no later than a journal then: its host
+    /// is started again.
+    fn reads_blobs_at_start(&self) -> bool {
+        false
+    }
 
     /// Called once, before anything is built: the classes of faults that the seed has switched on.
     fn drawn(&mut self, _classes: Classes) {}
@@ -257,6 +263,12 @@ impl<'a, N: Node> Cluster<'a, N> {
     pub fn has_blob(&self, node: NodeId, id: BlobId) -> bool {
         let host = self.hosts.iter().find(|candidate| candidate.id == node.host());
         host.is_some_and(|host| host.disk.blobs.has(node.host_slot(), id))
+    }
+
+    /// What a blob on the disk of its node's host holds; none if it is not there, or cannot be read.
+    pub fn blob(&self, node: NodeId, id: BlobId) -> Option<Bytes> {
+        let host = self.hosts.iter().find(|candidate| candidate.id == node.host())?;
+        host.disk.blobs.read(node.host_slot(), whole(id))
     }
 
     /// How often any blob came to a host's disk or left it.

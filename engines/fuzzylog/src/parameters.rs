@@ -72,6 +72,8 @@ pub struct FuzzyParameters {
     pub snapshot_every_bytes: usize,
     /// Bytes of a chunk of a snapshot, to which one item is added.
     pub snapshot_chunk_bytes: usize,
+    /// About so many bytes of nodes make a segment, which a snapshot names instead of having them.
+    pub segment_bytes: usize,
     /// Bytes of commands that are applied and stay in memory, for servers that join.
     pub row_memory_bytes: usize,
     /// Appends to several partitions that a partition remembers until they are cleaned up.
@@ -122,6 +124,7 @@ impl Default for FuzzyParameters {
             live_bytes_max: 1 << 30,
             snapshot_every_bytes: 16 << 20,
             snapshot_chunk_bytes: 256 << 10,
+            segment_bytes: 1 << 20,
             row_memory_bytes: 8 << 20,
             pending_max: 16_384,
             clients_max: 65_536,

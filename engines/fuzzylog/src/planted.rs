@@ -73,4 +73,10 @@ kernel::planted_bugs! {
     clients_do_not_move = "F39",
     /// A partition forgets that colours have left it: it has them, and so has the one to which they came.
     forwarding_mark_is_missing = "F40",
+    /// A snapshot ends before the segments that it names are on the disk.
+    snapshot_ends_before_its_segments = "F41",
+    /// A segment is dropped when a snapshot begins that does not name it, and not when that is durable.
+    segment_dropped_too_early = "F42",
+    /// A segment that is written again lacks one of the nodes that are left.
+    rewritten_segment_loses_a_node = "F43",
 }

@@ -1,10 +1,10 @@
 //! The wire and journal formats: golden bytes of every message, command and record, and hostile input.
 
 use fuzzylog::chain_server::{
-    Applied, ChainRecord, ColoursPulled, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forward,
-    JournalName, LeavingRegion, NodesPulled, Ordered, Ping, PlaceColours, Play, Project, PullColours,
-    PullNodes, PullRow, PullState, Pulled, Received, Scan, SealChain, SealedFor, Serves, SnapshotPage,
-    SnapshotPart, StableThrough, Submit, Sync, SyncThrough,
+    Applied, ChainRecord, ColoursPulled, Copies, CountLogs, CutBack, DurableThrough, FindLogs, Forgets,
+    Forward, JournalName, LeavingRegion, NodesPulled, Ordered, Ping, PlaceColours, Play, Project,
+    PullColours, PullNodes, PullRow, PullState, Pulled, Received, Scan, SealChain, SealedFor, Serves,
+    SnapshotPage, SnapshotPart, StableThrough, Submit, Sync, SyncThrough,
 };
 use fuzzylog::client::{
     ChangeDone, ChangeFlaw, ChangeInFlight, ChangeRefused, ChangeStands, ColourElsewhere, ColoursPlaced,
@@ -17,6 +17,7 @@ use fuzzylog::director::{
     MembersSettled, MorePartitions, MoveColours, MovesSeen, Pong, SealAck, WantChange, WantMap,
     WantProjection,
 };
+use fuzzylog::partition::SegmentBlob;
 use fuzzylog::partition::command::{
     AddRegion, Append, AppendMany, BeyondTail, CleanUp, Command, Conflict, CopiedThrough, CopyNodes,
     Delivered, Elsewhere, Fix, Fixed, ForgetClients, ForgetColours, Forgotten, Held, JoinRegions,
@@ -26,9 +27,9 @@ use fuzzylog::partition::command::{
     TrimmedTo, Unknown,
 };
 use fuzzylog::partition::snapshot::{
-    ArrivedColour, ClientDone, ClientHead, ColourHead, LogBegins, LogHeads, MovesHead, NextNode, RegionsHead,
-    RestoredHead, SeveralState, SnapshotItem, StateHead, TakenHead, WaitingShadow, WaitingSingle,
-    WaitingTrim,
+    ArrivedColour, ClientDone, ClientHead, ColourHead, LogBegins, LogHeads, LooseNodes, MovesHead, NextNode,
+    RegionsHead, RestoredHead, SegmentRun, SegmentStored, SeveralState, SnapshotItem, StateHead, TakenHead,
+    WaitingShadow, WaitingSingle, WaitingTrim,
 };
 use fuzzylog::partition::{DoneAppend, LogHead};
 use fuzzylog::{
@@ -38,7 +39,7 @@ use fuzzylog::{
     MapVersion, MoveFlaw, MovedColour, NodePosition, NodeSource, Owner, PartitionId, RegionId, RestoreId,
     RowIndex, ScanPage, ScanPoint, ScannedNode, TakeMoveBack,
 };
-use kernel::{Bytes, HostId, HostSlot, NodeId};
+use kernel::{BlobId, Bytes, HostId, HostSlot, NodeId};
 use parts::SnapshotRecord;
 use table::formats::{Format, Golden, withstand};
 
@@ -57,6 +58,7 @@ const AT: AppendTime = AppendTime { clock: 9, partition: PARTITION, ahead: 1 };
 const OWNER: Owner = Owner { generation: 1, identity: 33 };
 const COLOUR: Colour = Colour(4);
 const FIRST: NodePosition = NodePosition(6);
+const SEGMENT: BlobId = BlobId { series: 12, first: 13 };
 const REGION: RegionId = RegionId(3);
 const LEAVING: LeavingRegion = LeavingRegion { region: REGION, was_there: true };
 const BEGIN: LogBegin = LogBegin { colour: COLOUR, number: 7 };
@@ -355,6 +357,7 @@ fn records() -> Vec<ChainRecord> {
         SnapshotPart { part: SnapshotRecord::End }.into(),
         Applied { through: INDEX }.into(),
         Copies { epoch: EPOCH }.into(),
+        Forgets {}.into(),
     ]
 }
 
@@ -410,6 +413,9 @@ fn items() -> Vec<SnapshotItem> {
         }
         .into(),
         TakenHead { id: MOVE, colour, first: FIRST, last: AT }.into(),
+        SegmentRun { colour, segment: SEGMENT, first: FIRST, count: 3 }.into(),
+        LooseNodes { nodes: bytes("nodes") }.into(),
+        SegmentStored { segment: SegmentBlob { id: SEGMENT, bytes: 700, digest: 5, cost: 800 } }.into(),
     ]
 }
 

@@ -1,14 +1,16 @@
 //! What a crash would leave of each chain server, held against what it has said.
 
+use super::Node;
 use ::fuzzylog::chain_server::{ChainRecord, ChainServerIn, FromServer, Ordered};
 use ::fuzzylog::director::DirectorIn;
 use ::fuzzylog::messages::client::FuzzyClientIn;
 use ::fuzzylog::partition::command::RowEntry;
-use ::fuzzylog::{ChainEpoch, ChainServer, FuzzyMessage, RowIndex};
-use kernel::{Bytes, Decode, HostSlot, NodeId, Position, Role, invariant};
+use ::fuzzylog::partition::snapshot::SnapshotItem;
+use ::fuzzylog::{ChainEpoch, ChainServer, FuzzyMessage, PartitionState, RowIndex};
+use kernel::{BlobId, Bytes, Decode, HostId, HostSlot, NodeId, Position, Reader, Role, invariant};
 use parts::SnapshotRecord;
-use sim::Fact;
-use std::collections::{BTreeMap, VecDeque};
+use sim::{Cluster, Fact};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// One server's part of its host's disk.
 #[derive(Default)]
@@ -26,6 +28,12 @@ struct Disk {
     rows: BTreeMap<RowIndex, RowEntry>,
     /// What its server has applied, in the run that was seen last.
     applied: RowIndex,
+    /// Segments that the last complete snapshot names.
+    named: BTreeSet<BlobId>,
+    /// Those of the snapshot that is being written.
+    naming: BTreeSet<BlobId>,
+    /// How often blobs had come or gone when they were looked for.
+    looked_at: u64,
 }
 
 /// All disks.
@@ -69,6 +77,19 @@ fn promised(message: &FuzzyMessage) -> Option<RowIndex> {
     }
 }
 
+/// The segments that a chunk of a snapshot names.
+fn segments_of(chunk: Bytes) -> Vec<BlobId> {
+    let (mut reader, mut named) = (Reader::new(chunk), Vec::new());
+    while reader.remaining() > 0
+        && let Ok(item) = Bytes::decode(&mut reader)
+    {
+        if let Ok(SnapshotItem::SegmentStored(it)) = SnapshotItem::decoded(&item) {
+            named.push(it.segment.id);
+        }
+    }
+    named
+}
+
 impl Disk {
     fn write(&mut self, position: Position, bytes: Bytes) -> BTreeMap<RowIndex, RowEntry> {
         let mut cut = BTreeMap::new();
@@ -82,10 +103,17 @@ impl Disk {
                 self.rows.insert(index, entry);
             }
             ChainRecord::CutBack(it) => cut = self.cut(it.length),
+            ChainRecord::Forgets(_) => {
+                cut = self.cut(RowIndex(0));
+                self.named.clear();
+            }
             ChainRecord::SnapshotPart(it) => match it.part {
-                SnapshotRecord::Begin { below } => self.begun = Some(below),
-                SnapshotRecord::Chunk { .. } => {}
-                SnapshotRecord::End => self.length = self.length.max(self.begun.take().unwrap_or_default()),
+                SnapshotRecord::Begin { below } => (self.begun, self.naming) = (Some(below), BTreeSet::new()),
+                SnapshotRecord::Chunk { bytes } => self.naming.extend(segments_of(bytes)),
+                SnapshotRecord::End => {
+                    self.length = self.length.max(self.begun.take().unwrap_or_default());
+                    (self.named, self.looked_at) = (std::mem::take(&mut self.naming), 0);
+                }
             },
             ChainRecord::SealedFor(_)
             | ChainRecord::Serves(_)
@@ -105,8 +133,15 @@ impl Disk {
         cut
     }
 
-    /// What is left after a trim is a server that has as much as before.
-    fn trim(&mut self, node: NodeId, before: Position, mut restored: ChainServer) {
+    /// What is left after a trim is a server that has as much as before. Returns its state, as its snapshot and the segments have it; none if
+    /// one of them is damaged.
+    fn trim(
+        &mut self,
+        node: NodeId,
+        before: Position,
+        mut restored: ChainServer,
+        blob: impl Fn(NodeId, BlobId) -> Option<Bytes>,
+    ) -> Option<PartitionState> {
         while let Some((_, bytes)) = self.records.pop_front_if(|(position, _)| *position < before) {
             self.bytes -= bytes.len();
         }
@@ -123,23 +158,33 @@ impl Disk {
             restored.length(),
             self.length
         );
+        let mut state = restored.state().clone();
+        let missing: Vec<BlobId> = state.missing_segments().map(|it| it.id).collect();
+        for id in missing {
+            let loaded = state.load_segment(id, &blob(node, id)?);
+            invariant!(DUR, loaded.is_ok(), "segment {id} of {node} reads back as {loaded:?}");
+        }
+        Some(state)
     }
 }
 
 impl Disks {
+    /// Returns what a disk has of a state, when a snapshot has replaced the beginning of a row.
     pub(super) fn on_fact(
         &mut self,
         fact: Fact<FuzzyMessage>,
         is_server: impl Fn(NodeId) -> bool,
         server: impl FnOnce(NodeId) -> ChainServer,
-    ) {
+        blob: impl Fn(NodeId, BlobId) -> Option<Bytes>,
+    ) -> Option<(NodeId, PartitionState)> {
         match fact {
             Fact::Durable { node, position, record } if is_server(node) => {
                 let cut = self.disks.entry(node).or_default().write(position, record);
                 self.stable.extend(cut.into_iter().map(|(index, entry)| ((node.host_slot(), index), entry)));
             }
             Fact::Trimmed { node, before } if is_server(node) => {
-                self.disks.entry(node).or_default().trim(node, before, server(node));
+                let state = self.disks.entry(node).or_default().trim(node, before, server(node), blob);
+                return state.map(|state| (node, state));
             }
             Fact::Durable { .. } | Fact::Trimmed { .. } => {}
             Fact::Reported { from, message, .. } => {
@@ -156,6 +201,28 @@ impl Disks {
                 self.disks.retain(|node, _| node.host() != host);
                 self.seals.retain(|node, _| node.host() != host);
             }
+        }
+        None
+    }
+
+    /// What complete snapshots name is on the disk, readable or not; and nothing is found lost that was not damaged.
+    pub(super) fn check_segments(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        let changes = cluster.blob_changes(host);
+        for (&node, disk) in self.disks.iter_mut().filter(|(node, _)| node.host() == host) {
+            if disk.looked_at == changes {
+                continue;
+            }
+            disk.looked_at = changes;
+            let missing = disk.named.iter().find(|id| !cluster.has_blob(node, **id));
+            invariant!(DUR, missing.is_none(), "a snapshot of {node} names {missing:?}, which is not there");
+        }
+        for (node, it) in cluster.called_nodes_of(host) {
+            let Node::ChainServer(server) = it else { continue };
+            invariant!(
+                DUR,
+                !server.is_damaged() || cluster.is_damaged(host),
+                "{node} has lost a segment, and its disk is sound"
+            );
         }
     }
 
@@ -209,6 +276,10 @@ impl Disks {
 
 /// A server, and what a restart would make of it: it serves no epoch that it would not serve, and its row is as long.
 pub(super) fn on_dry_restart(id: NodeId, running: &ChainServer, restarted: &ChainServer) {
+    if running.is_damaged() {
+        // What is on its disk is not this server's any more.
+        return;
+    }
     let stands = |it: &ChainServer| (it.journal(), it.sealed(), it.opened(), it.length());
     let (known, found) = (stands(running), stands(restarted));
     invariant!(DUR, known == found, "{id} is {known:?}, and would be {found:?} after a restart");

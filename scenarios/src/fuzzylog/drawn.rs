@@ -9,6 +9,7 @@ use std::time::Duration;
 pub(super) fn draw_parameters(width: usize, rng: &mut Rng) -> FuzzyParameters {
     let ms = Duration::from_millis;
     FuzzyParameters {
+        segment_bytes: draw_segment_bytes(rng),
         tick: ms(rng.between(5, 30)),
         resend_after: ms(rng.between(30, 150)),
         stuck_after: ms(rng.between(50, 400)),
@@ -28,6 +29,12 @@ pub(super) fn draw_parameters(width: usize, rng: &mut Rng) -> FuzzyParameters {
         replicas_min: rng.between(1, width as u64) as usize,
         ..FuzzyParameters::default()
     }
+}
+
+/// So small that a run fills some. From a generator of its own: what else is drawn is what it was before there were segments.
+pub(crate) fn draw_segment_bytes(rng: &Rng) -> usize {
+    let mut own = Rng::seeded(rng.clone().bits() ^ 0x7365_676d);
+    200 << own.below(5)
 }
 
 /// The same of the directors' log.

@@ -10,6 +10,7 @@ pub mod maps;
 mod marks;
 mod moving;
 pub mod regions;
+mod rotting;
 pub mod smallest;
 mod strict;
 mod truth;
@@ -24,10 +25,12 @@ use ::fuzzylog::{
 use chains::{Chains, empty_server, server};
 use changing::{Changes, Moment};
 use disks::Disks;
+pub(crate) use drawn::draw_segment_bytes;
 use drawn::{draw_log, draw_parameters};
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
 use moving::Moving;
+use rotting::Rotting;
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
     Replacement, Scenario, StrikeKind, Tuning,
@@ -68,6 +71,7 @@ pub struct FuzzyScenario {
     directors: BTreeMap<u64, Vec<HostId>>,
     strictness: Strictness,
     moving: Moving,
+    rotting: Rotting,
 }
 
 const CLIENTS: usize = 3;
@@ -142,6 +146,7 @@ impl FuzzyScenario {
             directors: BTreeMap::new(),
             strictness,
             moving,
+            rotting: Rotting::draw(rng),
         }
     }
 
@@ -317,6 +322,7 @@ impl Scenario for FuzzyScenario {
         let planned = self.users.plan(operation.client, rng);
         self.ask(operation.client, node, planned, control);
         self.lie(rng, control);
+        self.rot_segments(control);
         self.begin_moving(control);
         for user in self.users.companions(operation.client) {
             let planned = self.users.plan(user, rng);
@@ -379,9 +385,17 @@ impl Scenario for FuzzyScenario {
         Some(disks::is_claim)
     }
 
-    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, _cluster: &Cluster<'_, Node>) {
+    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, cluster: &Cluster<'_, Node>) {
         let mut disks = std::mem::take(&mut self.disks);
-        disks.on_fact(fact, |id| self.is_server(id), |id| empty_server(id, self.blank_nodes(id.host())));
+        let read_back = disks.on_fact(
+            fact,
+            |id| self.is_server(id),
+            |id| empty_server(id, self.blank_nodes(id.host())),
+            |id, blob| cluster.blob(id, blob),
+        );
+        if let Some((id, state)) = read_back {
+            self.truth.check_nodes(id, &state);
+        }
         self.disks = disks;
     }
 
@@ -391,6 +405,11 @@ impl Scenario for FuzzyScenario {
         self.check_nested(host, cluster);
         self.check_bounded(host, cluster);
         self.check_state(host, cluster);
+        self.disks.check_segments(host, cluster);
+    }
+
+    fn reads_blobs_at_start(&self) -> bool {
+        true
     }
 
     fn watches(&self) -> bool {
@@ -469,6 +488,7 @@ impl Scenario for FuzzyScenario {
     fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
         self.strictness.heal();
         self.moving.rest();
+        self.rotting.rest();
         let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }

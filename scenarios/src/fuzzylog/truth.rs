@@ -345,6 +345,21 @@ impl Truth {
         }
     }
 
+    /// What a disk has of a state are nodes as they were appended.
+    pub(super) fn check_nodes(&self, id: NodeId, state: &PartitionState) {
+        for colour in state.colours() {
+            let known = self.nodes(colour);
+            for (position, node) in (state.first(colour).0..).zip(state.nodes(colour, NodePosition(0))) {
+                let Some(known) = known.get(position as usize) else { break };
+                invariant!(
+                    DUR,
+                    (known.id, &known.body) == (node.id, &node.body),
+                    "the disk of {id} has {node:?} at {position} of colour {colour}, which is {known:?}"
+                );
+            }
+        }
+    }
+
     /// How many commands of a partition are known to be stable.
     pub(super) fn replayed(&self, partition: PartitionId) -> RowIndex {
         self.twins[usize::from(partition.0)].state.applied()

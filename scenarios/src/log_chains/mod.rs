@@ -2,6 +2,7 @@
 
 mod node;
 
+use crate::fuzzylog::draw_segment_bytes;
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::log::history::History;
 use crate::log::numbered::Numbered;
@@ -80,6 +81,7 @@ const CHAINS_FROM: u32 = 0x0010_0000;
 fn draw_chains(rng: &mut Rng) -> FuzzyParameters {
     let ms = Duration::from_millis;
     FuzzyParameters {
+        segment_bytes: draw_segment_bytes(rng),
         tick: ms(rng.between(5, 30)),
         resend_after: ms(rng.between(30, 150)),
         stuck_after: ms(rng.between(50, 400)),

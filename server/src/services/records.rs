@@ -14,12 +14,16 @@ use paxos::multipaxos::leader::LeaderRecord;
 /// Puts a record into words.
 pub type Notify = fn(&Bytes) -> Result<DescribedRecord, DecodeError>;
 
+/// How many nodes a segment of a partition has.
+pub type CountNodes = fn(&Bytes) -> Result<u64, DecodeError>;
+
 /// The role at a slot.
 #[derive(Clone, Debug)]
 pub struct RecordOwner {
     /// Service and role, as in `log shard 3`.
     pub name: String,
     notify: Notify,
+    nodes_in: Option<CountNodes>,
 }
 
 /// A record in words, and what it does to the snapshot that is being written.
@@ -47,7 +51,18 @@ pub enum SnapshotEffect {
 impl RecordOwner {
     /// A role whose records read so.
     pub fn new(name: impl Into<String>, notify: Notify) -> Self {
-        Self { name: name.into(), notify }
+        Self { name: name.into(), notify, nodes_in: None }
+    }
+
+    /// The same, whose segments are of nodes, and not of a log's entries.
+    #[must_use]
+    pub fn with_nodes(self, nodes_in: CountNodes) -> Self {
+        Self { nodes_in: Some(nodes_in), ..self }
+    }
+
+    /// What counts the nodes of its segments; none: they have a log's entries, if there are any.
+    pub fn nodes_in(&self) -> Option<CountNodes> {
+        self.nodes_in
     }
 
     /// Of a slot that no role ever had.

@@ -121,8 +121,8 @@ impl Inspect {
         match stored.iter().find_map(|segment| Some((&segment.file, segment.contents.as_ref().err()?))) {
             None => Ok(()),
             Some((file, why)) => {
-                let what = format!("a segment of a log in {} is damaged", self.path.display());
-                let remedy = "start the host: it fetches what is damaged from another one when it is read";
+                let what = format!("a segment in {} is damaged", self.path.display());
+                let remedy = "start the host: it takes what is damaged from others";
                 Err(Failure::failed("O2110", what, format!("{file} {why}"), remedy))
             }
         }

@@ -1,4 +1,4 @@
-//! The segments of the logs beside the journal: whose each is, which positions it holds, and whether it is what was written.
+//! The segments beside the journal, of logs and of partitions: whose each is, what it holds, and whether it is what was written.
 
 use kernel::{BlobId, HostSlot};
 use runtime::IdleDirectory;
@@ -9,13 +9,13 @@ use server::services::owner_of;
 use shared_log::Rows;
 use std::io;
 
-/// A segment of a log.
+/// A segment of a log or of a partition.
 pub struct StoredSegment {
     /// The name of its file.
     pub file: String,
     slot: HostSlot,
     id: BlobId,
-    /// Its entries and its bytes, or what is wrong with it.
+    /// Its entries or nodes, and its bytes, or what is wrong with it.
     pub contents: Result<(u64, u64), String>,
 }
 
@@ -43,16 +43,25 @@ pub fn survey(directory: &IdleDirectory, wanted: Option<HostSlot>) -> io::Result
 fn contents_of(directory: &IdleDirectory, slot: HostSlot, id: BlobId) -> Result<(u64, u64), BlobError> {
     let file = BlobFile::open(&directory.segments, slot, id)?;
     let rows = file.read(0, file.bytes())?;
-    let entries = Rows::count(&rows).ok_or_else(|| BlobError::Damaged("it holds no entries".to_owned()))?;
-    Ok((entries as u64, file.bytes()))
+    let entries = match owner_of(slot).nodes_in() {
+        Some(nodes_in) => nodes_in(&rows).ok(),
+        None => Rows::count(&rows).map(|entries| entries as u64),
+    };
+    let entries = entries.ok_or_else(|| BlobError::Damaged("it holds no entries".to_owned()))?;
+    Ok((entries, file.bytes()))
 }
 
 impl StoredSegment {
     /// Prints a line.
     pub fn print(&self) {
         let Self { file, slot, id, contents } = self;
-        let owner = owner_of(*slot).name;
+        let owner = owner_of(*slot);
+        let (is_of_partition, owner) = (owner.nodes_in().is_some(), owner.name);
         match contents {
+            Ok((nodes, bytes)) if is_of_partition => {
+                println!("  {file}   {owner}   {nodes} nodes   {bytes} bytes");
+            }
+            Err(why) if is_of_partition => println!("  {file}   {owner}   DAMAGED: it {why}"),
             Ok((entries, bytes)) => println!(
                 "  {file}   {owner}   log number {}   positions {} to {}   {bytes} bytes",
                 id.series,
@@ -66,6 +75,11 @@ impl StoredSegment {
     /// For scripts.
     pub fn to_json(&self) -> Value {
         let Self { file, slot, id, contents } = self;
+        if owner_of(*slot).nodes_in().is_some() {
+            let (nodes, bytes) = contents.as_ref().map_or((None, None), |(n, bytes)| (Some(n), Some(bytes)));
+            return json!({ "file": file, "slot": slot.0, "role": owner_of(*slot).name, "nodes": nodes,
+                "bytes": bytes, "damage": contents.as_ref().err() });
+        }
         let (next, bytes) =
             contents.as_ref().map_or((None, None), |(n, bytes)| (Some(id.first + n), Some(bytes)));
         json!({ "file": file, "slot": slot.0, "role": owner_of(*slot).name, "log": id.series, "first": id.first,

@@ -8,12 +8,11 @@ use crate::journal::Journal;
 use crate::link::{self, Link, LinkStatus, PeerConfig, Wish};
 use crate::marks::Mark;
 use crate::socket::Readiness;
-use kernel::{HostId, Instant, Node, NodeId, REPEAT_WITHIN};
+use kernel::{HostId, Instant, Node, NodeId};
 use mio::Token;
-use std::time::Duration;
 
-/// A clock that lies is noticed after two of them at most, one each way.
-const CLOCK_REPORT_EVERY: Duration = Duration::from_millis(250);
+/// After so many times that a host has said that it is alive. A clock that lies is noticed after two reports at most, one each way.
+const CLOCK_REPORT_EVERY: u32 = 5;
 
 impl<N: Node + 'static> Reactor<N> {
     pub(super) fn on_link_ready(&mut self, host: HostId, ready: Readiness) {
@@ -63,7 +62,8 @@ impl<N: Node + 'static> Reactor<N> {
             return;
         }
         // With what is said again and again.
-        let (at, every) = (now + CLOCK_REPORT_EVERY, REPEAT_WITHIN.as_nanos() as u64);
+        let every = self.inbounds.uses.pace().every();
+        let (at, every) = (now + every * CLOCK_REPORT_EVERY, every.as_nanos() as u64);
         self.clock_report_at = Instant(at.0 / every * every);
         for link in self.router.links.iter_mut().filter(|link| !self.router.severed_to.contains(&link.host)) {
             link.report(self.me, self.clock.report(link.host), &self.router.settings);
@@ -223,11 +223,16 @@ impl<N: Node + 'static> Reactor<N> {
             self.inbounds.has_news |= self.nodes.beacons.hear(host, connection, self.nodes.now);
             self.hear_muted(host, connection);
         }
-        let mut marked: Option<Mark> = None;
+        let (mut marked, mut unused): (Option<Mark>, Option<u32>) = (None, None);
         let mut heard = self.inbounds.heard_of(index).map(std::mem::take).unwrap_or_default();
         let outcome = inbound::each_item::<Message<N>>(body, &mut heard, |item| {
-            self.inbounds.has_news |= !matches!(item, Item::Steady);
+            self.inbounds.has_news |= !matches!(item, Item::Steady | Item::Unused { .. });
             match item {
+                Item::Steady if !severed => {
+                    self.router.metrics.messages_in += 1;
+                    self.inbounds.has_news |= self.inbounds.uses.on_used(host);
+                }
+                Item::Unused { again_within } if !severed => unused = Some(again_within),
                 Item::Mark(mark) => {
                     let before = marked.take().and_then(|mark| mark.clock);
                     marked = Some(Mark { clock: mark.clock.or(before), ..mark });
@@ -241,7 +246,17 @@ impl<N: Node + 'static> Reactor<N> {
         if let Some(mark) = marked {
             self.on_mark(host, mark, severed);
         }
-        outcome
+        outcome?;
+        unused.map_or(Ok(()), |again_within| self.on_unused(host, again_within))
+    }
+
+    /// Nobody uses the host, and it speaks rarely: it counts as heard until it has to speak again.
+    fn on_unused(&mut self, host: HostId, again_within: u32) -> Result<(), String> {
+        self.router.metrics.messages_in += 1;
+        let (trusted_for, is_news) = self.inbounds.uses.on_unused(host, again_within)?;
+        self.inbounds.has_news |= is_news;
+        self.nodes.beacons.trust_until(host, self.nodes.now + trusted_for);
+        Ok(())
     }
 
     fn on_mark(&mut self, host: HostId, Mark { batches, full, clock }: Mark, severed: bool) {
@@ -267,7 +282,7 @@ impl<N: Node + 'static> Reactor<N> {
                 self.on_beacon((connection, from, to), None, severed)
             }
             _ if severed => self.router.metrics.drop_message("link severed on purpose"),
-            Item::Repeats | Item::Steady => self.router.metrics.messages_in += 1,
+            Item::Repeats | Item::Steady | Item::Unused { .. } => self.router.metrics.messages_in += 1,
             Item::Message { from, to, message: Ok(message), again } if from.host() == host => {
                 let metrics = &mut self.router.metrics;
                 *(if again { &mut metrics.repeats_in } else { &mut metrics.messages_in }) += 1;

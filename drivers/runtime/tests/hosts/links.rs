@@ -163,6 +163,44 @@ fn a_beacon_is_heard_while_its_host_is() {
     b.stop().expect("stopped in peace");
 }
 
+// Hosts that nobody uses are busy with saying that they are alive; one that says it rarely, and is not trusted meanwhile, looks dead; one that
+// says it rarely while another is used is missed late.
+#[test]
+fn hosts_that_nobody_uses_say_rarely_that_they_are_alive() {
+    let (mut a, mut b) = pair();
+    (a.message_version, b.message_version) = (6, 6);
+    let b_host = kernel::HostId::named("b");
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    for (host, other) in [(&a, "b"), (&b, "a")] {
+        let watch = Question { oracle: oracle_of(other), ..asking(WATCH, 1) };
+        assert_eq!(host.handle().request(ASKER, watch).wait(LIMIT), Ok(1));
+    }
+    let look = || a.handle().request_unused(ASKER, asking(AGE, 1)).wait(LIMIT).expect("a runs");
+    let heard_in = |span: Duration| {
+        let messages = || a.handle().metrics().wait(LIMIT).expect("a runs").messages_in;
+        let (before, began) = (messages(), std::time::Instant::now());
+        std::thread::sleep(span);
+        (messages() - before) as f64 / began.elapsed().as_secs_f64()
+    };
+    let often = heard_in(Duration::from_secs(1));
+    eventually("nobody uses them, and they say little", || heard_in(Duration::from_secs(1)) < often / 2.0);
+    let oldest = (0..50).map(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        look()
+    });
+    assert!(oldest.max() < Some(150), "it is trusted until it speaks again");
+    assert_eq!(b.handle().request(ASKER, asking(GREETING, 1)).wait(LIMIT), Ok(1), "b is used");
+    eventually("both say it often", || heard_in(Duration::from_millis(500)) > often / 2.0);
+    eventually("nobody uses them again", || heard_in(Duration::from_secs(1)) < often / 2.0);
+    a.handle().fault(b_host, LinkFault::Sever(Direction::From));
+    eventually("what it has promised is over", || look() >= 200);
+    a.handle().fault(b_host, LinkFault::Heal(Direction::From));
+    eventually("it is heard again", || look() <= 50);
+    b.kill().expect("killed in peace");
+    eventually("it is gone", || look() >= 200);
+}
+
 // A host of the version before understands no beacons: it must be sent each again, or it hears a leader once and no more.
 #[test]
 fn a_host_without_beacons_is_sent_them_again_and_again() {

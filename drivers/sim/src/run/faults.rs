@@ -229,7 +229,14 @@ impl<S: Scenario> Run<S> {
             return;
         }
         let it = &mut self.hosts[usize::from(host)];
-        if it.rot_blob(draw, &mut self.out) || !it.disk.rot(draw) {
+        if it.rot_blob(draw, &mut self.out) {
+            if scenario.reads_blobs_at_start() {
+                self.crash(host, Loss::None, 0, false, scenario);
+                self.restart_after(host, lasts);
+            }
+            return;
+        }
+        if !it.disk.rot(draw) {
             return;
         }
         it.damaged = true;

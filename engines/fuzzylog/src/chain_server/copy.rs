@@ -74,6 +74,7 @@ impl ChainServer {
         let Some(projection) = &self.projection else { return };
         let source = projection.members.get(place).and_then(|it| Some((it.node, it.journal?)));
         let (epoch, Some((source, journal))) = (projection.epoch, source) else { return };
+        self.drop_what_is_damaged(cx);
         let applied = self.state.applied();
         if self.length() > applied {
             cx.mark("chain.dropped_what_its_chain_may_not_have");

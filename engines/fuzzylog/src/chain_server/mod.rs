@@ -2,7 +2,7 @@
 //!
 //! `admission` is what a head takes, `strict` how it dates that in the strict order, `row` how commands go down the chain and words of disks come back, `reads` are syncs and plays, `epochs` how it is sealed and
 //! serves, `regions` how other regions' nodes come and this one's go, `moving` how colours leave and come, `copy` how one that joins gets the row, `snapshot` what replaces
-//! the row's beginning, `retained` what one that joins lacks meanwhile, `stuck` how a head notices what is not going on.
+//! the row's beginning, `segments` what that names of the disk, `retained` what one that joins lacks meanwhile, `stuck` how a head notices what is not going on.
 //!
 //! Invariant: what a server has applied is on the disks of all servers of its chain, or leaves it when it is on its own, and it is the
 //! last; while it is sealed for an epoch that it does not serve its row stays as it is; in an epoch each server's row begins with the
@@ -18,6 +18,7 @@ mod record;
 mod regions;
 mod retained;
 mod row;
+mod segments;
 mod snapshot;
 mod stored;
 mod strict;
@@ -25,7 +26,7 @@ mod stuck;
 
 pub use crate::messages::chain_server::*;
 pub use record::{
-    Applied, ChainRecord, Copies, CutBack, JournalName, Ordered, SealedFor, Serves, SnapshotPart,
+    Applied, ChainRecord, Copies, CutBack, Forgets, JournalName, Ordered, SealedFor, Serves, SnapshotPart,
 };
 pub use regions::{OtherRegion, RegionPlan, SourceSeen};
 pub(crate) use row::{APPENDS_MAX, append_bytes};
@@ -41,11 +42,12 @@ use crate::terms::{ChainEpoch, ChainJournal, ColourPlacement, PartitionId, RowIn
 use admission::Unconfirmed;
 use copy::Copy;
 use idle_clients::PassedRow;
-use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, Role, Statement};
+use kernel::{AwaitedTimers, BlobNotice, Cx, Instant, NodeId, Position, Recount, Role, Statement};
 use moving::Mover;
 use reads::WaitingSync;
 use regions::Replicator;
 use retained::Retained;
+use segments::Blobs;
 use snapshot::Saved;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -116,6 +118,7 @@ pub struct ChainServer {
     projection: Option<ChainProjection>,
     row: StoredRow,
     saved: Saved,
+    blobs: Blobs,
     retained: Retained,
     state: PartitionState,
     links: Links,
@@ -157,6 +160,7 @@ impl ChainServer {
             projection: None,
             row: StoredRow::default(),
             saved: Saved::default(),
+            blobs: Blobs::default(),
             retained: Retained::default(),
             state: PartitionState::new(partition, placement, parameters.order),
             parameters,
@@ -273,6 +277,14 @@ impl ChainServer {
         self.serving_projection().is_some_and(|projection| projection.tail() == Some(me))
     }
 
+    /// The journal was read back.
+    fn start(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.set_timer(ChainTimer::Tick, self.parameters.tick);
+        if !self.start_segments(cx) {
+            self.begin(cx);
+        }
+    }
+
     /// Everything was read back.
     fn begin(&mut self, cx: &mut Cx<'_, Self>) {
         if self.journal.is_none() {
@@ -283,10 +295,12 @@ impl ChainServer {
         self.end_restoring();
         self.window = self.row.from(self.state.applied()).map(row::entry_bytes).sum();
         self.was_applied = self.state.applied();
-        cx.set_timer(ChainTimer::Tick, self.parameters.tick);
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_loading() {
+            return;
+        }
         self.look_after_row(cx);
         self.look_after_snapshots(cx);
         self.look_after_copy(cx);
@@ -323,6 +337,7 @@ impl Role for ChainServer {
             ChainRecord::SnapshotPart(record) => self.restore_part(record.part),
             ChainRecord::Applied(record) => self.restore_applied(record.through),
             ChainRecord::Copies(record) => self.copied = Some(record.epoch),
+            ChainRecord::Forgets(_) => self.forget_everything(),
         }
     }
 
@@ -330,13 +345,20 @@ impl Role for ChainServer {
         self.run = cx.rng().bits();
         self.rests &= self.journal.is_none();
         if !self.rests {
-            self.begin(cx);
+            self.start(cx);
         }
+    }
+
+    fn on_blob(&mut self, notice: BlobNotice, cx: &mut Cx<'_, Self>) {
+        self.on_blob_notice(notice, cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: ChainServerIn, cx: &mut Cx<'_, Self>) {
         if std::mem::take(&mut self.rests) {
-            self.begin(cx);
+            self.start(cx);
+        }
+        if self.is_loading() {
+            return cx.mark("chain.was_asked_while_it_loads");
         }
         match message {
             ChainServerIn::Client(FromClient::Submit(message)) => self.on_submit(from, message, cx),
@@ -385,6 +407,7 @@ impl Role for ChainServer {
                 self.tick(cx);
                 cx.set_timer(ChainTimer::Tick, self.parameters.tick);
             }
+            ChainTimer::Snapshot if self.is_loading() => {}
             ChainTimer::Snapshot => self.write_snapshot(cx),
         }
     }
@@ -394,6 +417,10 @@ impl Role for ChainServer {
     }
 
     fn statement(&self) -> Statement {
+        if self.is_loading() {
+            // Nothing is counted before everything is read back.
+            return Statement::default();
+        }
         let not_applied = || self.row.from(self.state.applied());
         let mut recounts = self.state.recounts();
         recounts.push(Recount::of(
@@ -416,6 +443,9 @@ impl Role for ChainServer {
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_loading() {
+            return;
+        }
         self.pass_on(cx);
         self.pass_on_to_regions(cx);
         self.go_on_moving(cx);

@@ -49,6 +49,8 @@ kernel::messages! {
             /// The epoch.
             epoch: ChainEpoch,
         },
+        /// It has lost a segment: what is before is of no use, and it begins as one without a disk.
+        9 => Forgets {},
     }
 }
 

@@ -16,43 +16,35 @@ use super::{
 };
 use crate::partition::PartitionState;
 use crate::terms::RowIndex;
-use kernel::{Bytes, Cx, NodeId, Position, planted};
+use kernel::{BlobId, Bytes, Cx, NodeId, Position, planted};
 use parts::{
     Look, Page, Restored, Served, SnapshotRecord, Snapshots, TakenPage, WantedPage, WrittenSnapshot, chunk_of,
 };
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 
 /// One is due as well when the journal has so many times what is retained, and the least: what was trimmed is to go.
 const GARBAGE_FACTOR: usize = 2;
 /// So many notes of what is applied in the bytes of commands that stay in memory.
 const NOTES: usize = 2;
 
-/// What makes the chunks of the snapshot at hand.
+/// A snapshot that is written or handed over.
 #[derive(Clone, Debug)]
 struct Writer {
     /// The first record that is needed when it is complete.
     from: Position,
-    /// Those of another server; none: the state makes them.
-    taken: Option<Taken>,
 }
 
-/// Another server's snapshot: the chunks that are not written, and what they are.
+/// Its next chunk, and whether it is the last.
+fn next_chunk(state: &mut PartitionState, budget: usize) -> (Bytes, bool) {
+    chunk_of(budget, |budget, chunk| state.snapshot_step(budget, chunk))
+}
+
+/// Another server's snapshot, which is written, and is to be the state then.
 #[derive(Clone, Debug)]
 struct Taken {
-    chunks: VecDeque<Bytes>,
     state: Box<PartitionState>,
-}
-
-impl Writer {
-    fn next(&mut self, state: &mut PartitionState, budget: usize) -> (Bytes, bool) {
-        match &mut self.taken {
-            Some(Taken { chunks, .. }) => {
-                let chunk = chunks.pop_front().unwrap_or_default();
-                (chunk, chunks.is_empty())
-            }
-            None => chunk_of(budget, |budget, chunk| state.snapshot_step(budget, chunk)),
-        }
-    }
+    /// The question that had its source know that all of it has come.
+    wanted: WantedPage,
 }
 
 /// What a server knows of its snapshots.
@@ -69,8 +61,8 @@ pub(super) struct Saved {
     below: RowIndex,
     /// The journal notes, as far as it was read back, that all commands below were applied.
     noted: RowIndex,
-    /// One that was taken is written, and is to be the state: the question that had its source know that all of it has come.
-    installing: Option<WantedPage>,
+    /// One that was taken is written.
+    taken: Option<Taken>,
 }
 
 impl Saved {
@@ -80,12 +72,12 @@ impl Saved {
 
     /// True from the first question for another server's snapshot until it is this one's state.
     pub(super) fn is_taking(&self) -> bool {
-        self.snapshots.is_taking() || self.installing.is_some()
+        self.snapshots.is_taking() || self.taken.is_some()
     }
 
     /// What its source is asked again while it is written.
     pub(super) fn installing(&self) -> Option<WantedPage> {
-        self.installing
+        self.taken.as_ref().map(|taken| taken.wanted)
     }
 
     pub(super) fn stop_taking(&mut self) {
@@ -123,7 +115,23 @@ impl ChainServer {
         let (every, live) = (self.parameters.snapshot_every_bytes, self.state.live_bytes());
         // By as much as the last one has, or the least: so snapshots write about as much as the row does.
         let grown = self.saved.grown >= every.max(self.saved.bytes);
-        grown || self.saved.grown > 0 && self.journal_bytes() >= GARBAGE_FACTOR * live + every
+        let stored = self.journal_bytes() + self.state.segment_bytes();
+        grown || self.saved.grown > 0 && stored >= GARBAGE_FACTOR * live + every
+    }
+
+    /// The state of which the snapshot is that is written.
+    pub(super) fn written_state(&mut self) -> &mut PartitionState {
+        self.saved.taken.as_mut().map_or(&mut self.state, |taken| &mut taken.state)
+    }
+
+    /// The first record that is needed when the snapshot is complete is this.
+    fn begin_own_snapshot(&mut self, below: RowIndex, from: Position, cx: &mut Cx<'_, Self>) {
+        let (segment_bytes, series) = (self.parameters.segment_bytes, self.blobs.next_series(self.run));
+        self.written_state().begin_own_snapshot(segment_bytes, series);
+        self.saved.snapshots.begin(below, Writer { from }, cx);
+        if planted!(segment_dropped_too_early) {
+            self.drop_segments_but(BTreeSet::new(), cx);
+        }
     }
 
     /// Begins a snapshot if it is due, and goes on with the one that is written.
@@ -131,34 +139,55 @@ impl ChainServer {
         let (settled, applied) = (self.settled(), self.state.applied());
         // Sealed, it takes nothing, but completes what it has begun: its row begins there already, as far as others know, and who joins
         // waits for it.
-        if settled.is_none() && self.saved.installing.is_some() {
+        if settled.is_none() && self.saved.taken.is_some() {
             return;
         }
         let may_begin = self.saved.snapshots.is_idle() && !self.saved.is_taking() && settled == Some(applied);
         if may_begin && self.is_due() && applied > self.saved.below {
             let from = self.write_names(cx);
             let from = self.row.record_from(applied).map_or(from, |record| record.min(from));
-            self.state.begin_snapshot();
             (self.saved.bytes, self.saved.grown, self.saved.below) = (0, 0, applied);
-            self.saved.snapshots.begin(applied, Writer { from, taken: None }, cx);
+            self.begin_own_snapshot(applied, from, cx);
             if planted!(row_dropped_before_snapshot) {
                 cx.trim(from);
             }
         }
-        let (state, budget) = (&mut self.state, self.parameters.snapshot_chunk_bytes);
-        let bytes = &mut self.saved.bytes;
-        let next = |writer: &mut Writer| {
-            let (chunk, last) = writer.next(state, budget);
+        if self.saved.snapshots.is_writing() {
+            self.write_chunk(cx);
+        }
+    }
+
+    /// Writes the next chunk of the snapshot that is written, unless that waits for segments.
+    fn write_chunk(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.waits_for_segments() {
+            return cx.mark("chain.snapshot_waits_for_segments");
+        }
+        let named: BTreeSet<BlobId> = self.written_state().named_segments().collect();
+        let Saved { snapshots, taken, bytes, .. } = &mut self.saved;
+        let state = taken.as_mut().map_or(&mut self.state, |taken| &mut taken.state);
+        let budget = self.parameters.snapshot_chunk_bytes;
+        let next = |_: &mut Writer| {
+            let (chunk, last) = next_chunk(state, budget);
             *bytes += chunk.len();
             (chunk, last)
         };
-        let written = self.saved.snapshots.step(ChainTimer::Snapshot, cx, next);
+        let written = snapshots.step(ChainTimer::Snapshot, cx, next);
+        self.store_cut_segments(cx);
+        for mark in self.state.take_marks() {
+            cx.mark(mark);
+        }
         if let Some(WrittenSnapshot { below, writer, .. }) = written {
             // What replaces the records before is durable before they go.
             cx.trim(writer.from);
             cx.mark("chain.wrote_a_snapshot");
-            if let Some(Taken { state, .. }) = writer.taken {
+            let taken = self.saved.taken.take();
+            let is_taken = taken.is_some();
+            if let Some(Taken { state, .. }) = taken {
                 self.install_snapshot(below, *state, cx);
+            }
+            self.drop_segments_but(named, cx);
+            if is_taken {
+                self.pull(cx);
             }
         }
     }
@@ -221,13 +250,14 @@ impl ChainServer {
         self.saved.snapshots.set_durable(below);
         (self.saved.bytes, self.saved.below) = (self.saved.snapshots.bytes() as usize, below);
         self.saved.grown = self.row.from(below).map(super::row::entry_bytes).sum();
-        if below <= self.state.applied() {
-            return;
-        }
         let read = PartitionState::of_chunks(self.partition, self.placement, self.parameters.order, chunks);
         let applied = read.as_ref().map(PartitionState::applied);
         kernel::invariant!(DUR, applied == Ok(below), "own snapshot of {below} reads back as {applied:?}");
         if let Ok(state) = read {
+            self.blobs.restored(state.segments().map(|blob| blob.id));
+            if below <= self.state.applied() {
+                return;
+            }
             self.state = state;
             // A row that ends before is an old one, whose rest is in the snapshot.
             if self.length() < below {
@@ -247,6 +277,9 @@ impl ChainServer {
     }
 
     fn apply_noted(&mut self) {
+        if self.state.missing_segments().next().is_some() {
+            return;
+        }
         self.apply_silently(self.saved.noted);
         self.window = 0;
         self.drop_commands_below(self.state.applied());
@@ -271,6 +304,7 @@ impl ChainServer {
     /// All records were read back.
     pub(super) fn end_restoring(&mut self) {
         self.saved.snapshots.drop_unfinished();
+        self.apply_noted();
         let (base, applied, length) = (self.row.base(), self.state.applied(), self.length());
         kernel::invariant!(
             DUR,
@@ -292,7 +326,7 @@ impl ChainServer {
     /// What is written or handed over is not gone on with.
     pub(super) fn drop_snapshot(&mut self) {
         self.saved.snapshots.drop_job();
-        self.saved.installing = None;
+        self.saved.taken = None;
         self.state.end_snapshot();
     }
 
@@ -332,13 +366,13 @@ impl ChainServer {
         if index == 0 && self.saved.snapshots.is_idle() && !self.saved.is_taking() {
             state.begin_snapshot();
             let below = state.applied();
-            let writer = Writer { from: cx.cursor(), taken: None };
-            let next = |writer: &mut Writer| writer.next(state, budget);
+            let writer = Writer { from: cx.cursor() };
+            let next = |_: &mut Writer| next_chunk(state, budget);
             self.saved.snapshots.serve(wanted, (below, writer), now, next);
             self.retained.begin(from, transfer, (below, self.state.live_bytes()), now);
         }
         let state = &mut self.state;
-        match self.saved.snapshots.on_wanted(wanted, now, |writer| writer.next(state, budget)) {
+        match self.saved.snapshots.on_wanted(wanted, now, |_| next_chunk(state, budget)) {
             Served::Nothing => {}
             Served::Chunk { below, bytes, last } => {
                 // What a tail has applied may not be on its own disk.
@@ -366,24 +400,24 @@ impl ChainServer {
             }
         };
         let read =
-            PartitionState::of_chunks(self.partition, self.placement, self.parameters.order, chunks.clone())
-                .ok();
-        let Some(state) = read.filter(|it| it.applied() == below && below > self.state.applied()) else {
+            PartitionState::of_chunks(self.partition, self.placement, self.parameters.order, chunks).ok();
+        let is_whole = |it: &PartitionState| it.missing_segments().next().is_none();
+        let is_sound = |it: &PartitionState| it.applied() == below && is_whole(it);
+        let Some(state) = read.filter(|it| is_sound(it) && below > self.state.applied()) else {
             cx.reject("snapshot that cannot be read, or is of other commands than it says");
             return self.pull(cx);
         };
         let from = self.write_names(cx);
-        let taken = Some(Taken { chunks: chunks.into(), state: Box::new(state) });
-        (self.saved.bytes, self.saved.installing) = (0, Some(wanted));
-        self.saved.snapshots.begin(below, Writer { from, taken }, cx);
+        let taken = Some(Taken { state: Box::new(state), wanted });
+        (self.saved.bytes, self.saved.taken) = (0, taken);
+        self.begin_own_snapshot(below, from, cx);
     }
 
     /// It stands in the journal, and is the state from now on.
     fn install_snapshot(&mut self, below: RowIndex, state: PartitionState, cx: &mut Cx<'_, Self>) {
         cx.mark("chain.installed_a_snapshot");
-        (self.saved.installing, self.saved.grown, self.saved.below) = (None, 0, below);
+        (self.saved.grown, self.saved.below) = (0, below);
         (self.state, self.window, self.was_applied) = (state, 0, below);
         self.row.begin_at(below);
-        self.pull(cx);
     }
 }

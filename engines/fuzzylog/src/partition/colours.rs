@@ -1,5 +1,6 @@
 //! The chains of a partition's colours.
 
+use super::runs::{Run, Segments, run_at};
 use crate::terms::{
     AppendId, AppendTime, Colour, Edge, MapVersion, NodePosition, RegionId, RestoreId, begins_with,
 };
@@ -54,6 +55,16 @@ impl ColourNode {
     /// Without what does not belong to it of the memory that it was read from.
     pub(super) fn compact(&self) -> Self {
         Self { body: Bytes::copy_from_slice(&self.body), ..self.clone() }
+    }
+
+    /// Stands where a node will be: none is without a colour.
+    pub(super) fn place() -> Self {
+        let id = AppendId { client: 0, number: 0, content: 0 };
+        Self { id, at: AppendTime::ZERO, colours: Vec::new(), body: Bytes::new(), across: None }
+    }
+
+    pub(super) fn is_place(&self) -> bool {
+        self.colours.is_empty()
     }
 
     /// Where it was appended, if it says so.
@@ -112,6 +123,8 @@ pub(super) struct Chain {
     pub(super) last: AppendTime,
     /// Out of view: this makes it.
     pub(super) made_by: Option<Maker>,
+    /// Which nodes are in segments.
+    pub(super) runs: VecDeque<Run>,
 }
 
 /// What makes a colour that is out of view.
@@ -132,14 +145,17 @@ impl Chain {
 /// The colours that have had a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Colours {
-    chains: BTreeMap<Colour, Chain>,
-    bytes: usize,
+    pub(super) chains: BTreeMap<Colour, Chain>,
+    pub(super) bytes: usize,
+    pub(super) segments: Segments,
     saved: Option<SavedColours>,
 }
 
 /// The colours as they were when a snapshot began, as far as they are not written.
 #[derive(Clone, Debug, Default)]
 struct SavedColours {
+    /// Nodes that are in segments are not written.
+    in_segments: bool,
     /// All colours up to this one are written.
     after: Option<Colour>,
     /// The one that is written now, and its next node.
@@ -157,16 +173,19 @@ struct WasChain {
     tail: NodePosition,
     last: AppendTime,
     made_by: Option<Maker>,
+    /// Nodes that are in segments, and need not be written.
+    runs: VecDeque<Run>,
     /// Nodes that were dropped since and are not written, in order: those before what is left.
-    dropped: VecDeque<ColourNode>,
+    dropped: VecDeque<(NodePosition, ColourNode)>,
 }
 
 impl WasChain {
-    fn of(chain: Option<&Chain>) -> Self {
+    fn of(chain: Option<&Chain>, in_segments: bool) -> Self {
         let (first, tail) = chain.map_or_else(Default::default, |it| (it.first, it.tail()));
         let last = chain.map_or(AppendTime::ZERO, |it| it.last);
         let made_by = chain.and_then(|it| it.made_by);
-        Self { exists: chain.is_some(), first, tail, last, made_by, dropped: VecDeque::new() }
+        let runs = chain.filter(|_| in_segments).map_or_else(VecDeque::new, |it| it.runs.clone());
+        Self { exists: chain.is_some(), first, tail, last, made_by, runs, dropped: VecDeque::new() }
     }
 }
 
@@ -175,7 +194,9 @@ pub(super) enum SavedPart {
     /// A colour: its first node, when its last one was delivered, and by what it is made, if it is out of view.
     Colour(Colour, NodePosition, AppendTime, Option<Maker>),
     /// Its next node.
-    Node(Colour, ColourNode),
+    Node(Colour, NodePosition, ColourNode),
+    /// Its next nodes are in a segment.
+    Run(Colour, Run),
 }
 
 impl Colours {
@@ -205,7 +226,7 @@ impl Colours {
 
     /// The bytes of nodes, counted anew.
     pub(super) fn recount(&self) -> Recount {
-        let nodes = self.chains.values().flat_map(|chain| &chain.nodes);
+        let nodes = self.chains.values().flat_map(|chain| &chain.nodes).filter(|node| !node.is_place());
         Recount::of("bytes of nodes", self.bytes, nodes.map(ColourNode::bytes).sum())
     }
 
@@ -273,12 +294,19 @@ impl Colours {
         let position = chain.first;
         chain.first = position.next();
         self.bytes -= node.bytes();
+        if let Some(run) = chain.runs.front_mut().filter(|run| run.first == position) {
+            self.segments.lost(run.segment, node.bytes());
+            (run.first, run.count) = (position.next(), run.count - 1);
+            if run.count == 0 {
+                chain.runs.pop_front();
+            }
+        }
         if let Some(saved) = &mut self.saved
             && let Some(was) = saved.was.get_mut(&colour)
         {
             let next = saved.current.filter(|(current, _)| *current == colour).map_or(was.first, |it| it.1);
-            if position >= next && position < was.tail {
-                was.dropped.push_back(node.clone());
+            if position >= next && position < was.tail && run_at(&was.runs, position).is_none() {
+                was.dropped.push_back((position, node.clone()));
             }
         }
         Some(node)
@@ -398,9 +426,9 @@ impl Colours {
 
 /// For snapshots.
 impl Colours {
-    /// The colours are to be written as they are now.
-    pub(super) fn begin_saving(&mut self) {
-        self.saved = Some(SavedColours::default());
+    /// The colours are to be written as they are now, with or without the nodes that are in segments.
+    pub(super) fn begin_saving(&mut self, in_segments: bool) {
+        self.saved = Some(SavedColours { in_segments, ..SavedColours::default() });
     }
 
     pub(super) fn end_saving(&mut self) {
@@ -414,7 +442,8 @@ impl Colours {
             && saved.after.is_none_or(|after| colour > after)
             && saved.current.is_none_or(|(current, _)| colour >= current)
         {
-            saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour)));
+            let in_segments = saved.in_segments;
+            saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour), in_segments));
         }
     }
 
@@ -424,14 +453,19 @@ impl Colours {
             let saved = self.saved.as_mut()?;
             if let Some((colour, next)) = saved.current {
                 let was = saved.was.get_mut(&colour)?;
+                if let Some(run) = run_at(&was.runs, next) {
+                    saved.current = Some((colour, run.end()));
+                    return Some(SavedPart::Run(colour, run));
+                }
                 if next < was.tail {
                     saved.current = Some((colour, next.next()));
                     // One that was dropped as a whole has its nodes among those that were dropped.
+                    let dropped = was.dropped.pop_front_if(|(position, _)| *position == next);
                     let chain = self.chains.get(&colour);
                     let nth = chain.and_then(|chain| next.0.checked_sub(chain.first.0));
-                    let left = nth.and_then(|nth| chain?.nodes.get(nth as usize));
-                    if let Some(node) = left.cloned().or_else(|| was.dropped.pop_front()) {
-                        return Some(SavedPart::Node(colour, node));
+                    let left = || nth.and_then(|nth| chain?.nodes.get(nth as usize)).cloned();
+                    if let Some(node) = dropped.map(|(_, node)| node).or_else(left) {
+                        return Some(SavedPart::Node(colour, next, node));
                     }
                     continue;
                 }
@@ -442,7 +476,11 @@ impl Colours {
             let stored = self.chains.range((first, Bound::Unbounded)).next().map(|(&colour, _)| colour);
             let changed = saved.was.first_key_value().map(|(&colour, _)| colour);
             let colour = stored.into_iter().chain(changed).min()?;
-            let was = saved.was.entry(colour).or_insert_with(|| WasChain::of(self.chains.get(&colour)));
+            let in_segments = saved.in_segments;
+            let was = saved
+                .was
+                .entry(colour)
+                .or_insert_with(|| WasChain::of(self.chains.get(&colour), in_segments));
             saved.current = Some((colour, was.first));
             if was.exists {
                 return Some(SavedPart::Colour(colour, was.first, was.last, was.made_by));
@@ -459,7 +497,7 @@ impl Colours {
         made_by: Option<Maker>,
     ) {
         let first = if planted!(snapshot_without_trims) { NodePosition(0) } else { first };
-        self.chains.insert(colour, Chain { first, nodes: VecDeque::new(), last, made_by });
+        self.chains.insert(colour, Chain { first, last, made_by, ..Chain::default() });
     }
 
     /// Takes a node back.

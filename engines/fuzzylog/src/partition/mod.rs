@@ -23,7 +23,9 @@ mod moving;
 mod recounts;
 mod regions;
 mod restoring;
+mod runs;
 mod scanning;
+pub mod segments;
 mod several;
 pub mod snapshot;
 
@@ -44,6 +46,7 @@ use moving::Moves;
 use parts::FixedHasher;
 use regions::Regions;
 pub use regions::{LogHead, OutgoingPage};
+pub use runs::SegmentBlob;
 pub use scanning::{ScanPage, ScannedNode, SpanDigest};
 use several::Several;
 pub use several::SeveralStage;

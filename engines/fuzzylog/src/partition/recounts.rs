@@ -19,6 +19,7 @@ impl PartitionState {
             Recount::of("times in the queue", self.queue.len(), waiting + moving),
             self.clients.recount(),
             self.colours.recount(),
+            self.colours.segments_recount(),
         ]
     }
 }

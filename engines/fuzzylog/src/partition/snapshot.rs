@@ -10,6 +10,8 @@ use super::command::{
 };
 use super::moving::{Mark, Moves, Taking};
 use super::regions::{LogHead, Regions, SavedLogs, Stream};
+use super::runs::{Run, SegmentBlob};
+use super::segments::{EndOfWalk, Segmenting};
 use super::several::{Several, Stage};
 use super::{ColourNode, PartitionState, Queued, Single};
 use crate::map::ColourMove;
@@ -18,8 +20,9 @@ use crate::terms::{
     AppendId, AppendTime, Colour, ColourPlacement, Content, Edge, MapVersion, NodePosition, Owner,
     PartitionId, RegionId, RestoreId, RowIndex,
 };
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
+use kernel::{BlobId, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep, planted};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
 
 kernel::messages! {
     /// An item of a snapshot.
@@ -193,6 +196,27 @@ kernel::messages! {
             /// When its last node was delivered.
             last: AppendTime,
         },
+        /// Consecutive nodes of a colour are in a segment.
+        16 => SegmentRun {
+            /// The colour.
+            colour: Colour,
+            /// The segment's blob.
+            segment: BlobId,
+            /// The first of the nodes.
+            first: NodePosition,
+            /// How many.
+            count: u64,
+        },
+        /// Nodes that are in no segment.
+        17 => LooseNodes {
+            /// Encoded as in a segment.
+            nodes: Bytes,
+        },
+        /// A segment that has nodes of the state.
+        18 => SegmentStored {
+            /// Its blob.
+            segment: SegmentBlob,
+        },
     }
 }
 
@@ -227,7 +251,12 @@ fn moves_of(moves: &Moves) -> Option<SnapshotItem> {
 pub(super) struct Saving {
     /// What comes before the next client or colour.
     ready: VecDeque<SnapshotItem>,
+    /// Of a snapshot for the server's own journal.
+    pub(super) segmenting: Option<Segmenting>,
 }
+
+/// A snapshot goes on with an item, or a node that is in none; or its chunk ends.
+type Next = ControlFlow<SnapshotStep, Option<SnapshotItem>>;
 
 /// What there is of other regions but for their nodes in chains.
 fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
@@ -259,6 +288,21 @@ fn items_of(regions: &Regions) -> impl Iterator<Item = SnapshotItem> {
     std::iter::once(head.into()).chain(logs).chain(begins).chain(waiting).chain(trims)
 }
 
+fn run_item((colour, run): (Colour, Run)) -> SnapshotItem {
+    let Run { segment, first, count } = run;
+    SegmentRun { colour, segment, first, count }.into()
+}
+
+fn regions_in(it: RegionsHead) -> Regions {
+    let mut regions = Regions::new(it.own, it.others);
+    let points = |of: Vec<StreamPoint>| of.into_iter().map(|it| ((it.region, it.partition), it.at)).collect();
+    (regions.copied, regions.confirmed) = (points(it.copied), points(it.confirmed));
+    regions.everywhere = it.everywhere;
+    regions.removed = it.removed.into_iter().flatten().collect();
+    regions.gone = it.gone.into_iter().flatten().map(|it| (it.region, it.count)).collect();
+    regions
+}
+
 fn moves_in(it: MovesHead) -> Moves {
     let MovesHead { version, arrived, over, since, leaving, taking, next, clock, here, gone } = it;
     let here = here.into_iter().map(|it| (it.colour, Mark::Here(it.clock)));
@@ -268,8 +312,9 @@ fn moves_in(it: MovesHead) -> Moves {
 }
 
 impl PartitionState {
-    /// A snapshot of the present state begins; one that was in flight is dropped.
+    /// A snapshot of the present state begins, with all nodes; one that was in flight is dropped.
     pub fn begin_snapshot(&mut self) {
+        self.leave_segment();
         let (clock, last) = (self.clock, self.last);
         let head = StateHead { clock, last, applied: self.applied, digest: self.digest };
         let mut ready = VecDeque::from([head.into()]);
@@ -293,42 +338,63 @@ impl PartitionState {
         ready.extend(self.regions.iter().flat_map(items_of));
         ready.extend(moves_of(&self.moves));
         self.clients.begin_saving();
-        self.colours.begin_saving();
-        self.saving = Some(Saving { ready });
+        self.colours.begin_saving(false);
+        self.saving = Some(Saving { ready, segmenting: None });
     }
 
     /// Nobody wants the rest of it.
     pub fn end_snapshot(&mut self) {
+        self.leave_segment();
         self.saving = None;
         self.clients.end_saving();
         self.colours.end_saving();
     }
 
-    /// Appends the next chunk, of about `budget` bytes and one item, to `chunk`.
+    /// Appends the next chunk, of about `budget` bytes and one item, to `chunk`. What segments take counts as well. When all are cut the
+    /// chunk ends, and the next one names them.
     pub fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
-        let full = chunk.len() + budget.max(1);
-        while chunk.len() < full {
-            let Some(item) = self.next_item() else {
-                self.end_snapshot();
-                return SnapshotStep::Done;
-            };
-            // Each item says how long it is, so that it can grow at its end.
-            item.encode_sized(chunk);
+        let in_segments = |state: &Self| {
+            let segmenting = state.saving.as_ref().and_then(|saving| saving.segmenting.as_ref());
+            segmenting.map_or(0, Segmenting::bytes)
+        };
+        let full = chunk.len() + in_segments(self) + budget.max(1);
+        while chunk.len() + in_segments(self) < full {
+            match self.next_item() {
+                // Each item says how long it is, so that it can grow at its end.
+                Next::Continue(Some(item)) => item.encode_sized(chunk),
+                Next::Continue(None) => {}
+                Next::Break(SnapshotStep::More) => break,
+                Next::Break(SnapshotStep::Done) => {
+                    self.end_snapshot();
+                    return SnapshotStep::Done;
+                }
+            }
         }
         SnapshotStep::More
     }
 
-    fn next_item(&mut self) -> Option<SnapshotItem> {
-        let saving = self.saving.as_mut()?;
+    fn next_item(&mut self) -> Next {
+        let Some(saving) = &mut self.saving else { return Next::Break(SnapshotStep::Done) };
         if let Some(item) = saving.ready.pop_front() {
-            return Some(item);
+            return Next::Continue(Some(item));
         }
         if let Some((client, row)) = self.clients.next_saved() {
             let done = row.done().map(|done| ClientDone { done: done.clone() }.into());
             saving.ready.extend(done);
-            return Some(ClientHead { client, below: row.below, used: row.used }.into());
+            let head = ClientHead { client, below: row.below, used: row.used };
+            return Next::Continue(Some(head.into()));
         }
-        Some(match self.colours.next_saved()? {
+        let Some(part) = self.colours.next_saved() else {
+            let Some(segmenting) = saving.segmenting.as_mut().filter(|it| !it.is_walked()) else {
+                return Next::Break(SnapshotStep::Done);
+            };
+            let EndOfWalk { runs, loose, named } = segmenting.end_walk(&mut self.colours);
+            saving.ready.extend(runs.into_iter().map(run_item));
+            saving.ready.extend(loose.map(|nodes| LooseNodes { nodes }.into()));
+            saving.ready.extend(named.into_iter().map(|segment| SegmentStored { segment }.into()));
+            return Next::Break(SnapshotStep::More);
+        };
+        Next::Continue(Some(match part {
             SavedPart::Colour(colour, first, last, None) => ColourHead { colour, first, last }.into(),
             SavedPart::Colour(colour, first, last, Some(Maker::Restore(restore))) => {
                 RestoredHead { restore, colour, first, last }.into()
@@ -336,8 +402,16 @@ impl PartitionState {
             SavedPart::Colour(colour, first, last, Some(Maker::Move(id))) => {
                 TakenHead { id, colour, first, last }.into()
             }
-            SavedPart::Node(colour, node) => NextNode { colour, node }.into(),
-        })
+            SavedPart::Run(colour, run) => run_item((colour, run)),
+            SavedPart::Node(colour, position, node) => {
+                let Some(segmenting) = &mut saving.segmenting else {
+                    return Next::Continue(Some(NextNode { colour, node }.into()));
+                };
+                let runs = segmenting.push(colour, position, node, &mut self.colours);
+                saving.ready.extend(runs.into_iter().map(run_item));
+                return Next::Continue(None);
+            }
+        }))
     }
 
     /// The state that these chunks are of. Each is freed when it is read, or the state would be in memory twice.
@@ -352,13 +426,14 @@ impl PartitionState {
             let mut reader = Reader::new(chunk);
             while reader.remaining() > 0 {
                 let item = Bytes::decode(&mut reader)?;
-                state.install(SnapshotItem::decoded(&item)?);
+                state.install(SnapshotItem::decoded(&item)?)?;
             }
         }
+        state.end_filling()?;
         Ok(state)
     }
 
-    fn install(&mut self, item: SnapshotItem) {
+    fn install(&mut self, item: SnapshotItem) -> Result<(), DecodeError> {
         match item {
             SnapshotItem::StateHead(StateHead { clock, last, applied, digest }) => {
                 let clock = if planted!(clock_starts_from_delivered) { last.clock } else { clock };
@@ -392,17 +467,7 @@ impl PartitionState {
                 }
                 self.colours.install_node(it.colour, it.node.compact());
             }
-            SnapshotItem::RegionsHead(it) => {
-                let mut regions = Regions::new(it.own, it.others);
-                let points = |of: Vec<StreamPoint>| {
-                    of.into_iter().map(|it| ((it.region, it.partition), it.at)).collect()
-                };
-                (regions.copied, regions.confirmed) = (points(it.copied), points(it.confirmed));
-                regions.everywhere = it.everywhere;
-                regions.removed = it.removed.into_iter().flatten().collect();
-                regions.gone = it.gone.into_iter().flatten().map(|it| (it.region, it.count)).collect();
-                self.regions = Some(regions);
-            }
+            SnapshotItem::RegionsHead(it) => self.regions = Some(regions_in(it)),
             SnapshotItem::LogHeads(it) => {
                 if let Some(regions) = &mut self.regions {
                     let LogHeads { colour, logs, of_trimmed, absent } = it;
@@ -425,7 +490,13 @@ impl PartitionState {
                     regions.trims.insert(it.colour, it.before);
                 }
             }
+            SnapshotItem::SegmentRun(SegmentRun { colour, segment, first, count }) => {
+                self.colours.install_run(colour, Run { segment, first, count })?;
+            }
+            SnapshotItem::LooseNodes(it) => self.colours.fill(&it.nodes, None)?,
+            SnapshotItem::SegmentStored(it) => self.colours.install_segment(it.segment),
         }
+        Ok(())
     }
 
     fn install_several(&mut self, it: SeveralState) {

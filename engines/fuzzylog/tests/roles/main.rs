@@ -10,5 +10,6 @@ mod partition;
 mod regions;
 mod replication;
 mod restoring;
+mod segments;
 mod server;
 mod strict;

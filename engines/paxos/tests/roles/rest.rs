@@ -77,9 +77,9 @@ fn shine(bench: &mut Table<Leader>, hosts: std::ops::RangeInclusive<u32>) {
 #[test]
 fn a_leader_at_rest_says_little_and_everything_now_and_then() {
     let parameters = Parameters::default();
-    assert_eq!(pulses_at_rest(parameters.clone()), (2, 2), "to proposers and to others");
+    assert_eq!(pulses_at_rest(parameters.clone()), (3, 3), "to proposers and to others");
     // Those that take a second of silence for a failure hear it every 400 ms, looked at every 30 ms.
-    assert_eq!(pulses_at_rest(parameters.doubted_after(Duration::from_secs(1))), (29, 2));
+    assert_eq!(pulses_at_rest(parameters.doubted_after(Duration::from_secs(1))), (30, 3));
 }
 
 /// How often proposers, and how often all, are sent the whole pulse in twelve seconds of a rest.
@@ -192,6 +192,60 @@ fn a_leader_at_rest_waits_for_a_silence() {
     assert!(bench.role.is_leading(), "all were heard until they stopped");
     (0..20).for_each(|_| drop(beat(&mut bench, nobody_answers)));
     assert!(!bench.role.is_leading(), "and not since");
+}
+
+// Nodes that are silent because all rest are as alive as their hosts. A leader that forgets them when one of them speaks ends its rest for
+// nothing, and an idle cluster is busy for most of a second.
+#[test]
+fn one_that_speaks_has_no_other_forgotten() {
+    let (mut bench, beat) = (resting(), kernel::REPEAT_WITHIN);
+    shine(&mut bench, 2..=3);
+    assert!(awaits(&bench.timer(LeaderTimer::Heartbeat)).is_some());
+    for _ in 0..30 {
+        bench.pass(beat);
+        shine(&mut bench, 2..=3);
+    }
+    let report = || {
+        let (executed, snapshot) = (Slot(0), Slot(0));
+        leader::Executed { executed, version: 0, snapshot, configurations: None, hears: Some(ballot(1)) }
+    };
+    for _ in 0..4 {
+        // Just before the next beacons.
+        bench.pass(beat);
+        assert_eq!(stopped(&bench.hear(node(2, REPLICA), report())), []);
+        shine(&mut bench, 2..=3);
+    }
+    assert_eq!(stopped(&bench.timer(LeaderTimer::Heartbeat)), [], "it rests on");
+}
+
+// Nodes of a host that speaks rarely, and has said so, look dead between two of its beacons, and the rest ends for nothing.
+#[test]
+fn nodes_of_hosts_that_speak_rarely_are_alive_in_between() {
+    let (mut bench, beat) = (resting(), kernel::REPEAT_WITHIN);
+    let speak = |bench: &mut Table<Leader>| {
+        shine(bench, 2..=3);
+        let until = bench.now() + 3 * beat;
+        (2..=3).for_each(|host| bench.beacons.trust_until(HostId(host), until));
+    };
+    let report = || {
+        let (executed, snapshot) = (Slot(0), Slot(0));
+        leader::Executed { executed, version: 0, snapshot, configurations: None, hears: Some(ballot(1)) }
+    };
+    speak(&mut bench);
+    assert!(awaits(&bench.timer(LeaderTimer::Heartbeat)).is_some());
+    for _ in 0..4 {
+        speak(&mut bench);
+        bench.pass(beat);
+        assert_eq!(stopped(&bench.hear(node(2, REPLICA), report())), []);
+        bench.pass(2 * beat);
+        let did = bench.timer(LeaderTimer::Heartbeat);
+        assert_eq!((stopped(&did), awaits(&did).is_some()), (vec![], true), "it listens again");
+        assert_eq!(stopped(&bench.hear(node(3, REPLICA), report())), []);
+        bench.pass(beat);
+        speak(&mut bench);
+        bench.pass(beat);
+        assert_eq!(stopped(&bench.timer(LeaderTimer::Heartbeat)), [], "it rests on");
+    }
 }
 
 /// What the acceptor of host 2 reports to the leader role beside it.

@@ -448,6 +448,10 @@ impl Scenario for MapsScenario {
         self.judged.check_views(&self.names, &self.log.truth);
     }
 
+    fn reads_blobs_at_start(&self) -> bool {
+        self.log.reads_blobs_at_start()
+    }
+
     fn watches(&self) -> bool {
         self.log.watches()
     }

@@ -361,7 +361,11 @@ impl Scenario for RegionsScenario {
         Some(disks::is_claim)
     }
 
-    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, _cluster: &Cluster<'_, Node>) {
+    fn reads_blobs_at_start(&self) -> bool {
+        true
+    }
+
+    fn on_fact(&mut self, fact: Fact<FuzzyMessage>, cluster: &Cluster<'_, Node>) {
         let host = match &fact {
             Fact::Durable { node, .. } | Fact::Trimmed { node, .. } => node.host(),
             Fact::Reported { from, .. } => from.host(),
@@ -369,17 +373,23 @@ impl Scenario for RegionsScenario {
         };
         let mut disks = std::mem::take(&mut self.at(host).disks);
         let of_host = self.regions.iter().find(|it| it.servers.contains(&host) || it.client == host);
-        disks.on_fact(
+        let read_back = disks.on_fact(
             fact,
             |id| of_host.is_some_and(|region| region.is_server(id)),
             |id| empty_server(id, self.blank_nodes(id.host())),
+            |id, blob| cluster.blob(id, blob),
         );
-        self.at(host).disks = disks;
+        let region = self.at(host);
+        if let Some((id, state)) = read_back {
+            region.truth.check_nodes(id, &state);
+        }
+        region.disks = disks;
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         let region = self.at(host);
         region.look(host, cluster);
+        region.disks.check_segments(host, cluster);
         let (here, fresh) = (region.id, region.truth.take_fresh());
         let begins = region.truth.take_begins();
         self.audit.begin(here, begins);

@@ -38,7 +38,7 @@ impl Advertised {
         if self.said.as_ref().is_none_or(again) {
             let gateway = gateway_of(&self.host).host_slot();
             let call = HostCall { operation: Some(said.clone().into()), facts: None, probes: false };
-            drop(handle.request(gateway, LocalRequest::Service(call.encoded().into())));
+            drop(handle.request_unused(gateway, LocalRequest::Service(call.encoded().into())));
             self.said = Some((now, said));
         }
     }

@@ -50,7 +50,7 @@ pub fn watch(
                 }
                 let facts = Some(facts(status, &file, ports, began.elapsed()));
                 let call = HostCall { operation: None, facts, probes: false }.encoded();
-                let reported = handle.request(gateway, LocalRequest::Service(call.into()));
+                let reported = handle.request_unused(gateway, LocalRequest::Service(call.into()));
                 if let Err(NoAnswer::Stopped) = reported.wait(LOOK_EVERY) {
                     return;
                 }

@@ -58,6 +58,14 @@ pub const KEYS: &[Key] = &[
         "too small: much is written twice; too large: journals grow, and a restart applies more commands",
     ),
     key(
+        "fuzzylog.segment_bytes",
+        KeyKind::Size,
+        "1MiB",
+        "so many bytes of nodes become a segment: a file that snapshots name, instead of having its nodes",
+        "too small: many files, each written and synced by itself; too large: memory, four segments of a partition at most, and more is \
+         written again after a trim",
+    ),
+    key(
         "fuzzylog.map_bytes",
         KeyKind::Size,
         "256MiB",

@@ -43,6 +43,8 @@ const ENGINES: &[Engine] = &[Engine::FuzzyLog];
 const PLAYS_MAX: usize = 64;
 /// Snapshots are not written for less.
 const SNAPSHOT_BYTES_MIN: usize = 64 << 10;
+/// Smaller ones are too many files; four of them are in memory once more on their way to the disk.
+const SEGMENT_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=16 << 20;
 /// Views of maps and a page of the log, and not less.
 const MAP_BYTES_MIN: usize = 1 << 20;
 /// A view is not stored for less.
@@ -114,6 +116,8 @@ pub struct FuzzyService {
     pub partition_bytes: usize,
     /// A host writes a snapshot when commands of so many bytes have come.
     pub snapshot_bytes: usize,
+    /// So many bytes of nodes make a segment.
+    pub segment_bytes: usize,
     /// What maps may take at a host.
     pub map_limits: MapLimits,
     /// Names the appends of users who do not name theirs.
@@ -153,6 +157,12 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
         );
         return Err(FileError::new(None, what, "ordinate config explain fuzzylog.snapshot_bytes"));
     }
+    let segment_bytes = values.size("fuzzylog.segment_bytes");
+    if !SEGMENT_BYTES.contains(&segment_bytes) {
+        let (least, most) = (SEGMENT_BYTES.start(), SEGMENT_BYTES.end());
+        let what = format!("fuzzylog.segment_bytes is {segment_bytes}, and may be {least} to {most}");
+        return Err(FileError::new(None, what, "ordinate config explain fuzzylog.segment_bytes"));
+    }
     Ok(Some(Arc::new(FuzzyService {
         partitions,
         order: match values.text("fuzzylog.order").as_deref() {
@@ -163,6 +173,7 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
         replicas_min,
         partition_bytes,
         snapshot_bytes,
+        segment_bytes,
         map_limits: map_limits(values)?,
         numbers,
         maps: Arc::default(),

@@ -8,6 +8,7 @@ use crate::services::records::{self, DescribedRecord, RecordOwner, apart};
 use crate::services::{Follower, Slots, mason as over_mason, slots};
 use colours::{ColourGateway, ColourGatewayNode, RegionNames};
 use fuzzylog::chain_server::ChainRecord;
+use fuzzylog::partition::segments::nodes_in;
 use fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters, FuzzySlot, OtherRegion, RegionId};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _, HostId, HostSlot, NodeId};
 use parts::SnapshotRecord;
@@ -42,6 +43,7 @@ pub(super) fn deployment(file: &ClusterFile, fuzzy: &FuzzyService) -> FuzzyDeplo
         replicas_min: fuzzy.replicas_min,
         live_bytes_max: fuzzy.partition_bytes,
         snapshot_every_bytes: fuzzy.snapshot_bytes,
+        segment_bytes: fuzzy.segment_bytes,
         ..chain_parameters()
     };
     let deployment = FuzzyDeployment::new(
@@ -138,6 +140,7 @@ pub(crate) fn slot_owner(
         FuzzySlot::Log(role) => records::log_owner(&format!("{service} directors'"), role),
         FuzzySlot::ChainServer(partition) => {
             RecordOwner::new(format!("{service} partition {}", partition.0), chain_record)
+                .with_nodes(nodes_in)
         }
     })
 }
@@ -156,6 +159,7 @@ fn chain_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
         },
         ChainRecord::Applied(it) => format!("applied {} commands", it.through.0),
         ChainRecord::Copies(it) => format!("copies the row of epoch {}", it.epoch.0),
+        ChainRecord::Forgets(_) => "a segment was lost: what is before is of no use".to_owned(),
     };
     Ok(apart(line))
 }

@@ -123,6 +123,16 @@ pub struct ChainServerStatus {
     pub snapshot_commands: u64,
     /// Bytes of the snapshot and the commands that its journal has, about.
     pub journal_bytes: usize,
+    /// Segments that have nodes of it, on the disk or on their way there.
+    pub segments: usize,
+    /// Their bytes.
+    pub segment_bytes: usize,
+    /// Bytes of those on their way to the disk; the snapshot that names them waits.
+    pub storing_bytes: usize,
+    /// Segments that are still to be read back after a restart: it does not serve before.
+    pub segments_to_load: usize,
+    /// A segment could not be read: it has nothing until a chain lets it copy.
+    pub damaged: bool,
     /// Bytes of all that is retained: nodes, colours, users' clients, appends in progress.
     pub live_bytes: usize,
     /// Colours that have nodes.
@@ -165,6 +175,11 @@ impl ChainServerStatus {
             command_bytes: server.row_bytes(),
             snapshot_commands: server.saved_below().0,
             journal_bytes: server.journal_bytes(),
+            segments: state.segments().count(),
+            segment_bytes: state.segment_bytes(),
+            storing_bytes: server.storing_bytes(),
+            segments_to_load: server.segments_to_load(),
+            damaged: server.is_damaged(),
             live_bytes: state.live_bytes(),
             colours: state.colours().count(),
             bytes: state.bytes(),
@@ -313,6 +328,28 @@ impl FuzzyStatus {
     }
 }
 
+fn segment_gauges(status: &ChainServerStatus) -> [(&'static str, &'static str, usize); 5] {
+    [
+        ("fuzzylog_partition_segments", "Segments that have nodes", status.segments),
+        ("fuzzylog_partition_segment_bytes", "Bytes of segments", status.segment_bytes),
+        (
+            "fuzzylog_partition_storing_bytes",
+            "Bytes of segments on their way to the disk",
+            status.storing_bytes,
+        ),
+        (
+            "fuzzylog_partition_segments_to_load",
+            "Segments that are to be read back before the host serves the partition",
+            status.segments_to_load,
+        ),
+        (
+            "fuzzylog_partition_damaged",
+            "1 where a segment could not be read, until the host copies the partition",
+            usize::from(status.damaged),
+        ),
+    ]
+}
+
 impl ServiceStatus for FuzzyStatus {
     fn fields(&self) -> Map<String, Value> {
         [("fuzzylog".to_owned(), json(self))].into_iter().collect()
@@ -321,6 +358,10 @@ impl ServiceStatus for FuzzyStatus {
     fn warnings(&self) -> Vec<String> {
         let mut warnings = self.regions.as_ref().map_or_else(Vec::new, RegionsStatus::warnings);
         let what = "is too large to be stored: its log is not trimmed, and grows until its partition is full";
+        let damaged = self.partitions.iter().filter(|(_, status)| status.damaged);
+        warnings.extend(damaged.map(|(partition, _)| {
+            format!("a segment of partition {partition} is damaged here: the host has nothing of it until it copies it from others")
+        }));
         warnings.extend(self.maps.too_large.iter().map(|name| format!("a view of the map {name} {what}")));
         warnings
     }
@@ -364,7 +405,10 @@ impl ServiceStatus for FuzzyStatus {
                     status.unfinished,
                 ),
                 ("fuzzylog_partition_clients", "Users' clients that are remembered", status.clients),
-            ] {
+            ]
+            .into_iter()
+            .chain(segment_gauges(status))
+            {
                 page.gauge_of(name, help, &of, value as f64);
             }
             for (name, help, count) in [

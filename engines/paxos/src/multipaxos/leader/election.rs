@@ -299,7 +299,9 @@ impl Leader {
     pub(super) fn saw_alive(&mut self, node: NodeId, now: Instant) {
         let patience = self.alive_after();
         self.alive.retain(|_, sign| now.since(sign.any) < patience);
-        self.alive.insert(node, Sign { own: now, any: now });
+        // A host that speaks rarely has promised for its nodes to be alive for longer.
+        let any = self.alive.get(&node).map_or(now, |sign| sign.any.max(now));
+        self.alive.insert(node, Sign { own: now, any });
     }
 
     /// At rest nodes say little themselves: they are as alive as the acceptor of their host, if they have spoken at all.

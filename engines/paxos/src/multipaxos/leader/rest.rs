@@ -61,6 +61,12 @@ impl Rest {
     }
 }
 
+/// The next turn of what all logs of a host do so often: at the same moments, or each would wake those that sleep for itself.
+fn turn_after(at: Instant, every: Duration) -> Instant {
+    let every = every.as_nanos() as u64;
+    Instant((at.0 / every + 1) * every)
+}
+
 impl Leader {
     /// Everybody is sent the whole pulse within this time of a rest.
     pub(super) fn whole_every(&self) -> Duration {
@@ -93,16 +99,17 @@ impl Leader {
     fn whole_in(&self, now: Instant) -> Option<Duration> {
         let State::Leading(pipeline) = &self.state else { return None };
         let (proposers_at, others_at) = (pipeline.rest.proposers_at?, pipeline.rest.others_at?);
-        let due = (proposers_at + self.proposers_every()).min(others_at + self.whole_every()).since(now);
+        let proposers = turn_after(proposers_at, self.proposers_every());
+        let due = proposers.min(turn_after(others_at, self.whole_every())).since(now);
         Some(due + until_moment(now + due))
     }
 
-    /// Something is said to a leader that waits: it looks soon whether that ends its rest.
+    /// Something is said to a leader that waits: it looks soon whether that ends its rest. What beacons have shown until then counts, or a
+    /// node that speaks would have those forgotten that are silent because all rest.
     pub(super) fn look_soon(&mut self, cx: &mut Cx<'_, Self>) {
-        if let State::Leading(pipeline) = &self.state
-            && pipeline.rest.listens()
-        {
-            self.hear_beacons(cx);
+        let listens = matches!(&self.state, State::Leading(pipeline) if pipeline.rest.listens());
+        self.hear_beacons(cx);
+        if listens {
             cx.set_timer(LeaderTimer::Heartbeat, self.heartbeat_after(cx.now()));
         }
     }
@@ -187,8 +194,10 @@ impl Leader {
         for &(acceptor, at) in &heard {
             pipeline.heard(acceptor, configuration, at);
         }
+        // A host that speaks rarely counts as heard until it speaks again.
+        let now = cx.now();
         for (acceptor, at) in heard {
-            self.saw_host_alive(acceptor, at, listens_since.unwrap_or(at));
+            self.saw_host_alive(acceptor, at, listens_since.unwrap_or(at.min(now)));
         }
     }
 
@@ -197,8 +206,8 @@ impl Leader {
         let (proposers_every, others_every) = (self.proposers_every(), self.whole_every());
         let State::Leading(pipeline) = &mut self.state else { return };
         let (ballot, rest) = (pipeline.ballot(), &mut pipeline.rest);
-        let others = rest.others_at.is_none_or(|at| now.since(at) >= others_every);
-        let proposers = others || rest.proposers_at.is_none_or(|at| now.since(at) >= proposers_every);
+        let others = rest.others_at.is_none_or(|at| now >= turn_after(at, others_every));
+        let proposers = others || rest.proposers_at.is_none_or(|at| now >= turn_after(at, proposers_every));
         if proposers {
             rest.proposers_at = Some(now);
         }
