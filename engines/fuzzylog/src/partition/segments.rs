@@ -26,6 +26,11 @@ const SPARSE: usize = 2;
 /// What is less than one of so many parts of a segment stays in the snapshot.
 const LOOSE: usize = 4;
 
+/// What a snapshot has at most of nodes that are in no segment: one item of one of its chunks, which has to fit in a record of the journal.
+pub const fn loose_bytes_max(segment_bytes: usize) -> usize {
+    segment_bytes / LOOSE
+}
+
 kernel::record! {
     /// A node of a segment, and where it is.
     pub(super) struct SegmentNode {
@@ -140,7 +145,7 @@ impl Segmenting {
     pub(super) fn end_walk(&mut self, colours: &mut Colours) -> EndOfWalk {
         self.is_walked = true;
         let mut end = EndOfWalk::default();
-        if self.filling.bytes.len() >= self.segment_bytes / LOOSE && !self.filling.runs.is_empty() {
+        if self.filling.bytes.len() >= loose_bytes_max(self.segment_bytes) && !self.filling.runs.is_empty() {
             end.runs = self.cut(colours);
         } else if !self.filling.bytes.is_empty() {
             colours.leave_segment(&self.filling);

@@ -32,6 +32,7 @@ use axum::http::Method;
 use axum::routing::{delete, get, post};
 use axum::{Extension, Router};
 use fuzzylog::FuzzyOrder;
+use kernel::bounds::RECORD_BYTES_MAX;
 use kernel::{Bytes, Decode as _, Encode as _, HostSlot};
 use numbers::Numbers;
 use runtime::{Agreement, HostView};
@@ -43,8 +44,13 @@ const ENGINES: &[Engine] = &[Engine::FuzzyLog];
 const PLAYS_MAX: usize = 64;
 /// Snapshots are not written for less.
 const SNAPSHOT_BYTES_MIN: usize = 64 << 10;
-/// Smaller ones are too many files; four of them are in memory once more on their way to the disk.
-const SEGMENT_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=16 << 20;
+/// Smaller ones are too many files; four of them are in memory once more on their way to the disk, and what a snapshot has of nodes in none is
+/// in one record of the journal.
+const SEGMENT_BYTES: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
+const _: () = assert!(
+    fuzzylog::partition::segments::loose_bytes_max(*SEGMENT_BYTES.end()) <= RECORD_BYTES_MAX / 2,
+    "a chunk of a snapshot fits in a record with them"
+);
 /// Views of maps and a page of the log, and not less.
 const MAP_BYTES_MIN: usize = 1 << 20;
 /// A view is not stored for less.
