@@ -15,6 +15,7 @@ use crate::coordination::ephemerals;
 use crate::coordination::judged::{JudgedSessions, JudgedTree, SharedTree};
 use crate::coordination::user::User;
 use crate::coordination::{Socket, checks, seldom, user, words, workload};
+use crate::fuzzylog::draw_segment_bytes;
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::moments::operator;
 use ::fuzzylog::{FuzzyDeployment, FuzzyMember, FuzzyParameters};
@@ -153,6 +154,7 @@ fn draw_chain(rng: &mut Rng) -> FuzzyParameters {
         window_bytes: 12_000 << rng.below(4),
         snapshot_every_bytes: 1_000 << rng.below(6),
         snapshot_chunk_bytes: 512 << rng.below(3),
+        segment_bytes: draw_segment_bytes(rng),
         row_memory_bytes: 200 << rng.below(6),
         replicas_min: 2,
         ..FuzzyParameters::default()
