@@ -10,6 +10,7 @@ use coordination::feeder::{COLOUR, TreeFeeder, TreeFeederNode};
 use coordination::wire::{ZkSessionId, parent_of};
 use kernel::{HostId, NodeId, invariant};
 use sim::Cluster;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Clocks gain or lose up to one part in a hundred in the simulator.
@@ -219,19 +220,43 @@ pub(super) fn check_trims(hosts: &[HostId], host: HostId, cluster: &Cluster<'_, 
     }
 }
 
-/// All servers have executed the same, and all that any feeder knows to be there.
+/// What was there when users were found served first. The clock of their sessions goes on, so a node is always on its way.
+#[derive(Default)]
+pub(super) struct Served(OnceCell<Asked>);
+
+struct Asked {
+    /// Nodes below are there.
+    known: u64,
+    /// Up to which of its own nodes each feeder was asked for something.
+    nodes: BTreeMap<NodeId, u64>,
+}
+
+impl Served {
+    /// All of that is executed.
+    pub(super) fn is_executed(&self, cluster: &Cluster<'_, ChainedSeat>) -> Result<(), String> {
+        let Asked { known, nodes } = self.0.get_or_init(|| Asked {
+            known: feeders(cluster.nodes()).map(|(_, feeder)| feeder.extent().1).max().unwrap_or(0),
+            nodes: feeders(cluster.nodes()).map(|(id, feeder)| (id, feeder.asked_through())).collect(),
+        });
+        for (id, home) in homes(cluster.nodes()) {
+            if home.next() < Number(known + 1) {
+                return Err(format!("{id} is at {}, and nodes below {known} are there", home.next()));
+            }
+        }
+        for (id, feeder) in feeders(cluster.nodes()) {
+            let awaited =
+                feeder.first_awaited().filter(|node| nodes.get(&id).is_some_and(|last| node <= last));
+            if feeder.handed() < Some(*known) || awaited.is_some() {
+                let state = feeder.describe();
+                return Err(format!("{id}, of {known} nodes, awaits {awaited:?} of its own: {state}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All servers of the shards have executed the same.
 pub(super) fn agreed(cluster: &Cluster<'_, ChainedSeat>) -> Result<(), String> {
-    let known = feeders(cluster.nodes()).map(|(_, feeder)| feeder.extent().1).max().unwrap_or(0);
-    for (id, home) in homes(cluster.nodes()) {
-        if home.next() != Number(known + 1) {
-            return Err(format!("{id} is at {}, and nodes below {known} are there", home.next()));
-        }
-    }
-    for (id, feeder) in feeders(cluster.nodes()) {
-        if feeder.handed() != Some(known) || feeder.unfinished() > 0 {
-            return Err(format!("{id}, of {known} nodes: {}", feeder.describe()));
-        }
-    }
     let mut reached: BTreeMap<Space, (Number, u64)> = BTreeMap::new();
     for (id, server) in shards(cluster.nodes()) {
         let at = (server.next(), server.service().digest());

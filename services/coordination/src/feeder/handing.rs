@@ -7,7 +7,7 @@ use crate::home::{GROUP, LocateQuery, Located, Place, spaces_of};
 use kernel::{Cx, Instant};
 use mason::order::MultiNumber;
 use mason::proxy::delivery::{Run, Runs};
-use mason::shard::{Deliver, ShardBehind};
+use mason::shard::{Deliver, Reach, ShardBehind};
 use mason::{ConsistentCut, Gsn, Number, Operation, Placed, ShardMap, Space};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub(super) struct Handing {
     runs: BTreeMap<Space, (Vec<Run>, usize)>,
     /// Shards are to know how far they are.
     has_passed: bool,
+    /// Below which position they know what they were handed.
+    reached: u64,
     /// When the home did not know from where to go on.
     lost_at: Option<Instant>,
 }
@@ -62,6 +64,7 @@ impl Handing {
             voids: BTreeMap::new(),
             runs: BTreeMap::new(),
             has_passed: false,
+            reached: 0,
             lost_at: None,
         }
     }
@@ -366,6 +369,20 @@ impl TreeFeeder {
             let next = number.map(|number| Placed { space, number: Number(number) });
             let cut = next.filter(|_| is_used).map(|next| ConsistentCut { gsn: below, next: vec![next] });
             self.send_runs_of(space, cut, cx);
+        }
+    }
+
+    /// What shards were handed waits, perhaps, for other hosts: they answer no read that comes from now on before they have executed it.
+    pub(super) fn announce_reach(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(place) = &self.handing.place else { return };
+        if self.handing.reached == place.position {
+            return;
+        }
+        self.handing.reached = place.position;
+        let last = |(space, &next): (Space, &u64)| (space, Number(next.saturating_sub(1)));
+        let reached: Vec<(Space, Number)> = (0..).map(Space).zip(&place.next).map(last).collect();
+        for (space, through) in reached.into_iter().filter(|(_, through)| *through > Number(0)) {
+            self.send_to(space, Reach { through }, cx);
         }
     }
 }

@@ -33,6 +33,8 @@
 //! for the nodes that are there, so the feeder journals nothing: it asks for the place from which its host's servers lack something.
 
 mod asking;
+mod barriers;
+mod family;
 mod handing;
 pub mod pack;
 mod playing;
@@ -40,18 +42,21 @@ mod ticking;
 mod trimming;
 mod writing;
 
+pub use family::{FedTree, FedTreeMessage, HomeNode, TreeFeederNode};
+
 use crate::home::{GROUP, HomeQuery, HomeRemark};
 use crate::sessions::{HomeSessions, SessionSettings};
 use ::fuzzylog::client::FuzzyClientTimer;
 use ::fuzzylog::{Colour, FuzzyClient, FuzzyMessage, FuzzyRequest};
 use asking::Questions;
+use barriers::Barrier;
 use handing::Handing;
 use kernel::client::Response;
 use kernel::{
-    AwaitedTimers, Bytes, Cx, Decode as _, Encode as _, Family, InnerRole, NodeId, Position, RequestId, Role,
-    Statement, planted,
+    AwaitedTimers, Bytes, Cx, Decode as _, Encode as _, InnerRole, NodeId, Position, RequestId, Role,
+    Statement,
 };
-use mason::client::{BarrierPassed, GatewayIn};
+use mason::client::GatewayIn;
 use mason::proxy::arranging::{Progress, ProxyCall};
 use mason::proxy::moving::{SETTLED, UNSETTLED};
 use mason::proxy::{FromGateway, FromProxy, FromShard, ProxyIn};
@@ -66,38 +71,6 @@ use ticking::Ticking;
 use trimming::Trimming;
 use writing::Writing;
 
-/// The family of the feeder.
-#[derive(Debug)]
-pub struct FedTree;
-
-impl Family for FedTree {
-    type Message = FedTreeMessage;
-    type Request = Bytes;
-    type Response = Response;
-}
-
-kernel::sum! {
-    /// What the feeder hears and says.
-    pub enum FedTreeMessage {
-        /// As a proxy of Mason.
-        1 => Mason(MasonMessage),
-        /// As a client of the engine.
-        2 => Fuzzy(FuzzyMessage),
-    }
-}
-
-impl From<MasonMessage> for FedTreeMessage {
-    fn from(message: MasonMessage) -> Self {
-        Self::Mason(message)
-    }
-}
-
-impl From<FuzzyMessage> for FedTreeMessage {
-    fn from(message: FuzzyMessage) -> Self {
-        Self::Fuzzy(message)
-    }
-}
-
 kernel::timers! {
     /// The feeder's timers.
     pub enum TreeFeederTimer {
@@ -111,8 +84,6 @@ kernel::timers! {
 /// How often it looks after what waits, and while nothing does.
 const TICK: Duration = Duration::from_millis(10);
 const RARE_TICK: Duration = Duration::from_millis(250);
-/// Barriers that have not passed; gateways ask again.
-const BARRIERS_MAX: usize = 1_024;
 /// After news, what is known is said again at so many rare ticks: one message of them may be lost.
 const SAYS_AGAIN: u32 = 3;
 /// The colour of the tree.
@@ -150,16 +121,6 @@ enum Asked {
     Sync(u64),
     /// To trim.
     Trim,
-}
-
-/// A gateway's barrier.
-#[derive(Clone, Copy, Debug)]
-struct Barrier {
-    number: u64,
-    /// The gateway's own.
-    id: u64,
-    /// Nodes below are to be handed over; none while that is not known.
-    through: Option<u64>,
 }
 
 /// The feeder of a host. It journals nothing: what it lacks it plays.
@@ -255,6 +216,16 @@ impl TreeFeeder {
         self.writing.unfinished()
     }
 
+    /// The number of its first node that its host's home has not executed, if there is one.
+    pub fn first_awaited(&self) -> Option<u64> {
+        self.writing.first_awaited()
+    }
+
+    /// What it was asked for so far is in its nodes up to this number.
+    pub fn asked_through(&self) -> u64 {
+        self.writing.asked_through()
+    }
+
     /// Where it stands, in words.
     pub fn describe(&self) -> String {
         let (stream, handing) = (self.stream.describe(), self.handing.describe());
@@ -308,31 +279,6 @@ impl TreeFeeder {
     fn turn(&self, cx: &Cx<'_, Self>) -> u32 {
         let proxies = self.topology.proxies(GROUP);
         proxies.iter().position(|proxy| proxy.host() == cx.node().host()).unwrap_or(proxies.len()) as u32
-    }
-
-    fn on_barrier(&mut self, id: u64, cx: &mut Cx<'_, Self>) {
-        // One that nobody waits for asks how many groups there are.
-        let is_known = id == 0 || self.barriers.iter().any(|barrier| barrier.id == id);
-        if is_known || self.barriers.len() >= BARRIERS_MAX {
-            return;
-        }
-        self.last_barrier += 1;
-        self.barriers.push_back(Barrier { number: self.last_barrier, id, through: None });
-        cx.mark("tree_feeder.synced_for_a_barrier");
-    }
-
-    /// All that was in the order when a barrier came was handed to the shards.
-    fn pass_barriers(&mut self, cx: &mut Cx<'_, Self>) {
-        let handed = self.handing.position().unwrap_or(0);
-        while let Some(barrier) = self.barriers.front()
-            && barrier
-                .through
-                .is_some_and(|through| through <= handed || planted!(barrier_before_it_is_handed_over))
-        {
-            let passed = BarrierPassed { group: GROUP, id: barrier.id, layout: None };
-            self.barriers.pop_front();
-            cx.send(self.gateway, MasonMessage::from(passed));
-        }
     }
 
     /// The others play what was appended here.
@@ -525,23 +471,5 @@ impl Role for TreeFeeder {
 
     fn statement(&self) -> Statement {
         Statement { unfinished: vec![("operations", self.unfinished())], ..Statement::default() }
-    }
-}
-
-kernel::nodes! {
-    /// The feeder as a node.
-    #[derive(Debug)]
-    pub enum TreeFeederNode of FedTree {
-        /// The feeder.
-        role Feeder(Box<TreeFeeder>) "tree_feeder",
-    }
-}
-
-kernel::nodes! {
-    /// The home as a node.
-    #[derive(Debug)]
-    pub enum HomeNode of mason::Mason {
-        /// The server that executes nodes for the sessions.
-        role Home(Box<mason::shard::ShardServer<crate::home::HomeShard>>) "home",
     }
 }

@@ -66,6 +66,15 @@ impl Writing {
         self.queue.len() + self.awaited.values().map(Vec::len).sum::<usize>()
     }
 
+    pub(super) fn first_awaited(&self) -> Option<u64> {
+        self.awaited.first_key_value().map(|(&node, _)| node)
+    }
+
+    /// A node has one operation at least.
+    pub(super) fn asked_through(&self) -> u64 {
+        self.last_node + self.queue.len() as u64
+    }
+
     /// True if a node is to be appended again.
     pub(super) fn waits(&self) -> bool {
         self.flight.as_ref().is_some_and(|flight| flight.again_at.is_some())
