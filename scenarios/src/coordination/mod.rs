@@ -4,6 +4,7 @@ mod asking;
 pub(crate) mod calls;
 pub(crate) mod checks;
 mod connections;
+mod cutting;
 pub(crate) mod ephemerals;
 mod expiring;
 mod handing;
@@ -34,6 +35,7 @@ use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::{membership::Changes, operator};
 use checks::Checks;
 use coordination::{Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings};
+use cutting::Cutting;
 use ephemerals::Ephemerals;
 use expiring::{EXPIRE_EVERY, Expiring, LET_EXPIRE, LOOK_AT_A_SESSION};
 use judged::{JudgedSessions, JudgedTree, SharedTree};
@@ -55,7 +57,6 @@ use sim::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use striking::Cutting;
 use user::User;
 
 /// One cluster with its users, drawn from a seed.
@@ -246,6 +247,11 @@ impl CoordinationScenario {
             None if self.rng.chance(0.125) => self.changes.ever(),
             None => self.changes.members(),
         }
+    }
+
+    /// All that are or were.
+    fn hosts_ever(&self) -> Vec<HostId> {
+        self.changes.ever()
     }
 
     /// A user's connection is broken.

@@ -110,6 +110,8 @@ impl CoordinationChainsScenario {
             core: Vec::new(),
             healed_at: None,
             served: Served::default(),
+            cutting: None,
+            quiet: None,
             tree: SharedTree::new(),
             asks_seldom: rng.chance(0.25),
             reshardings: Vec::new(),

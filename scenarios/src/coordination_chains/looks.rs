@@ -203,9 +203,10 @@ impl Servers {
 
 /// What the colour has lost, enough servers of each shard have in durable snapshots. Who is down has at least what it had.
 pub(super) fn check_trims(hosts: &[HostId], host: HostId, cluster: &Cluster<'_, ChainedSeat>) {
-    if hosts.iter().any(|&host| !cluster.is_up(host)) {
+    if hosts.iter().any(|&host| !cluster.is_up(host) && !cluster.is_lost(host)) {
         return;
     }
+    let lost = hosts.iter().filter(|&&host| cluster.is_lost(host)).count();
     for (id, server) in chain_servers(cluster.called_nodes_of(host)) {
         let first = server.state().first(COLOUR).0;
         if first > 0 {
@@ -213,11 +214,43 @@ pub(super) fn check_trims(hosts: &[HostId], host: HostId, cluster: &Cluster<'_, 
             let count = homes(cluster.nodes()).filter(|(_, home)| has(home)).count();
             invariant!(
                 DUR,
-                count > hosts.len() / 2,
+                count + lost > hosts.len() / 2,
                 "{id} has lost what is below {first}, and {count} servers of sessions have it"
             );
         }
     }
+}
+
+fn of<'a>(
+    core: &'a [HostId],
+    cluster: &Cluster<'a, ChainedSeat>,
+) -> impl Iterator<Item = (NodeId, &'a ChainedSeat)> {
+    cluster.nodes().filter(|(id, _)| core.contains(&id.host()))
+}
+
+/// Nothing is lost with any one host: all serve the same chain, have all that was acknowledged, and vote in the directors' log.
+pub(super) fn bears_a_loss(hosts: &[HostId], cluster: &Cluster<'_, ChainedSeat>) -> bool {
+    let members = || {
+        cluster.nodes().filter_map(|(_, node)| {
+            let ChainedSeat::Chain(embedded) = node else { return None };
+            Some(embedded.node())
+        })
+    };
+    let directors = || {
+        members()
+            .filter_map(|it| if let FuzzyMember::Director(director) = it { Some(director) } else { None })
+    };
+    let votes = |it: &&FuzzyMember| {
+        let FuzzyMember::Log(embedded) = it else { return false };
+        matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
+    };
+    let latest = directors().flat_map(|it| it.projections()).max_by_key(|it| it.epoch);
+    let serves = |server: &ChainServer| {
+        latest.is_some_and(|it| server.serves() == Some(it.epoch) && server.length() >= it.whole_from)
+    };
+    let serving = chain_servers(cluster.nodes()).filter(|(_, server)| serves(server)).count();
+    let voting = members().filter(votes).count();
+    serving == hosts.len() && voting == hosts.len() && !directors().any(|it| it.is_changing())
 }
 
 /// What was there when users were found served first. The clock of their sessions goes on, so a node is always on its way.
@@ -233,17 +266,21 @@ struct Asked {
 
 impl Served {
     /// All of that is executed.
-    pub(super) fn is_executed(&self, cluster: &Cluster<'_, ChainedSeat>) -> Result<(), String> {
+    pub(super) fn is_executed(
+        &self,
+        core: &[HostId],
+        cluster: &Cluster<'_, ChainedSeat>,
+    ) -> Result<(), String> {
         let Asked { known, nodes } = self.0.get_or_init(|| Asked {
-            known: feeders(cluster.nodes()).map(|(_, feeder)| feeder.extent().1).max().unwrap_or(0),
-            nodes: feeders(cluster.nodes()).map(|(id, feeder)| (id, feeder.asked_through())).collect(),
+            known: feeders(of(core, cluster)).map(|(_, feeder)| feeder.extent().1).max().unwrap_or(0),
+            nodes: feeders(of(core, cluster)).map(|(id, feeder)| (id, feeder.asked_through())).collect(),
         });
-        for (id, home) in homes(cluster.nodes()) {
+        for (id, home) in homes(of(core, cluster)) {
             if home.next() < Number(known + 1) {
                 return Err(format!("{id} is at {}, and nodes below {known} are there", home.next()));
             }
         }
-        for (id, feeder) in feeders(cluster.nodes()) {
+        for (id, feeder) in feeders(of(core, cluster)) {
             let awaited =
                 feeder.first_awaited().filter(|node| nodes.get(&id).is_some_and(|last| node <= last));
             if feeder.handed() < Some(*known) || awaited.is_some() {
@@ -256,9 +293,9 @@ impl Served {
 }
 
 /// All servers of the shards have executed the same.
-pub(super) fn agreed(cluster: &Cluster<'_, ChainedSeat>) -> Result<(), String> {
+pub(super) fn agreed(core: &[HostId], cluster: &Cluster<'_, ChainedSeat>) -> Result<(), String> {
     let mut reached: BTreeMap<Space, (Number, u64)> = BTreeMap::new();
-    for (id, server) in shards(cluster.nodes()) {
+    for (id, server) in shards(of(core, cluster)) {
         let at = (server.next(), server.service().digest());
         let known = *reached.entry(server.space()).or_insert(at);
         if known != at {

@@ -9,8 +9,12 @@ mod node;
 mod asking;
 #[path = "../coordination/connections.rs"]
 mod connections;
+#[path = "../coordination/cutting.rs"]
+mod cutting;
 #[path = "../coordination/judging.rs"]
 mod judging;
+#[path = "../coordination/quiet.rs"]
+mod quiet;
 
 use crate::coordination::ephemerals;
 use crate::coordination::judged::SharedTree;
@@ -22,14 +26,16 @@ use ::mason::proxy::arranging::ProxyCall;
 use ::mason::{Deployment, MasonParameters, Topology};
 use checks::Checks;
 use coordination::{Consistency, Placement, SessionSettings};
+use cutting::Cutting;
 use kernel::client::Response;
 use kernel::{Bytes, Embedded, Encode as _, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use looks::{Living, Served, Servers};
 use node::{ChainedSeat as Seat, HomeOrSocket};
 use parts::ReplyBounds;
+use quiet::Quiet;
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, Loss, OperationId, Scenario, StrikeKind,
-    Tuning,
+    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, Loss, OperationId, Replacement, Scenario,
+    StrikeKind, Tuning,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +71,8 @@ pub struct CoordinationChainsScenario {
     core: Vec<HostId>,
     healed_at: Option<u64>,
     served: Served,
+    cutting: Option<Cutting>,
+    quiet: Option<Quiet>,
     /// What the znodes of all shards must be.
     tree: SharedTree,
     asks_seldom: bool,
@@ -99,6 +107,8 @@ const MARKS: &[&str] = &[
     "coordination.set_watches_again",
     "coordination.turned_a_stranger_away",
     "coordination.version_did_not_match",
+    "scenario.left_a_quiet_user_with_a_partitioned_host",
+    "scenario.lost_answers_one_by_one_and_as_a_whole",
     "shard.gave_watches_away",
     "shard.handed_over_to_fewer",
     "shard.handed_over_to_more",
@@ -116,7 +126,7 @@ const MARKS: &[&str] = &[
     "tree_feeder.trimmed_the_colour",
 ];
 
-const STRIKES: [StrikeKind; 8] = [
+const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "break a user's connection", class: Class::Strike },
     StrikeKind { name: "kill a user's host", class: Class::Strike },
     StrikeKind { name: "silence a user until its session is over", class: Class::Strike },
@@ -125,6 +135,7 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "pause a host", class: Class::Strike },
     StrikeKind { name: "spread the tree over other shards", class: Class::Strike },
     StrikeKind { name: "close a session and come back", class: Class::Strike },
+    StrikeKind { name: "lose a pipelining user's answers one by one", class: Class::Strike },
 ];
 
 fn nanos(duration: Duration) -> u64 {
@@ -162,24 +173,18 @@ impl CoordinationChainsScenario {
         if self.healed_at.is_some() { self.core.clone() } else { self.hosts.clone() }
     }
 
-    /// A user's connection is broken: nothing else was planned for it.
-    fn forget_what_was_planned(&mut self, _number: usize) {}
-
-    /// No user of this family only pings.
-    fn is_quiet(&self, _number: usize) -> bool {
-        false
+    /// A user's connection is broken.
+    fn forget_what_was_planned(&mut self, number: usize) {
+        self.quiet.take_if(|quiet| quiet.is_of(number));
     }
 
-    /// None says nothing at all.
+    /// No user of this family says nothing at all.
     fn is_silent(&self, _number: usize) -> bool {
         false
     }
 
-    fn end_quiet(&mut self, _number: usize, _control: &mut Control<'_, Seat>) {}
-
-    /// No answers of this family are lost one by one.
-    fn is_disconnected(&self, _number: usize, _control: &mut Control<'_, Seat>) -> bool {
-        false
+    fn hosts_ever(&self) -> Vec<HostId> {
+        self.hosts.clone()
     }
 
     fn spread_over_others(&mut self, rng: &mut Rng, control: &mut Control<'_, Seat>) -> bool {
@@ -211,7 +216,7 @@ impl Scenario for CoordinationChainsScenario {
     }
 
     fn classes(&self) -> Classes {
-        Classes::PHYSICAL.with(Class::Strike)
+        Classes::PHYSICAL.with(Class::Strike).with(Class::DiskLost)
     }
 
     fn tuning(&self) -> Tuning {
@@ -258,7 +263,9 @@ impl Scenario for CoordinationChainsScenario {
         self.users[number].ticket = Some(ticket);
         if self.users[number].task.is_none() {
             let value = self.value();
-            let mut task = workload::draw(&self.users[number], number, value, rng);
+            let pipelined = self.pipelined_by(number);
+            let mut task =
+                pipelined.unwrap_or_else(|| workload::draw(&self.users[number], number, value, rng));
             if self.asks_seldom && rng.chance(0.3) {
                 task.asks.push_back(seldom::draw(&self.users[number], rng));
             }
@@ -343,27 +350,46 @@ impl Scenario for CoordinationChainsScenario {
                 self.disconnect(number, now, None);
                 self.users[number].retry_at = now + nanos(down / 50);
             }
+            (8, _) => self.cutting = Some(Cutting::draw(number, rng)),
             _ => return false,
         }
         true
     }
 
-    fn core(&mut self, cluster: &Cluster<'_, Seat>, _rng: &mut Rng) -> Core {
-        let sound = self.hosts.iter().copied().filter(|&host| !cluster.is_lost(host));
-        Core::Hosts(sound.chain([self.desk]).collect())
+    fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
+        host != self.desk && looks::bears_a_loss(&self.hosts, cluster)
+    }
+
+    fn on_disk_lost(&mut self, _host: HostId, _cluster: &Cluster<'_, Seat>) -> Replacement {
+        Replacement::StayDown
+    }
+
+    fn core(&mut self, cluster: &Cluster<'_, Seat>, rng: &mut Rng) -> Core {
+        let mut sound: Vec<HostId> =
+            self.hosts.iter().copied().filter(|&host| !cluster.is_lost(host)).collect();
+        if looks::bears_a_loss(&self.hosts, cluster) && rng.chance(0.5) {
+            sound.swap_remove(rng.index(sound.len()));
+        }
+        Core::Hosts(sound.into_iter().chain([self.desk]).collect())
     }
 
     fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
         self.core = core.iter().copied().filter(|&host| host != self.desk).collect();
         self.healed_at = Some(now);
-        self.users.iter_mut().for_each(|user| user.retry_at = now);
+        for number in 0..self.users.len() {
+            let host = self.users[number].link.as_ref().map(|link| link.host);
+            if host.is_some_and(|host| !self.core.contains(&host)) && !self.may_stay(number, control) {
+                self.disconnect(number, now, Some(control));
+            }
+            self.users[number].retry_at = now;
+        }
         control.alarm(AT_REST_AFTER, AT_REST);
     }
 
     fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), String> {
-        self.served.is_executed(cluster)?;
-        looks::agreed(cluster)?;
+        self.served.is_executed(&self.core, cluster)?;
+        looks::agreed(&self.core, cluster)?;
         if let Some(lost) = self.users.iter().find_map(|user| self.checks.lost_watch(user, true)) {
             return Err(lost);
         }
