@@ -57,6 +57,7 @@ use sim::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use striking::is_bad;
 use user::User;
 
 /// One cluster with its users, drawn from a seed.
@@ -249,11 +250,6 @@ impl CoordinationScenario {
         }
     }
 
-    /// All that are or were.
-    fn hosts_ever(&self) -> Vec<HostId> {
-        self.changes.ever()
-    }
-
     /// A user's connection is broken.
     fn forget_what_was_planned(&mut self, number: usize) {
         self.quiet.take_if(|quiet| quiet.is_of(number));
@@ -296,10 +292,6 @@ fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
         ..paxos::Parameters::default()
     };
     limits::fit(parameters, log)
-}
-
-fn is_bad(lost: &BTreeSet<HostId>, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
-    lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
 }
 
 fn send(to: NodeId, kind: u8, bytes: &[u8], control: &mut Control<'_, Seat>) {

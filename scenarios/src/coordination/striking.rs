@@ -2,15 +2,25 @@
 
 use super::cutting::Cutting;
 use super::words::Ask;
-use super::{ASK_FOR_GROUPS, CoordinationScenario, Seat, is_bad};
+use super::{ASK_FOR_GROUPS, CoordinationScenario, Seat};
 use crate::moments::ambush::Kind;
 use crate::moments::arranging::ASK_EVERY;
 use crate::moments::sequencer;
-use kernel::Rng;
+use kernel::{HostId, Rng};
 use sim::{Cluster, Control, Loss};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+pub(super) fn is_bad(lost: &BTreeSet<HostId>, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
+    lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
+}
+
 impl CoordinationScenario {
+    /// All hosts that are or were.
+    pub(super) fn hosts_ever(&self) -> Vec<HostId> {
+        self.changes.ever()
+    }
+
     pub(super) fn carry_out_strike(
         &mut self,
         which: usize,

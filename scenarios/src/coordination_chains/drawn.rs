@@ -43,33 +43,38 @@ fn draw_chain(rng: &mut Rng) -> FuzzyParameters {
     }
 }
 
+/// Of shards, and of the directors' log.
+fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
+    let ms = Duration::from_millis;
+    let log = paxos::Parameters {
+        election_timeout: ms(rng.between(150, 400)),
+        heartbeat_every: ms(rng.between(15, 40)),
+        resend_after: ms(rng.between(50, 150)),
+        snapshot_every_bytes: 2_000 << rng.below(6),
+        retained_bytes_max: 4_000 << rng.below(6),
+        ..paxos::Parameters::default()
+    };
+    let parameters = MasonParameters {
+        clock_every: ms(rng.between(100, 300)),
+        ask_after: ms(rng.between(20, 80)),
+        snapshot_every_bytes: 2_000 << rng.below(6),
+        snapshot_chunk_bytes: 256 << rng.below(4),
+        page_bytes: 128 << rng.below(7),
+        // Where nobody waits for the last server, it has to take a snapshot.
+        wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(500) },
+        ..MasonParameters::default()
+    };
+    limits::fit(parameters, log)
+}
+
 impl CoordinationChainsScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
-        let ms = Duration::from_millis;
         let entries: Vec<paxos::HostEntry> = (0..3).map(operator::entry).collect();
         let hosts: Vec<HostId> = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let shards = rng.between(1, 4) as u16;
         let room = rng.between(u64::from(shards), 5) as u16;
-        let log = paxos::Parameters {
-            election_timeout: ms(rng.between(150, 400)),
-            heartbeat_every: ms(rng.between(15, 40)),
-            resend_after: ms(rng.between(50, 150)),
-            snapshot_every_bytes: 2_000 << rng.below(6),
-            retained_bytes_max: 4_000 << rng.below(6),
-            ..paxos::Parameters::default()
-        };
-        let parameters = MasonParameters {
-            clock_every: ms(rng.between(100, 300)),
-            ask_after: ms(rng.between(20, 80)),
-            snapshot_every_bytes: 2_000 << rng.below(6),
-            snapshot_chunk_bytes: 256 << rng.below(4),
-            page_bytes: 128 << rng.below(7),
-            // Where nobody waits for the last server, it has to take a snapshot.
-            wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(500) },
-            ..MasonParameters::default()
-        };
-        let (parameters, log) = limits::fit(parameters, log);
+        let (parameters, log) = draw_parameters(rng);
         let over = Deployment::new(entries.clone(), 1, shards, 0, parameters.clone(), log.clone())
             .with_room_for(1, room);
         let chain = FuzzyDeployment::new(CHAIN_FROM, &entries, 1, (3, 3), draw_chain(rng), log);

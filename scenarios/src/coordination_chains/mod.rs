@@ -396,7 +396,7 @@ impl Scenario for CoordinationChainsScenario {
         self.core.iter().try_for_each(|&host| looks::sound(host, cluster))
     }
 
-    /// While a session lives there is always a reading of its clock on its way: what is left of users' operations is looked at by
+    /// While there are sessions a reading of their clock is always on its way: what is left of users' operations is looked at by
     /// [`Served`].
     fn is_in_use(&self, node: NodeId, cluster: &Cluster<'_, Seat>) -> bool {
         let mut seat = cluster.nodes().filter(|(id, _)| *id == node);
