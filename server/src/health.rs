@@ -1,7 +1,7 @@
 //! Whether this host serves, in total and by service: looked at all the time on a thread of its own, so that readiness, status, metrics,
 //! page and log say the same.
 //!
-//! What is cheap is looked at twice a second: whom this host hears, and what its roles say. A linearizable read of each service follows
+//! What is cheap is looked at twice a second, and once where nobody asks: whom this host hears, and what its roles say. A linearizable read of each service follows
 //! where that has changed, where the host does not serve, while anybody asks, and else every few seconds. A read that has something logged
 //! is not made while the leaders of the service's logs are heard, and the same as before.
 
@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Looks where nobody asks and all is well.
+const QUIET_LOOKS_EVERY: Duration = Duration::from_secs(1);
 /// How long a read may take.
 const READ_WITHIN: Duration = Duration::from_secs(1);
 /// What was seen longer ago is not shown while a newer look can be had.
@@ -216,12 +218,14 @@ impl Watcher {
             if let Some(reporter) = &mut self.reporter {
                 reporter.report(&look.health, self.cheap.as_ref(), &self.host);
             }
+            let quiet = look.health.is_ready() && !self.is_asked(began);
             self.shared.seen.send_replace(look);
             if self.has_ended().await {
                 return;
             }
+            let next = if quiet { QUIET_LOOKS_EVERY } else { LOOK_EVERY };
             tokio::select! {
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(next) => {}
                 () = self.shared.wanted.notified() => {}
             }
         }

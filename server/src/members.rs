@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How often the membership is compared with the links.
-const WATCH_EVERY: Duration = Duration::from_millis(500);
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// A host that left is dialled for so much longer, so that it learns of it.
 const LEFT_DIALLED_FOR: Duration = Duration::from_secs(10);
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// How long after the last client and the last request a host counts as unused.
 const UNUSED_AFTER: Duration = Duration::from_secs(5);
 /// How often hosts say that they are alive while all are unused.
-const RARELY: Duration = REPEAT_WITHIN.saturating_mul(4);
+const RARELY: Duration = REPEAT_WITHIN.saturating_mul(8);
 /// No sound host is silent for longer.
 const TRUST_MAX: Duration = Duration::from_secs(1);
 
@@ -100,6 +100,10 @@ impl Uses {
         } else {
             Pace::Unused
         };
+        if before == Pace::AllUnused && self.pace != before {
+            // From now on somebody waits for a host that fails. Sound ones speak at once, as this one does.
+            self.doubt_all();
+        }
         before != self.pace && before != Pace::Used
     }
 }
