@@ -4,15 +4,20 @@ mod drawn;
 mod looks;
 mod node;
 
-// Users are the same over both engines.
+// Users are the same over both engines, and the scenario around them is another type.
+#[expect(clippy::duplicate_mod, reason = "users are the same")]
 #[path = "../coordination/asking.rs"]
 mod asking;
+#[expect(clippy::duplicate_mod, reason = "users are the same")]
 #[path = "../coordination/connections.rs"]
 mod connections;
+#[expect(clippy::duplicate_mod, reason = "users are the same")]
 #[path = "../coordination/cutting.rs"]
 mod cutting;
+#[expect(clippy::duplicate_mod, reason = "users are the same")]
 #[path = "../coordination/judging.rs"]
 mod judging;
+#[expect(clippy::duplicate_mod, reason = "users are the same")]
 #[path = "../coordination/quiet.rs"]
 mod quiet;
 
