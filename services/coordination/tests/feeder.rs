@@ -100,41 +100,41 @@ impl Fed {
     }
 
     /// What was sent to a node since the last look.
-    fn to(&mut self, to: NodeId) -> Vec<FedTreeMessage> {
+    fn sent_to(&mut self, to: NodeId) -> Vec<FedTreeMessage> {
         let (found, others) = std::mem::take(&mut self.sent).into_iter().partition(|(it, _)| *it == to);
         self.sent = others;
         let found: Sent = found;
         found.into_iter().map(|(_, message)| message).collect()
     }
 
-    fn to_shard(&mut self, space: Space) -> Vec<ShardIn> {
+    fn sent_to_shard(&mut self, space: Space) -> Vec<ShardIn> {
         let of = |message| match message {
             FedTreeMessage::Mason(MasonMessage::Shard(message)) => Some(message),
             FedTreeMessage::Mason(_) | FedTreeMessage::Fuzzy(_) => None,
         };
-        self.to(server(space)).into_iter().filter_map(of).collect()
+        self.sent_to(server(space)).into_iter().filter_map(of).collect()
     }
 
-    fn to_gateway(&mut self) -> Vec<GatewayIn> {
+    fn sent_to_gateway(&mut self) -> Vec<GatewayIn> {
         let of = |message| match message {
             FedTreeMessage::Mason(MasonMessage::Client(message)) => Some(message),
             FedTreeMessage::Mason(_) | FedTreeMessage::Fuzzy(_) => None,
         };
-        self.to(node(1, GATEWAY)).into_iter().filter_map(of).collect()
+        self.sent_to(node(1, GATEWAY)).into_iter().filter_map(of).collect()
     }
 
-    fn to_chain(&mut self) -> Vec<FromClient> {
+    fn sent_to_chain(&mut self) -> Vec<FromClient> {
         let of = |message| match message {
             FedTreeMessage::Fuzzy(FuzzyMessage::ChainServer(ChainServerIn::Client(message))) => Some(message),
             FedTreeMessage::Mason(_) | FedTreeMessage::Fuzzy(_) => None,
         };
-        self.to(node(1, CHAIN)).into_iter().filter_map(of).collect()
+        self.sent_to(node(1, CHAIN)).into_iter().filter_map(of).collect()
     }
 
     /// What the home is asked, each with its tag.
     fn asked_home(&mut self) -> Vec<(u64, HomeQuery)> {
         let of = |message| if let ShardIn::ReadShard(read) = message { read.reads } else { Vec::new() };
-        let reads = self.to_shard(HOME).into_iter().flat_map(of);
+        let reads = self.sent_to_shard(HOME).into_iter().flat_map(of);
         reads.map(|it| (it.tag, HomeQuery::decoded(&it.body).expect("it is a query"))).collect()
     }
 
@@ -163,7 +163,7 @@ impl Fed {
         let body = Bytes::from(Body::Write { head, request: &request }.written());
         let operations = vec![Operation { origin: node(1, GATEWAY), incarnation: 1, tag, body }];
         self.hear(node(1, GATEWAY), MasonMessage::from(SubmitOperations { operations }));
-        let asked = self.to_chain();
+        let asked = self.sent_to_chain();
         let [FromClient::Submit(submit)] = &asked[..] else { panic!("a node is appended: {asked:?}") };
         let at = AppendTime { clock: position + 1, ..AppendTime::ZERO };
         let placed = vec![PlacedNode { colour: COLOUR, position: NodePosition(position) }];
@@ -178,7 +178,9 @@ impl Fed {
     }
 
     fn has_passed(&mut self, id: u64) -> bool {
-        self.to_gateway().iter().any(|it| matches!(it, GatewayIn::BarrierPassed(passed) if passed.id == id))
+        self.sent_to_gateway()
+            .iter()
+            .any(|it| matches!(it, GatewayIn::BarrierPassed(passed) if passed.id == id))
     }
 
     /// The gateway asks how far the colour goes, and the chain answers.
@@ -188,7 +190,7 @@ impl Fed {
     }
 
     fn answer_sync(&mut self, tail: u64) {
-        let [FromClient::Sync(sync)] = &self.to_chain()[..] else { panic!("the colour is synced") };
+        let [FromClient::Sync(sync)] = &self.sent_to_chain()[..] else { panic!("the colour is synced") };
         let (call, epoch) = (sync.call, ChainEpoch(1));
         let (first, tail) = (NodePosition(0), NodePosition(tail));
         self.chain_says(Synced { call, epoch, first, tail, last: AppendTime::ZERO });
@@ -206,19 +208,19 @@ fn shards_know_what_they_were_handed_before_a_barrier_passes() {
     fed.create("/a", 1, 0);
     fed.admit();
     let concerned = [space_of("/a"), space_of("/")];
-    (0..SHARDS).for_each(|space| drop(fed.to_shard(Space(space))));
+    (0..SHARDS).for_each(|space| drop(fed.sent_to_shard(Space(space))));
     fed.barrier(5, 1);
     assert!(fed.has_passed(5));
     for space in (0..SHARDS).map(Space) {
         let through = |it| if let ShardIn::Reach(reach) = it { Some(reach.through) } else { None };
-        let reached = fed.to_shard(space).into_iter().filter_map(through);
+        let reached = fed.sent_to_shard(space).into_iter().filter_map(through);
         let expected = if concerned.contains(&space) { vec![Number(1)] } else { Vec::new() };
         assert_eq!(reached.collect::<Vec<_>>(), expected, "{space}");
     }
     // Nothing is new for the next one.
     fed.barrier(6, 1);
     assert!(fed.has_passed(6));
-    assert!((0..SHARDS).all(|space| fed.to_shard(Space(space)).is_empty()));
+    assert!((0..SHARDS).all(|space| fed.sent_to_shard(Space(space)).is_empty()));
 }
 
 // A read would miss what was answered before it, because this host's shards were not handed that yet.
@@ -238,7 +240,7 @@ fn what_was_appended_is_said_again() {
     let mut fed = Fed::new();
     fed.create("/a", 1, 0);
     fed.admit();
-    let said = |fed: &mut Fed| fed.to(node(2, 1)).len();
+    let said = |fed: &mut Fed| fed.sent_to(node(2, 1)).len();
     assert_eq!(said(&mut fed), 1);
     let mut again = 0;
     for _ in 0..20 {
