@@ -7,6 +7,7 @@
 mod audit;
 pub mod composed;
 pub mod coordination;
+pub mod coordination_chains;
 pub mod corfu;
 pub mod fuzzylog;
 mod limits;
@@ -34,5 +35,6 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(fuzzylog::maps::MapsScenario::draw),
         sim::experiment(composed::ComposedScenario::draw),
         sim::experiment(log_chains::LogChainsScenario::draw),
+        sim::experiment(coordination_chains::CoordinationChainsScenario::draw),
     ]
 }

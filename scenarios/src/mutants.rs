@@ -320,7 +320,19 @@ pub static MUTANTS: &[Mutant] = &[
     maps(&ordinate_client::planted::delete_takes_all, &["TWIN"]),
     maps(&ordinate_client::planted::view_covers_too_much, &["VIEW"]),
     maps(&ordinate_client::planted::names_not_remembered, &["TWIN", "VIEW", "CAUSAL"]),
+    tree_chains(&::coordination::planted::time_counted_twice, &["SESS"]),
+    tree_chains(&::coordination::planted::barrier_before_it_is_handed_over, &["LIN"]),
+    tree_chains(&::coordination::planted::tree_trimmed_behind_one_server, &["DUR"]),
+    tree_chains(
+        &::coordination::planted::void_operations_handed_over,
+        &["LIN", "PREFIX", "CONTIG", "ATOMIC"],
+    ),
+    tree_chains(&::coordination::planted::reach_not_announced, &["LIN"]),
 ];
+
+const fn tree_chains(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "coordination-chains", expected }
+}
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "corfu", expected }

@@ -30,7 +30,7 @@ pub const FIRST_LINE: &[u8] = b"ordinate cut 1\n";
 pub const END: u8 = 0;
 /// Keys: `length: u32 | key | length: u32 | value | version: u64`, by key.
 pub const KEYS: u8 = 1;
-/// Znodes: `length: u32 | path | ` what `Restore` is made of, by path.
+/// Znodes: `length: u32 | path | ` what `RestoredNode` is made of, by path.
 pub const ZNODES: u8 = 2;
 /// Logs: [`LogCut`] as JSON, by name.
 pub const LOGS: u8 = 3;

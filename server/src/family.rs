@@ -126,6 +126,12 @@ kernel::nodes! {
         node LogChains(Hosted<fuzzylog::FuzzyMember>),
         /// Stands there where Mason's proxies do.
         node LogFeeder(Hosted<shared_log::feeder::FeederNode>),
+        /// Of the chain under the coordination service over FuzzyLog.
+        node TreeChain(Hosted<fuzzylog::FuzzyMember>),
+        /// Stands there where Mason's proxies do.
+        node TreeFeeder(Hosted<coordination::feeder::TreeFeederNode>),
+        /// Executes there what concerns sessions.
+        node TreeHome(Hosted<coordination::feeder::HomeNode>),
     }
 }
 
@@ -361,6 +367,36 @@ impl Embeds<shared_log::feeder::FedLog> for Ordinate {
     }
 }
 
+impl Embeds<coordination::feeder::FedTree> for Ordinate {
+    fn inner_message(message: OrdinateMessage) -> Option<coordination::feeder::FedTreeMessage> {
+        match message {
+            OrdinateMessage::Mason(message) => Some(coordination::feeder::FedTreeMessage::Mason(message)),
+            OrdinateMessage::Fuzzy(message) => Some(coordination::feeder::FedTreeMessage::Fuzzy(message)),
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Corfu(_)
+            | OrdinateMessage::User(_)
+            | OrdinateMessage::Connection(_)
+            | OrdinateMessage::Spanner(_) => None,
+        }
+    }
+
+    /// It is asked to follow the members, and for other shards; users ask the gateway.
+    fn inner_request(request: LocalRequest) -> Option<Bytes> {
+        request.of_service()
+    }
+
+    fn outer_message(message: coordination::feeder::FedTreeMessage) -> OrdinateMessage {
+        match message {
+            coordination::feeder::FedTreeMessage::Mason(message) => OrdinateMessage::Mason(message),
+            coordination::feeder::FedTreeMessage::Fuzzy(message) => OrdinateMessage::Fuzzy(message),
+        }
+    }
+
+    fn outer_response(response: client::Response) -> LocalResponse {
+        LocalResponse::Service(response.0)
+    }
+}
+
 impl HostedNode {
     /// The role of the key-value store that it is, if it is one.
     pub fn as_kv(&self) -> Option<&KvMember> {
@@ -384,12 +420,19 @@ impl HostedNode {
                 let shared_log::feeder::FeederNode::Feeder(feeder) = embedded.node();
                 Some(feeder.settled_on())
             }
-            Self::Fuzzy(embedded) | Self::LogChains(embedded) => match embedded.node() {
-                fuzzylog::FuzzyMember::Director(director) => Some(director.settled_on()),
-                fuzzylog::FuzzyMember::ChainServer(_)
-                | fuzzylog::FuzzyMember::Client(_)
-                | fuzzylog::FuzzyMember::Log(_) => None,
-            },
+            Self::TreeFeeder(embedded) => {
+                let coordination::feeder::TreeFeederNode::Feeder(feeder) = embedded.node();
+                Some(feeder.settled_on())
+            }
+            Self::TreeHome(_) => None,
+            Self::Fuzzy(embedded) | Self::LogChains(embedded) | Self::TreeChain(embedded) => {
+                match embedded.node() {
+                    fuzzylog::FuzzyMember::Director(director) => Some(director.settled_on()),
+                    fuzzylog::FuzzyMember::ChainServer(_)
+                    | fuzzylog::FuzzyMember::Client(_)
+                    | fuzzylog::FuzzyMember::Log(_) => None,
+                }
+            }
         }
     }
 }
@@ -416,4 +459,6 @@ hosted! {
     Fuzzy(fuzzylog::FuzzyMember),
     ColourGateway(colours::ColourGatewayNode),
     LogFeeder(shared_log::feeder::FeederNode),
+    TreeFeeder(coordination::feeder::TreeFeederNode),
+    TreeHome(coordination::feeder::HomeNode),
 }

@@ -68,6 +68,15 @@ fn over_engine(settings: String) -> String {
     format!("{before}engine = \"{engine}\"\n{section}")
 }
 
+/// Tests of the coordination service over Mason run over this engine, if it is set: `ORDINATE_COORDINATION_ENGINE=fuzzylog`.
+fn coordination_over(settings: String) -> String {
+    const OVER_MASON: &str = "[coordination]\nengine = \"mason\"";
+    match std::env::var("ORDINATE_COORDINATION_ENGINE") {
+        Ok(engine) => settings.replace(OVER_MASON, &format!("[coordination]\nengine = \"{engine}\"")),
+        Err(_) => settings,
+    }
+}
+
 impl Cluster {
     /// `hosts` hosts that are not started yet. `settings` are lines of the cluster file before its sections end,
     /// `placement` are `[[place]]` sections.
@@ -90,7 +99,7 @@ impl Cluster {
         settings: String,
         placement: String,
     ) -> Self {
-        let settings = over_engine(settings);
+        let settings = coordination_over(over_engine(settings));
         let mut cluster = Self { hosts: Vec::new(), folder, name, settings, placement, members };
         for _ in 0..members {
             cluster.plan_host(false);

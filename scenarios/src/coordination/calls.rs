@@ -20,7 +20,7 @@ fn one_of<T: Copy>(of: &[T], rng: &mut Rng) -> T {
 }
 
 /// True for nodes that these calls alone write.
-pub(super) fn are_judged(path: &str) -> bool {
+pub(crate) fn are_judged(path: &str) -> bool {
     PARENTS.iter().any(|parent| path.starts_with(parent))
 }
 
@@ -29,7 +29,7 @@ fn any_path(rng: &mut Rng) -> &'static str {
 }
 
 /// Some calls, and whether all are sent at once.
-pub(super) fn draw(value: &str, rng: &mut Rng) -> (VecDeque<Ask>, bool) {
+pub(crate) fn draw(value: &str, rng: &mut Rng) -> (VecDeque<Ask>, bool) {
     // Steps are many, and one operation has room for two large values.
     let value = value.get(..VALUE_BYTES_MAX).unwrap_or(value);
     let asks: VecDeque<Ask> = (0..rng.between(1, 5)).map(|_| ask(value, rng)).collect();

@@ -14,18 +14,18 @@ use kernel::invariant;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Nodes that are made once and never deleted.
-pub(super) const LASTING: [&str; 3] = ["/r0", "/r1", "/r2"];
+pub(crate) const LASTING: [&str; 3] = ["/r0", "/r1", "/r2"];
 /// Nodes that are only made and set together.
-pub(super) const TWINS: [&str; 2] = ["/t0", "/t1"];
+pub(crate) const TWINS: [&str; 2] = ["/t0", "/t1"];
 /// A node that is never made.
-pub(super) const NOWHERE: &str = "/none";
+pub(crate) const NOWHERE: &str = "/none";
 /// What cannot be made: it lacks a parent.
-pub(super) const ORPHAN: &str = "/void/child";
+pub(crate) const ORPHAN: &str = "/void/child";
 /// Nodes that come and go.
-pub(super) const FLEETING: [&str; 6] = ["/d0", "/d1", "/d0/c0", "/d0/c1", "/d1/c0", "/d1/c1"];
+pub(crate) const FLEETING: [&str; 6] = ["/d0", "/d1", "/d0/c0", "/d0/c1", "/d1/c0", "/d1/c1"];
 /// Where sequential nodes are made, and ephemeral ones that queue for a lock.
-pub(super) const QUEUE: &str = "/q";
-pub(super) const LOCK: &str = "/lock";
+pub(crate) const QUEUE: &str = "/q";
+pub(crate) const LOCK: &str = "/lock";
 
 #[derive(Clone, PartialEq, Debug)]
 struct Fact {
@@ -44,7 +44,7 @@ struct Abandoned {
 
 /// All that was answered in one run.
 #[derive(Default)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     kv: KvHistory,
     processes: u64,
     /// What a node was at each of its zxids.
@@ -70,22 +70,22 @@ pub(super) struct Checks {
     abandoned: BTreeMap<String, Abandoned>,
     /// Sessions of which somebody has seen that they are over, and when.
     doomed: BTreeMap<u64, u64>,
-    pub(super) answered: u64,
+    pub(crate) answered: u64,
     views: Views,
 }
 
 /// One answer, with all that is known of it.
-pub(super) struct Reported<'a> {
-    pub(super) awaited: &'a Awaited,
+pub(crate) struct Reported<'a> {
+    pub(crate) awaited: &'a Awaited,
     /// A read shows what was there at this time, or later; none if it may be older than anything.
-    pub(super) shows_from: Option<u64>,
+    pub(crate) shows_from: Option<u64>,
     /// The highest zxid of answers before.
-    pub(super) seen: u64,
-    pub(super) zxid: u64,
-    pub(super) error: i32,
-    pub(super) body: Option<Body>,
-    pub(super) now: u64,
-    pub(super) session: u64,
+    pub(crate) seen: u64,
+    pub(crate) zxid: u64,
+    pub(crate) error: i32,
+    pub(crate) body: Option<Body>,
+    pub(crate) now: u64,
+    pub(crate) session: u64,
 }
 
 fn is_recorded(path: &str) -> bool {
@@ -115,7 +115,7 @@ impl Checks {
     }
 
     /// Its outcome will never be known.
-    pub(super) fn unknown(&mut self, awaited: &Awaited, session: u64, now: u64) {
+    pub(crate) fn unknown(&mut self, awaited: &Awaited, session: u64, now: u64) {
         let span = (awaited.at, awaited.at);
         if let Some(value) = awaited.ask.value() {
             self.abandoned.insert(value.to_owned(), Abandoned { session, at: now, before: None });
@@ -215,7 +215,7 @@ impl Checks {
     }
 
     /// An answer has come.
-    pub(super) fn on_answer(&mut self, reported: &Reported<'_>, believed: Option<u64>) {
+    pub(crate) fn on_answer(&mut self, reported: &Reported<'_>, believed: Option<u64>) {
         self.answered += 1;
         let span = (reported.awaited.at, reported.now);
         if reported.error == 0 {
@@ -400,7 +400,7 @@ impl Checks {
     }
 
     /// A server has deleted an ephemeral node.
-    pub(super) fn on_deleted(&mut self, deleted: &Deleted) {
+    pub(crate) fn on_deleted(&mut self, deleted: &Deleted) {
         let Deleted { path, zxid, at } = deleted;
         self.changed(path, *zxid);
         self.child_changed(path, *zxid);
@@ -461,7 +461,7 @@ impl Checks {
     }
 
     /// Who queues for the lock was seen: a user that is not there and has not left has lost the session.
-    pub(super) fn on_queue(&mut self, names: &[String], asked: u64, now: u64, users: &[User]) {
+    pub(crate) fn on_queue(&mut self, names: &[String], asked: u64, now: u64, users: &[User]) {
         for queued in users.iter().filter_map(|user| user.queued.as_ref()) {
             let there = names.iter().any(|name| queued.path.ends_with(name.as_str()));
             if there {
@@ -474,7 +474,7 @@ impl Checks {
     }
 
     /// An event ends these watches.
-    pub(super) fn on_event(&self, path: &str, kind: i32, zxid: i64, armed: &[Armed]) {
+    pub(crate) fn on_event(&self, path: &str, kind: i32, zxid: i64, armed: &[Armed]) {
         let waits = armed.iter().any(|armed| armed.absent);
         invariant!(
             WATCH,
@@ -492,7 +492,7 @@ impl Checks {
     }
 
     /// A watch whose event never came although answers have shown what came after, or although all is at rest.
-    pub(super) fn lost_watch(&self, user: &User, at_rest: bool) -> Option<String> {
+    pub(crate) fn lost_watch(&self, user: &User, at_rest: bool) -> Option<String> {
         for ((kind, path), armed) in &user.watches {
             if at_rest && armed.is_denied {
                 return Some(format!(
@@ -525,7 +525,7 @@ impl Checks {
     }
 
     /// The whole history; false if that took too many steps.
-    pub(super) fn check(&self) -> bool {
+    pub(crate) fn check(&self) -> bool {
         self.check_abandoned();
         self.check_checked();
         self.views.check(|path, range| {
@@ -555,7 +555,7 @@ impl Checks {
         }
     }
 
-    pub(super) fn to_text(&self) -> Option<String> {
+    pub(crate) fn to_text(&self) -> Option<String> {
         let mut out = Vec::new();
         self.kv.write_jsonl(&mut out).ok()?;
         String::from_utf8(out).ok()

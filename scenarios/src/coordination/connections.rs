@@ -10,12 +10,7 @@ use std::time::Duration;
 impl CoordinationScenario {
     pub(super) fn connect(&mut self, number: usize, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
-        // One that has left may still be in somebody's list.
-        let within = match self.healed_at {
-            Some(_) => self.core.clone(),
-            None if self.rng.chance(0.125) => self.changes.ever(),
-            None => self.changes.members(),
-        };
+        let within = self.hosts_to_try();
         let Some(&host) = self.rng.pick(&within) else { return };
         let forges = self.healed_at.is_none() && self.rng.chance(0.03);
         let user = &mut self.users[number];
@@ -31,8 +26,7 @@ impl CoordinationScenario {
 
     /// The connection is broken, by the user or by somebody else.
     pub(super) fn disconnect(&mut self, number: usize, now: u64, control: Option<&mut Control<'_, Seat>>) {
-        self.quiet.take_if(|quiet| quiet.is_of(number));
-        self.forget_expiring(number);
+        self.forget_what_was_planned(number);
         let user = &mut self.users[number];
         if let (Some(link), Some(control)) = (&user.link, control) {
             send(link.socket, node::DISCONNECT, &[], control);

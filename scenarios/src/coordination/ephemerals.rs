@@ -3,23 +3,23 @@
 //! No user asks for what a clean-up does, so servers are looked at. One that has executed a single operation since the last look shows
 //! what that has deleted.
 
-use super::node::Seat;
+use super::judged::JudgedTree;
 use kernel::{HostId, NodeId};
-use mason::{MasonMember, Number, Space};
-use sim::Cluster;
+use mason::shard::ShardServer;
+use mason::{Number, Space};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An ephemeral node that a server has deleted.
-pub(super) struct Deleted {
-    pub(super) path: String,
-    pub(super) zxid: u64,
+pub(crate) struct Deleted {
+    pub(crate) path: String,
+    pub(crate) zxid: u64,
     /// When any server of the shard was first seen to have executed it.
-    pub(super) at: u64,
+    pub(crate) at: u64,
 }
 
 /// What servers have had, and how far they were.
 #[derive(Default)]
-pub(super) struct Ephemerals {
+pub(crate) struct Ephemerals {
     had: BTreeMap<NodeId, Had>,
     /// When the server that is furthest first came to a number; both grow.
     reached: BTreeMap<Space, Vec<(Number, u64)>>,
@@ -32,23 +32,25 @@ struct Had {
 }
 
 impl Ephemerals {
-    pub(super) fn forget(&mut self, host: HostId) {
+    pub(crate) fn forget(&mut self, host: HostId) {
         self.had.retain(|node, _| node.host() != host);
     }
 
-    /// What servers of a host have deleted in the last burst.
-    pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) -> Vec<Deleted> {
+    /// What servers have deleted in the last burst.
+    pub(crate) fn look<'a>(
+        &mut self,
+        servers: impl Iterator<Item = (NodeId, &'a ShardServer<JudgedTree>)>,
+        now: u64,
+    ) -> Vec<Deleted> {
         let mut deleted = Vec::new();
-        for (id, node) in cluster.called_nodes_of(host) {
-            let Seat::Member(member) = node else { continue };
-            let MasonMember::Shard(server) = &**member else { continue };
+        for (id, server) in servers {
             let (next, shard_map) = (server.next(), server.shard_map().version);
             if self.had.get(&id).is_some_and(|had| had.next == next) {
                 continue;
             }
             let reached = self.reached.entry(server.space()).or_default();
             if reached.last().is_none_or(|(furthest, _)| *furthest < next) {
-                reached.push((next, cluster.now()));
+                reached.push((next, now));
             }
             let at = reached[reached.partition_point(|(known, _)| *known < next)].1;
             let paths = server.service().znodes().ephemeral_paths().map(str::to_owned).collect();

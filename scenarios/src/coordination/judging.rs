@@ -1,10 +1,10 @@
 //! What users find out for themselves, and must not.
 
 use super::checks::Reported;
-use super::node::Seat;
+
 use super::user::Session;
 use super::words::{self, Ask, Body, Watched};
-use super::{CoordinationScenario, nanos};
+use super::{CoordinationScenario, Seat, nanos};
 use kernel::invariant;
 use sim::Control;
 use std::time::Duration;

@@ -9,23 +9,23 @@ use kernel::invariant;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What happens to a node, as events have it.
-pub(super) const CREATED: i32 = 1;
-pub(super) const DELETED: i32 = 2;
-pub(super) const DATA_CHANGED: i32 = 3;
+pub(crate) const CREATED: i32 = 1;
+pub(crate) const DELETED: i32 = 2;
+pub(crate) const DATA_CHANGED: i32 = 3;
 
 /// What users are known to have done to nodes: by path and zxid, which kind of change, and when it was asked for.
 #[derive(Default)]
-pub(super) struct Changes(BTreeMap<String, BTreeMap<u64, (i32, u64)>>);
+pub(crate) struct Changes(BTreeMap<String, BTreeMap<u64, (i32, u64)>>);
 
 impl Changes {
-    pub(super) fn add(&mut self, path: &str, zxid: u64, kind: i32, asked: u64) {
+    pub(crate) fn add(&mut self, path: &str, zxid: u64, kind: i32, asked: u64) {
         self.0.entry(path.to_owned()).or_default().insert(zxid, (kind, asked));
     }
 }
 
 /// The recursive watches of a user, and what it was sent on this connection.
 #[derive(Debug, Default)]
-pub(super) struct Lasting {
+pub(crate) struct Lasting {
     /// None until the host has answered that it watches.
     watches: BTreeMap<String, Option<WatchState>>,
     reported: BTreeSet<(u64, String, i32)>,
@@ -49,37 +49,37 @@ fn is_below(path: &str, above: &str) -> bool {
 
 impl Lasting {
     /// A connection begins, or ends: nothing is watched on it.
-    pub(super) fn forget_connection(&mut self) {
+    pub(crate) fn forget_connection(&mut self) {
         self.watches.values_mut().for_each(|state| *state = None);
         self.reported.clear();
     }
 
-    pub(super) fn forget_session(&mut self) {
+    pub(crate) fn forget_session(&mut self) {
         *self = Self::default();
     }
 
     /// What a client that comes back asks for again.
-    pub(super) fn paths(&self) -> Vec<String> {
+    pub(crate) fn paths(&self) -> Vec<String> {
         self.watches.keys().cloned().collect()
     }
 
     /// The host has answered that it watches.
-    pub(super) fn set(&mut self, path: &str, now: u64) {
+    pub(crate) fn set(&mut self, path: &str, now: u64) {
         let state = WatchState { since: now, shown: 0, last: 0 };
         self.watches.entry(path.to_owned()).or_default().get_or_insert(state);
     }
 
     /// A server of the user's host has skipped what happened until now.
-    pub(super) fn skipped(&mut self, now: u64) {
+    pub(crate) fn skipped(&mut self, now: u64) {
         self.watches.values_mut().flatten().for_each(|state| state.since = now);
     }
 
-    pub(super) fn on_answer(&mut self, zxid: u64) {
+    pub(crate) fn on_answer(&mut self, zxid: u64) {
         self.watches.values_mut().flatten().for_each(|state| state.shown = state.shown.max(zxid));
     }
 
     /// Events come in the order of what they announce, once, and before answers that show it.
-    pub(super) fn on_event(&mut self, kind: i32, path: &str, zxid: u64) {
+    pub(crate) fn on_event(&mut self, kind: i32, path: &str, zxid: u64) {
         let concerned = self.watches.iter_mut().filter(|(above, _)| is_below(path, above));
         for WatchState { shown, last, .. } in concerned.filter_map(|(_, state)| state.as_mut()) {
             invariant!(
@@ -96,13 +96,13 @@ impl Lasting {
     }
 
     /// True if only a recursive watch of a node above can have announced this path.
-    pub(super) fn reports_from_above(&self, path: &str) -> bool {
+    pub(crate) fn reports_from_above(&self, path: &str) -> bool {
         let set = self.watches.iter().filter(|(_, state)| state.is_some());
         parent_of(path).is_some_and(|parent| set.map(|(above, _)| above).any(|above| is_below(parent, above)))
     }
 
     /// A change that was not announced although answers have shown what came after it, or although all is at rest.
-    pub(super) fn lost(&self, changes: &Changes, at_rest: bool) -> Option<String> {
+    pub(crate) fn lost(&self, changes: &Changes, at_rest: bool) -> Option<String> {
         for (above, state) in &self.watches {
             let Some(WatchState { since, shown, .. }) = *state else { continue };
             let until = if at_rest { u64::MAX } else { shown };

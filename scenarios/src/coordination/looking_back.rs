@@ -7,12 +7,12 @@ use std::ops::RangeInclusive;
 
 /// States of nodes that were read, by their zxids, and the highest zxid that an answer had shown before.
 #[derive(Default)]
-pub(super) struct Views {
+pub(crate) struct Views {
     read: BTreeMap<(String, u64), u64>,
 }
 
 impl Views {
-    pub(super) fn on_answer(&mut self, ask: &Ask, body: &Body, seen: u64) {
+    pub(crate) fn on_answer(&mut self, ask: &Ask, body: &Body, seen: u64) {
         match (ask, body) {
             (Ask::Exists { path, .. }, Body::Stat(stat)) | (Ask::Get { path, .. }, Body::Data(_, stat)) => {
                 self.add(path, stat.mzxid as u64, seen);
@@ -36,7 +36,7 @@ impl Views {
     }
 
     /// `state` is the zxid of a known state of a node, within a range.
-    pub(super) fn check(&self, state: impl Fn(&str, RangeInclusive<u64>) -> Option<u64>) {
+    pub(crate) fn check(&self, state: impl Fn(&str, RangeInclusive<u64>) -> Option<u64>) {
         for ((path, mzxid), &seen) in &self.read {
             let later = state(path, mzxid + 1..=seen);
             invariant!(

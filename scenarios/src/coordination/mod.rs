@@ -1,29 +1,30 @@
 //! The coordination service: real gateways, sessions and shards of znodes over Mason, and users that speak ZooKeeper's bytes.
 
 mod asking;
-mod calls;
-mod checks;
+pub(crate) mod calls;
+pub(crate) mod checks;
 mod connections;
-mod ephemerals;
+mod cutting;
+pub(crate) mod ephemerals;
 mod expiring;
 mod handing;
-mod judged;
+pub(crate) mod judged;
 mod judging;
-mod lasting;
+pub(crate) mod lasting;
 mod leaving;
 mod living;
 mod looking_back;
 mod marks;
 mod memory;
-mod node;
+pub(crate) mod node;
 mod quiet;
 mod rest;
 mod returning;
-mod seldom;
+pub(crate) mod seldom;
 mod striking;
-mod user;
+pub(crate) mod user;
 pub(crate) mod words;
-mod workload;
+pub(crate) mod workload;
 
 pub use node::{Seat, Socket};
 
@@ -34,6 +35,7 @@ use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::{membership::Changes, operator};
 use checks::Checks;
 use coordination::{Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings};
+use cutting::Cutting;
 use ephemerals::Ephemerals;
 use expiring::{EXPIRE_EVERY, Expiring, LET_EXPIRE, LOOK_AT_A_SESSION};
 use judged::{JudgedSessions, JudgedTree, SharedTree};
@@ -55,7 +57,7 @@ use sim::{
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-use striking::Cutting;
+use striking::is_bad;
 use user::User;
 
 /// One cluster with its users, drawn from a seed.
@@ -238,6 +240,22 @@ impl CoordinationScenario {
         }
     }
 
+    /// Where users may connect.
+    fn hosts_to_try(&mut self) -> Vec<HostId> {
+        // One that has left may still be in somebody's list.
+        match self.healed_at {
+            Some(_) => self.core.clone(),
+            None if self.rng.chance(0.125) => self.changes.ever(),
+            None => self.changes.members(),
+        }
+    }
+
+    /// A user's connection is broken.
+    fn forget_what_was_planned(&mut self, number: usize) {
+        self.quiet.take_if(|quiet| quiet.is_of(number));
+        self.forget_expiring(number);
+    }
+
     fn is_bootstrapped(&self) -> bool {
         self.audit.bootstrapped(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
@@ -274,10 +292,6 @@ fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
         ..paxos::Parameters::default()
     };
     limits::fit(parameters, log)
-}
-
-fn is_bad(lost: &BTreeSet<HostId>, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
-    lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
 }
 
 fn send(to: NodeId, kind: u8, bytes: &[u8], control: &mut Control<'_, Seat>) {
@@ -470,7 +484,7 @@ impl Scenario for CoordinationScenario {
             let now = cluster.now();
             self.users.iter_mut().filter(there).for_each(|user| user.lasting.skipped(now));
         }
-        for deleted in self.ephemerals.look(host, cluster) {
+        for deleted in self.ephemerals.look(rest::servers_of(host, cluster), cluster.now()) {
             self.checks.on_deleted(&deleted);
         }
         let sessions = self.users.iter().filter_map(|user| user.session.as_ref());

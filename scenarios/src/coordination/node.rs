@@ -21,24 +21,24 @@ kernel::nodes! {
 }
 
 /// What the scenario asks of a socket, by the first byte; what follows are its arguments.
-pub(super) const CONNECT: u8 = 0;
+pub(crate) const CONNECT: u8 = 0;
 /// See [`CONNECT`]: bytes for the gateway.
-pub(super) const INPUT: u8 = 1;
+pub(crate) const INPUT: u8 = 1;
 /// See [`CONNECT`].
-pub(super) const DISCONNECT: u8 = 2;
+pub(crate) const DISCONNECT: u8 = 2;
 /// See [`CONNECT`]: answered when there is output.
-pub(super) const POLL: u8 = 3;
+pub(crate) const POLL: u8 = 3;
 /// See [`CONNECT`]: not answered before it is released.
-pub(super) const HOLD: u8 = 4;
+pub(crate) const HOLD: u8 = 4;
 /// See [`CONNECT`]: the number of a request that is held.
-pub(super) const RELEASE: u8 = 5;
+pub(crate) const RELEASE: u8 = 5;
 
 /// How an answer begins: it shows nothing.
-pub(super) const NOTHING: u8 = 0;
+pub(crate) const NOTHING: u8 = 0;
 /// How an answer begins: what follows was written to the user.
-pub(super) const OUTPUT: u8 = 1;
+pub(crate) const OUTPUT: u8 = 1;
 /// How an answer begins: the connection is closed, for the reason that follows.
-pub(super) const CLOSED: u8 = 2;
+pub(crate) const CLOSED: u8 = 2;
 
 /// Passes bytes on: the scenario is the user. A stream's bytes arrive whole and in order, or the connection is broken.
 #[derive(Default, Debug)]

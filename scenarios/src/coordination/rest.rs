@@ -7,6 +7,7 @@ use coordination::wire::ZkSessionId;
 use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
 use mason::proxy::machine::ProxyMachine;
+use mason::shard::ShardServer;
 use mason::{MasonMember, Number, Shard as _, Space};
 use parts::ReplyBounds;
 use sim::Cluster;
@@ -109,6 +110,19 @@ pub(super) fn members_of<'a>(
     cluster.called_nodes_of(host).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,
+    })
+}
+
+/// The shards' servers on a host.
+pub(super) fn servers_of<'a>(
+    host: HostId,
+    cluster: &Cluster<'a, Seat>,
+) -> impl Iterator<Item = (NodeId, &'a ShardServer<JudgedTree>)> {
+    members_of(host, cluster).filter_map(|(id, member)| match member {
+        MasonMember::Shard(server) => Some((id, &**server)),
+        MasonMember::Sequencer(_) | MasonMember::Proxy(_) | MasonMember::Gateway(_) | MasonMember::Log(_) => {
+            None
+        }
     })
 }
 

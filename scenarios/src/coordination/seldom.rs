@@ -26,7 +26,7 @@ fn judged(opcode: i32, texts: &[&str], writes: bool) -> Ask {
 }
 
 /// One more request behind those of an operation.
-pub(super) fn draw(user: &User, rng: &mut Rng) -> Ask {
+pub(crate) fn draw(user: &User, rng: &mut Rng) -> Ask {
     match rng.below(8) {
         0 => judged(op::GET_EPHEMERALS, &[one_of(&["/", "/e", "/g"], rng)], false),
         1 => judged(op::GET_ALL_CHILDREN_NUMBER, &[one_of(&ROOTS, rng)], false),

@@ -7,108 +7,108 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// A watch whose event has not come.
 #[derive(Clone, Debug)]
-pub(super) struct Armed {
+pub(crate) struct Armed {
     /// The zxid of the answer that left it.
-    pub(super) since: u64,
+    pub(crate) since: u64,
     /// The largest zxid of an answer since.
-    pub(super) shown: u64,
+    pub(crate) shown: u64,
     /// There was no node.
-    pub(super) absent: bool,
+    pub(crate) absent: bool,
     /// When the user that came back last learned that there is still none: what came and went meanwhile is announced to nobody,
     /// as ZooKeeper has it.
-    pub(super) renewed_at: Option<u64>,
+    pub(crate) renewed_at: Option<u64>,
     /// The host has answered that it does not watch: the event is on its way.
-    pub(super) is_denied: bool,
+    pub(crate) is_denied: bool,
 }
 
 /// A request without an answer.
 #[derive(Clone, Debug)]
-pub(super) struct Awaited {
+pub(crate) struct Awaited {
     xid: i32,
-    pub(super) ask: Ask,
-    pub(super) at: u64,
+    pub(crate) ask: Ask,
+    pub(crate) at: u64,
     /// Part of the user's operation, and not the client library's own.
-    pub(super) of_task: bool,
+    pub(crate) of_task: bool,
     /// When the last sync before it on this connection was asked for.
-    pub(super) synced_at: Option<u64>,
+    pub(crate) synced_at: Option<u64>,
 }
 
 #[derive(Debug)]
-pub(super) struct Link {
-    pub(super) host: HostId,
-    pub(super) socket: NodeId,
-    pub(super) poll: RequestId,
+pub(crate) struct Link {
+    pub(crate) host: HostId,
+    pub(crate) socket: NodeId,
+    pub(crate) poll: RequestId,
     input: Vec<u8>,
-    pub(super) awaited: VecDeque<Awaited>,
-    pub(super) greeted: bool,
+    pub(crate) awaited: VecDeque<Awaited>,
+    pub(crate) greeted: bool,
     xid: i32,
-    pub(super) began_at: u64,
-    pub(super) said_at: u64,
-    pub(super) pinged_at: Option<u64>,
+    pub(crate) began_at: u64,
+    pub(crate) said_at: u64,
+    pub(crate) pinged_at: Option<u64>,
     synced_at: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Session {
-    pub(super) id: u64,
+pub(crate) struct Session {
+    pub(crate) id: u64,
     password: Vec<u8>,
     /// In nanoseconds.
-    pub(super) timeout: u64,
-    pub(super) attached_at: u64,
+    pub(crate) timeout: u64,
+    pub(crate) attached_at: u64,
     /// When it last got an answer to anything.
-    pub(super) heard_at: u64,
+    pub(crate) heard_at: u64,
 }
 
 /// The operation at hand.
 #[derive(Clone, Debug)]
-pub(super) struct Task {
-    pub(super) asks: VecDeque<Ask>,
+pub(crate) struct Task {
+    pub(crate) asks: VecDeque<Ask>,
     /// All are sent at once.
-    pub(super) pipelined: bool,
+    pub(crate) pipelined: bool,
 }
 
 /// An ephemeral node in the queue for the lock.
 #[derive(Clone, Debug)]
-pub(super) struct QueuePosition {
-    pub(super) path: String,
-    pub(super) session: u64,
-    pub(super) since: u64,
-    pub(super) leaving: bool,
+pub(crate) struct QueuePosition {
+    pub(crate) path: String,
+    pub(crate) session: u64,
+    pub(crate) since: u64,
+    pub(crate) leaving: bool,
 }
 
 /// See the file's head.
 #[derive(Debug)]
-pub(super) struct User {
-    pub(super) link: Option<Link>,
-    pub(super) session: Option<Session>,
-    pub(super) retry_at: u64,
+pub(crate) struct User {
+    pub(crate) link: Option<Link>,
+    pub(crate) session: Option<Session>,
+    pub(crate) retry_at: u64,
     /// How often it has connected to each host.
-    pub(super) attempts: BTreeMap<HostId, u32>,
+    pub(crate) attempts: BTreeMap<HostId, u32>,
     /// How much longer it waits, and asks its session to last, since answers came too late: at most [`STRETCH_MAX`].
-    pub(super) stretch: u32,
+    pub(crate) stretch: u32,
     /// In milliseconds; what it asks for.
-    pub(super) timeout: i32,
-    pub(super) last_zxid: u64,
+    pub(crate) timeout: i32,
+    pub(crate) last_zxid: u64,
     /// Counts events among what it has seen when it comes back.
     counts_events: bool,
     /// It gives a wrong password on the connection at hand.
     forges: bool,
-    pub(super) watches: BTreeMap<(Watched, String), Armed>,
-    pub(super) lasting: Lasting,
-    pub(super) task: Option<Task>,
-    pub(super) ticket: Option<RequestId>,
+    pub(crate) watches: BTreeMap<(Watched, String), Armed>,
+    pub(crate) lasting: Lasting,
+    pub(crate) task: Option<Task>,
+    pub(crate) ticket: Option<RequestId>,
     /// Version and zxid of what it has last seen of a node.
-    pub(super) known: BTreeMap<String, (i32, u64)>,
-    pub(super) queued: Option<QueuePosition>,
+    pub(crate) known: BTreeMap<String, (i32, u64)>,
+    pub(crate) queued: Option<QueuePosition>,
 }
 
 /// Links may take a second for a message one way: a user that gives up sooner never gets an answer.
 const STRETCH_MAX: u32 = 8;
 /// What the service grants, in milliseconds.
-pub(super) const TIMEOUTS: (i32, i32) = (1_000, 8_000);
+pub(crate) const TIMEOUTS: (i32, i32) = (1_000, 8_000);
 
 /// What a user is sent.
-pub(super) enum News {
+pub(crate) enum News {
     /// The session is granted.
     Attached,
     /// The session is refused: it is over.
@@ -136,7 +136,7 @@ pub(super) enum News {
 }
 
 impl User {
-    pub(super) fn new(timeout: i32, counts_events: bool) -> Self {
+    pub(crate) fn new(timeout: i32, counts_events: bool) -> Self {
         Self {
             link: None,
             session: None,
@@ -158,7 +158,7 @@ impl User {
 
     /// The first frame for a new connection.
     /// `forges`: with a wrong password, if it has a session.
-    pub(super) fn greeting(&mut self, forges: bool) -> Vec<u8> {
+    pub(crate) fn greeting(&mut self, forges: bool) -> Vec<u8> {
         let timeout = self.timeout * self.stretch as i32;
         self.forges = forges && self.session.is_some();
         match &self.session {
@@ -171,7 +171,7 @@ impl User {
         }
     }
 
-    pub(super) fn connected(&mut self, host: HostId, socket: NodeId, poll: RequestId, now: u64) {
+    pub(crate) fn connected(&mut self, host: HostId, socket: NodeId, poll: RequestId, now: u64) {
         self.watches.values_mut().for_each(|armed| armed.is_denied = false);
         self.link = Some(Link {
             host,
@@ -189,18 +189,18 @@ impl User {
     }
 
     /// An answer took longer than the user waited.
-    pub(super) fn waited_in_vain(&mut self) {
+    pub(crate) fn waited_in_vain(&mut self) {
         self.stretch = (2 * self.stretch).min(STRETCH_MAX);
     }
 
     /// The connection is gone; what was asked on it may have happened or not.
-    pub(super) fn disconnected(&mut self) -> Vec<Awaited> {
+    pub(crate) fn disconnected(&mut self) -> Vec<Awaited> {
         self.lasting.forget_connection();
         self.link.take().map(|link| link.awaited.into()).unwrap_or_default()
     }
 
     /// The bytes of a request, which counts as asked from now on; none where nobody is connected.
-    pub(super) fn ask(&mut self, ask: Ask, of_task: bool, now: u64) -> Option<(NodeId, Vec<u8>)> {
+    pub(crate) fn ask(&mut self, ask: Ask, of_task: bool, now: u64) -> Option<(NodeId, Vec<u8>)> {
         let link = self.link.as_mut()?;
         link.said_at = now;
         if ask == Ask::Ping {
@@ -223,14 +223,14 @@ impl User {
     }
 
     /// Bytes have arrived.
-    pub(super) fn feed(&mut self, bytes: &[u8]) {
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
         if let Some(link) = &mut self.link {
             link.input.extend_from_slice(bytes);
         }
     }
 
     /// The next thing that the user learns.
-    pub(super) fn hear(&mut self, now: u64) -> Option<News> {
+    pub(crate) fn hear(&mut self, now: u64) -> Option<News> {
         let link = self.link.as_mut()?;
         let frame = take_frame(&mut link.input)?;
         if !link.greeted {
@@ -304,7 +304,7 @@ impl User {
     }
 
     /// An answer has shown the state up to `zxid`, and leaves a watch.
-    pub(super) fn shown(&mut self, zxid: u64, watch: Option<(Watched, String, bool)>) {
+    pub(crate) fn shown(&mut self, zxid: u64, watch: Option<(Watched, String, bool)>) {
         for armed in self.watches.values_mut() {
             armed.shown = armed.shown.max(zxid);
         }
@@ -316,12 +316,12 @@ impl User {
     }
 
     /// A client that came back learned what it missed; these watches are set again.
-    pub(super) fn renewed(&mut self, now: u64) {
+    pub(crate) fn renewed(&mut self, now: u64) {
         self.watches.values_mut().filter(|armed| armed.absent).for_each(|armed| armed.renewed_at = Some(now));
     }
 
     /// What a client that comes back says of its watches.
-    pub(super) fn set_watches(&self) -> Option<Ask> {
+    pub(crate) fn set_watches(&self) -> Option<Ask> {
         let of = |wanted: Watched, absent: bool| {
             let found = self.watches.iter().filter(move |((kind, _), armed)| {
                 *kind == wanted && (wanted == Watched::Children || armed.absent == absent)

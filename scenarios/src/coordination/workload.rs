@@ -8,7 +8,7 @@ use kernel::Rng;
 use std::collections::VecDeque;
 
 /// The next operation of a user. `value` is used once.
-pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> Task {
+pub(crate) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> Task {
     if rng.chance(0.15) {
         let (asks, pipelined) = calls::draw(&value, rng);
         return Task { asks, pipelined };
@@ -90,7 +90,7 @@ fn queue_for_the_lock(user: &User, value: String, rng: &mut Rng) -> Task {
 }
 
 /// What has to be there for an operation that found nothing.
-pub(super) fn remedy(ask: &Ask, value: String) -> Option<Ask> {
+pub(crate) fn remedy(ask: &Ask, value: String) -> Option<Ask> {
     let make = |path: &str| Ask::Create { path: path.to_owned(), value: value.clone(), flags: 0 };
     match ask {
         Ask::Create { path, .. } if path.starts_with(QUEUE) => Some(make(QUEUE)),

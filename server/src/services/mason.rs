@@ -64,7 +64,8 @@ pub struct ShardStatus {
 }
 
 impl ShardStatus {
-    fn of<S: Shard>(server: &ShardServer<S>) -> Self {
+    /// Of this server.
+    pub(crate) fn of<S: Shard>(server: &ShardServer<S>) -> Self {
         let ShardProgress { next, reach, behind, inputs_missing, installs } = server.status();
         Self {
             state: match inputs_missing {

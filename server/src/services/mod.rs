@@ -64,6 +64,8 @@ pub mod slots {
     pub const FUZZYLOG: Slots = Slots { first: 5 * BLOCK, count: BLOCK };
     /// Of what orders the shared log over FuzzyLog. Its gateway and shards are where they are over Mason.
     pub const LOG_OVER_FUZZYLOG: Slots = Slots { first: 6 * BLOCK, count: BLOCK };
+    /// Of what orders the coordination service over FuzzyLog. Its gateway and shards are where they are over Mason.
+    pub const COORDINATION_OVER_FUZZYLOG: Slots = Slots { first: 7 * BLOCK, count: BLOCK };
 }
 
 /// The role that has this slot in every cluster.
@@ -139,7 +141,9 @@ mod tests {
         let over_paxos =
             ALL.replace("mason", "paxos").replace("spaces = 2", "engine = \"paxos\"\nspaces = 2");
         let over_corfu = ALL.replace("spaces = 2", "engine = \"corfu\"\nspaces = 1");
-        let over_fuzzylog = ALL.replace("spaces = 2", "engine = \"fuzzylog\"\nspaces = 2");
+        let over_fuzzylog = ALL
+            .replace("engine = \"mason\"", "engine = \"fuzzylog\"")
+            .replace("spaces = 2", "engine = \"fuzzylog\"\nspaces = 2");
         for settings in [ALL, &over_paxos, &over_corfu, &over_fuzzylog] {
             let file = file(settings);
             assert_eq!(file.services().len(), SERVICES.len());
@@ -185,8 +189,8 @@ mod tests {
             ClusterFile::parse(&text, Path::new("."), &Overrides::default()).map_err(|error| error.what)
         };
         for (key, engine, possible) in [
-            ("coordination.engine", "corfu", "mason, paxos, none"),
-            ("coordination.engine", "zab", "mason, paxos, none"),
+            ("coordination.engine", "corfu", "mason, paxos, fuzzylog, none"),
+            ("coordination.engine", "zab", "mason, paxos, fuzzylog, none"),
             ("log.engine", "none", "mason, paxos, corfu, fuzzylog"),
             ("kv.engine", "mason", "one of: paxos"),
         ] {

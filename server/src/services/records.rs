@@ -116,6 +116,11 @@ pub fn log_owner(log: &str, role: LogRole) -> RecordOwner {
     RecordOwner::new(format!("{log} {name}"), notify)
 }
 
+/// A server of a shard.
+pub fn shard_owner(name: &str) -> RecordOwner {
+    RecordOwner::new(name, shard)
+}
+
 /// A gateway, which writes its incarnations.
 pub fn gateway_owner(name: &str) -> RecordOwner {
     RecordOwner::new(name, gateway)

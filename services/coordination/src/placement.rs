@@ -1,6 +1,6 @@
 //! Which shard a znode is in.
 
-use crate::wire::{JuteInput, Restore, Update, WriteHead, WriteOperation, is_sequential, op, parent_of};
+use crate::wire::{JuteInput, RestoredNode, Update, WriteHead, WriteOperation, is_sequential, op, parent_of};
 use mason::Space;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -107,7 +107,7 @@ impl Placement {
                     spaces.push(self.space_of_created(create.path, create.is_sequential()));
                     spaces.extend(parent_of(create.path).map(|parent| self.space_of(parent)));
                 }
-                Update::Delete { path, .. } | Update::Restore(Restore { path, .. }) => {
+                Update::Delete { path, .. } | Update::Restore(RestoredNode { path, .. }) => {
                     spaces.push(self.space_of(path));
                     spaces.extend(parent_of(path).map(|parent| self.space_of(parent)));
                 }

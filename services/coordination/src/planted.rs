@@ -79,4 +79,14 @@ kernel::planted_bugs! {
     stranger_attaches = "K51",
     /// A node that goes stays counted below its quota.
     removed_node_stays_counted = "K53",
+    /// Over FuzzyLog: the sessions' clock goes on by what each feeder has measured, though another one has ticked since.
+    time_counted_twice = "K60",
+    /// Over FuzzyLog: a barrier passes when it is known how far the colour goes, and not when that is handed over.
+    barrier_before_it_is_handed_over = "K61",
+    /// Over FuzzyLog: the colour is trimmed behind what one server of each shard has durably.
+    tree_trimmed_behind_one_server = "K62",
+    /// Over FuzzyLog: shards are handed what the sessions did not admit.
+    void_operations_handed_over = "K63",
+    /// Over FuzzyLog: shards answer reads behind a barrier by what they have executed, and not by what they were handed.
+    reach_not_announced = "K64",
 }

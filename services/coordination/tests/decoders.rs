@@ -3,7 +3,7 @@
 use coordination::gateway::Settings;
 use coordination::wire::{
     Acl, Body, Caller, ConnectRequest, ConnectionEpoch, HomeNotice, Identity, JuteOutput, Origin, Query,
-    Request, Restore, SessionAnswer, WatchEvent, WatchSeq, WriteHead, WriteOperation, ZkSessionId, op,
+    Request, RestoredNode, SessionAnswer, WatchEvent, WatchSeq, WriteHead, WriteOperation, ZkSessionId, op,
 };
 use coordination::{HomeSessions, Placement, SessionSettings, Znodes};
 use kernel::{Bytes, NodeId, Rng};
@@ -91,7 +91,7 @@ fn restore(rng: &mut Rng) -> Vec<u8> {
     let mut out = Vec::new();
     let paths =
         ["/", "/a", "/a/b", "/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/zookeeper_limits", "x"];
-    Restore {
+    RestoredNode {
         path: paths[rng.index(paths.len())],
         data: Some(&[b'x'; 30][..rng.index(30)]),
         acl: vec![Acl { permissions: 31, who: Identity::new("world", "anyone") }],

@@ -3,7 +3,7 @@
 use super::client::{ZkClient, ZkError};
 use super::files;
 use super::target::{Target, is_the_clusters_own, progress};
-use coordination::wire::Restore;
+use coordination::wire::RestoredNode;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -77,7 +77,7 @@ impl Import {
             let mut target = Target::new(connect()?, self.merge)?;
             for (path, node) in loaded.tree.nodes.iter().filter(|(path, _)| !is_the_clusters_own(path)) {
                 let Some((flags, ttl)) = node.kind() else { continue };
-                target.restore(&Restore {
+                target.restore(&RestoredNode {
                     path,
                     data: node.data.as_deref(),
                     acl: node.acl.to_vec(),

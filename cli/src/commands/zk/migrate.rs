@@ -4,7 +4,7 @@ use super::client::{ZkClient, ZkError};
 use super::target::{Ask, Seen, Target, TargetKind, is_the_clusters_own, progress, walk};
 use crate::commands::kv::load_tls;
 use crate::failure::Failure;
-use coordination::wire::{JuteInput, Restore, Stat, read_acls};
+use coordination::wire::{JuteInput, RestoredNode, Stat, read_acls};
 use ordinate_client::Tls;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
@@ -138,7 +138,7 @@ impl Migrate {
         if self.to_zookeeper { TargetKind::ZooKeeper } else { TargetKind::Ordinate }
     }
 
-    fn bring(&self, target: &mut Target, node: &Restore<'_>, is_known: bool) -> Result<(), ZkError> {
+    fn bring(&self, target: &mut Target, node: &RestoredNode<'_>, is_known: bool) -> Result<(), ZkError> {
         match self.kind() {
             TargetKind::Ordinate => target.restore(node),
             TargetKind::ZooKeeper => target.write(node, self.merge || is_known),
@@ -266,8 +266,8 @@ fn restored<'a>(
     data: &'a [u8],
     stat: &Stat,
     acl: Vec<coordination::wire::Acl>,
-) -> Restore<'a> {
-    Restore {
+) -> RestoredNode<'a> {
+    RestoredNode {
         path,
         data: Some(data),
         acl,

@@ -1,7 +1,7 @@
 //! The cluster that nodes are brought to: many requests in flight, an error names its node.
 
 use super::client::{ZkClient, ZkError};
-use coordination::wire::{JuteInput, JuteOutput as _, Restore, Stat, op, write_acls};
+use coordination::wire::{JuteInput, JuteOutput as _, RestoredNode, Stat, op, write_acls};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::VecDeque;
 use std::io::IsTerminal as _;
@@ -57,14 +57,14 @@ impl Target {
     }
 
     /// Makes a node, or makes it over. Parents come first.
-    pub fn restore(&mut self, restore: &Restore<'_>) -> Result<(), ZkError> {
+    pub fn restore(&mut self, restore: &RestoredNode<'_>) -> Result<(), ZkError> {
         let mut body = Vec::new();
         restore.write(&mut body);
         self.push(restore.path, op::RESTORE, &body, 0)
     }
 
     /// Makes a node by a ZooKeeper's own calls, or makes it over if it is expected there. Parents come first.
-    pub fn write(&mut self, restore: &Restore<'_>, is_there: bool) -> Result<(), ZkError> {
+    pub fn write(&mut self, restore: &RestoredNode<'_>, is_there: bool) -> Result<(), ZkError> {
         let (path, mut body) = (restore.path, Vec::new());
         let put_node = |body: &mut Vec<u8>| {
             body.put_text(path);

@@ -14,7 +14,7 @@ use coordination::wire::{
 use coordination::{Placement, Znodes};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, Recount, SnapshotStep, invariant};
 use mason::{Gsn, Order, Resharded, Shard, ShardMap, ShardOut, Space};
-pub(super) use sessions::JudgedSessions;
+pub(crate) use sessions::JudgedSessions;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -23,10 +23,10 @@ use watched::{CHILD, DATA, PERSISTENT, RECURSIVE, Watched};
 
 /// The model that all servers of a run share.
 #[derive(Clone, Debug)]
-pub(super) struct SharedTree(Rc<RefCell<Tree>>);
+pub(crate) struct SharedTree(Rc<RefCell<Tree>>);
 
 impl SharedTree {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Rc::new(RefCell::new(Tree::new())))
     }
 }
@@ -44,13 +44,13 @@ pub struct JudgedTree {
 }
 
 impl JudgedTree {
-    pub(super) fn new(space: Space, placement: Placement, number: u64, tree: SharedTree) -> Self {
+    pub(crate) fn new(space: Space, placement: Placement, number: u64, tree: SharedTree) -> Self {
         let (znodes, watched) = (Znodes::new(space, placement, number), Watched::default());
         Self { znodes, space, placement, tree, watched, gsn: Some(0) }
     }
 
     /// The shard itself.
-    pub(super) fn znodes(&self) -> &Znodes {
+    pub(crate) fn znodes(&self) -> &Znodes {
         &self.znodes
     }
 

@@ -65,7 +65,7 @@ pub struct JudgedSessions {
 }
 
 impl JudgedSessions {
-    pub(in crate::coordination) fn new(group: Group, settings: SessionSettings) -> Self {
+    pub(crate) fn new(group: Group, settings: SessionSettings) -> Self {
         Self {
             group,
             slack: settings.slack.into(),
@@ -79,7 +79,7 @@ impl JudgedSessions {
     }
 
     /// The group's part itself.
-    pub(in crate::coordination) fn sessions(&self) -> &HomeSessions {
+    pub(crate) fn sessions(&self) -> &HomeSessions {
         &self.sessions
     }
 
@@ -96,7 +96,7 @@ impl JudgedSessions {
     }
 
     /// True if some session is closing here that is at home elsewhere.
-    pub(in crate::coordination) fn closes_for_others(&self) -> bool {
+    pub(crate) fn closes_for_others(&self) -> bool {
         let is_away = |session| self.home(session).is_some_and(|home| home != self.group);
         self.known.iter().any(|(&session, known)| known.closing && is_away(session))
     }

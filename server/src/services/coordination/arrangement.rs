@@ -1,7 +1,7 @@
 //! How many proxies order the coordination service's operations, and over how many shards znodes are spread: `GET
 //! /v1/zookeeper/proxies` and `/v1/zookeeper/shards`, and `PUT` with `{"proxies": 5}` or `{"shards": 6}`.
 
-use super::{Coordination, nodes};
+use super::{Coordination, nodes, over_fuzzylog};
 use crate::admin::state::Admin;
 use crate::family;
 use crate::services::mason::{Proxies, ShardMapStatus};
@@ -94,9 +94,17 @@ async fn ask(admin: &Admin, call: &ProxyCall) -> Result<Progress, Response> {
         let what = "with coordination.engine = \"paxos\" there is one proxy with one shard, for ever";
         return Err(error(StatusCode::CONFLICT, what));
     }
-    let proxies = nodes::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
+    let host = HostId::named(&admin.host);
+    let proxy = match coordination.is_over_mason() {
+        true => nodes::deployment(&admin.file, coordination).proxies_of(host)[usize::from(FIRST.0)],
+        false if matches!(call, ProxyCall::Arrange(Some(_))) => {
+            let what = "with coordination.engine = \"fuzzylog\" one colour orders all: there are no proxies";
+            return Err(error(StatusCode::CONFLICT, what));
+        }
+        false => over_fuzzylog::feeder(&admin.file, host),
+    };
     let request = family::LocalRequest::Service(call.encoded().into());
-    let answered = admin.handle.request(proxies[usize::from(FIRST.0)].host_slot(), request);
+    let answered = admin.handle.request(proxy.host_slot(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {
         Ok(Ok(family::LocalResponse::Service(bytes))) => Progress::decoded(&bytes)
             .map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "a malformed answer")),

@@ -74,9 +74,11 @@ fn facts(
     let leads = found.is_some_and(|found| found.groups.sequencer.is_some());
     let others = status.membership.hosts.len().saturating_sub(1).max(file.hosts.len() - 1);
     // One replicated state machine has no sequencer: the host that leads its log leads.
-    let sharded = file.service::<Coordination>().is_some_and(Coordination::is_sharded);
+    let over_mason = file.service::<Coordination>().is_some_and(Coordination::is_over_mason);
     let leads_log = found.is_some_and(|found| !found.groups.leads.is_empty());
-    let leads = if sharded { leads } else { leads_log };
+    // Nor has a chain: the host whose director leads does.
+    let directs = found.is_some_and(|found| found.chain.as_ref().is_some_and(|chain| chain.directs));
+    let leads = if over_mason { leads } else { leads_log || directs };
     let mode = match (others, leads) {
         (0, _) => "standalone",
         (_, true) => "leader",

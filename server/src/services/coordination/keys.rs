@@ -30,7 +30,8 @@ pub const KEYS: &[Key] = &[
         "coordination.engine",
         KeyKind::Engine(ENGINES, OrNone::OrNone),
         "none",
-        "what orders the coordination service: mason spreads znodes over shards, paxos is one replicated state machine",
+        "what orders the coordination service: mason and fuzzylog spread znodes over shards, mason by a sequencer, fuzzylog by one colour on a \
+         chain of servers; paxos is one replicated state machine",
         "all hosts must agree, from the first start on",
     ),
     key(
@@ -52,7 +53,7 @@ pub const KEYS: &[Key] = &[
         KeyKind::Number(1, 256),
         "3",
         "how many replicated proxies order operations; their leaders are spread over the hosts",
-        "what the cluster begins with, equal on all hosts; ordinate cluster proxies changes it later; with engine = \"paxos\" there is one",
+        "what the cluster begins with, equal on all hosts; ordinate cluster proxies changes it later; with engine = \"paxos\" there is one, with \"fuzzylog\" none",
     ),
     key(
         "coordination.reads",

@@ -1,4 +1,4 @@
-//! The coordination service: ZooKeeper's protocol, over shards under Mason or over one replicated state machine.
+//! The coordination service: ZooKeeper's protocol, over shards under Mason or FuzzyLog, or over one replicated state machine.
 
 mod advertise;
 mod arrangement;
@@ -7,6 +7,7 @@ mod facts;
 mod guard;
 mod keys;
 mod nodes;
+mod over_fuzzylog;
 mod port;
 mod sessions;
 mod settings;
@@ -14,10 +15,11 @@ mod status;
 pub mod subject;
 mod timing;
 
+pub use over_fuzzylog::TreeChainStatus;
 pub use settings::Coordination;
 pub use status::CoordinationStatus;
 
-use super::records;
+use super::records::{self, RecordOwner};
 use super::{
     Engine, Follower, Listed, Port, ReadyProbe, Service, ServiceStatus, StartError, Started, Starting,
     client_limits, slots,
@@ -37,20 +39,20 @@ use port::ZooKeeper;
 use runtime::{Agreement, ClientLimits, FrontEndConfig, HostView};
 use std::sync::Arc;
 
-const ENGINES: &[Engine] = &[Engine::Mason, Engine::Paxos];
+const ENGINES: &[Engine] = &[Engine::Mason, Engine::Paxos, Engine::FuzzyLog];
 
 /// The service's line of the list. Its users speak ZooKeeper's protocol, not the native one.
 pub const LISTED: Listed = Listed {
     name: "coordination",
     engines: ENGINES,
     keys: keys::KEYS,
-    slots: &[slots::COORDINATION],
+    slots: &[slots::COORDINATION, slots::COORDINATION_OVER_FUZZYLOG],
     receivers: &[],
     off: "call of the coordination service, which is off",
     read: settings::read,
     check_http: |_, _| Ok(()),
     reads: None,
-    owner: |host_slot| records::mason_owner(LISTED.name, slots::COORDINATION, 0, host_slot),
+    owner,
 };
 
 /// What it serves over HTTP.
@@ -64,6 +66,11 @@ const PARTS: usize = 2;
 
 /// Bytes before a request that say how long it is.
 const LENGTH_BYTES: usize = 4;
+
+fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
+    let over_mason = records::mason_owner(LISTED.name, slots::COORDINATION, 0, host_slot);
+    over_mason.or_else(|| over_fuzzylog::owner(host_slot))
+}
 
 fn admin_routes() -> Router<Arc<Admin>> {
     Router::new()
@@ -111,11 +118,21 @@ impl Service for Coordination {
     }
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
-        nodes::nodes(file, self, host, joins)
+        match self.engine {
+            Engine::FuzzyLog => over_fuzzylog::nodes(file, self, host, joins),
+            Engine::Mason | Engine::Paxos | Engine::Corfu | Engine::Spanner => {
+                nodes::nodes(file, self, host, joins)
+            }
+        }
     }
 
     fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Follower> {
-        super::mason::proxies(&nodes::deployment(file, self), host)
+        match self.engine {
+            Engine::FuzzyLog => over_fuzzylog::followers(file, host),
+            Engine::Mason | Engine::Paxos | Engine::Corfu | Engine::Spanner => {
+                super::mason::proxies(&nodes::deployment(file, self), host)
+            }
+        }
     }
 
     fn ports(&self) -> Vec<Port> {
@@ -177,14 +194,18 @@ impl Service for Coordination {
         }
     }
 
-    fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
-        Box::new(CoordinationStatus::of(view.nodes().filter_map(|(_, node)| member_of(node))))
+    fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
+        let nodes: Vec<&HostedNode> = view.nodes().map(|(_, node)| node).collect();
+        Box::new(CoordinationStatus::of(file, &nodes))
     }
 
     fn banner(&self, _file: &ClusterFile) -> Vec<(&'static str, String)> {
-        let engine = match self.is_sharded() {
-            true => format!("mason, {} shards, {} proxies", self.shards, self.proxies),
-            false => "paxos, one replicated state machine".to_owned(),
+        let engine = match self.engine {
+            Engine::Mason => format!("mason, {} shards, {} proxies", self.shards, self.proxies),
+            Engine::FuzzyLog => format!("fuzzylog, {} shards, one colour", self.shards),
+            Engine::Paxos | Engine::Corfu | Engine::Spanner => {
+                "paxos, one replicated state machine".to_owned()
+            }
         };
         let plain = ("zookeeper", format!("{}   ({engine})", self.listen));
         let secure = self.listen_secure.iter().map(|address| ("", format!("{address}   (TLS)")));

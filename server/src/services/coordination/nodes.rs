@@ -9,7 +9,7 @@ use coordination::{
 };
 use kernel::{HostId, HostSlot};
 use mason::proxy::SpacesOf;
-use mason::{Deployment, HostParts, Stub as _};
+use mason::{Deployment, HostParts, Layout, MasonParameters, Stub as _};
 use std::sync::Arc;
 
 /// Every host has roles for so many proxies, or for as many as the cluster began with: those that are not in use keep an idle log.
@@ -25,20 +25,35 @@ const SNAPSHOTS_PER_SIZE: u64 = 2;
 /// Which role of which host is where.
 pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
     let hosts = over_mason::hosts(file);
-    let sequencers = if coordination.is_sharded() { hosts.len() } else { 0 };
+    let is_over_mason = coordination.is_over_mason();
+    let sequencers = if is_over_mason { hosts.len() } else { 0 };
     let (proxies, shards) = (coordination.proxies, coordination.shards);
-    let room = if coordination.is_sharded() {
-        (proxies.max(ROOM_FOR_PROXIES), shards.max(ROOM_FOR_SHARDS))
-    } else {
-        (proxies, shards)
-    };
-    let parameters = mason::MasonParameters {
+    let proxies_room = if is_over_mason { proxies.max(ROOM_FOR_PROXIES) } else { proxies };
+    let shards_room = if coordination.is_sharded() { shards.max(ROOM_FOR_SHARDS) } else { shards };
+    Deployment::new(hosts, proxies, shards, sequencers, parameters(), file.parameters.clone())
+        .with_room_for(proxies_room, shards_room)
+}
+
+/// What shards wait for, and when they write snapshots.
+pub(super) fn parameters() -> MasonParameters {
+    MasonParameters {
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
         snapshots_per_size: SNAPSHOTS_PER_SIZE,
-        ..mason::MasonParameters::default()
-    };
-    Deployment::new(hosts, proxies, shards, sequencers, parameters, file.parameters.clone())
-        .with_room_for(room.0, room.1)
+        ..MasonParameters::default()
+    }
+}
+
+/// Which shard a path is in.
+pub(super) fn placement(coordination: &Coordination) -> Placement {
+    Placement::new(coordination.shards).resharding(coordination.spread_levels)
+}
+
+/// What the sessions agree on.
+pub(super) fn sessions(coordination: &Coordination) -> SessionSettings {
+    SessionSettings {
+        sessions_max: coordination.sessions_max.div_ceil(usize::from(coordination.proxies)),
+        ..SessionSettings::new(placement(coordination), key_of(&coordination.secret))
+    }
 }
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
@@ -50,16 +65,34 @@ pub fn nodes(
 ) -> Vec<(HostSlot, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, coordination);
-    let placement = Placement::new(coordination.shards).resharding(coordination.spread_levels);
-    let sessions = SessionSettings {
-        sessions_max: coordination.sessions_max.div_ceil(usize::from(coordination.proxies)),
-        ..SessionSettings::new(placement, key_of(&coordination.secret))
-    };
+    let (placement, sessions) = (placement(coordination), sessions(coordination));
     let routes = Routes { proxies: deployment.proxies_of(host), shards: deployment.servers_of(host) };
+    let layout = deployment.topology().layout.clone();
+    let settings = settings(file, coordination, routes, layout);
+    let stub = sessions.clone();
+    let counting = HomeSessions::new(mason::Group(0), sessions);
+    let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
+    let parts = HostParts {
+        stub: &|group| HomeSessions::new(group, stub.clone()),
+        shard: &|space| Znodes::new(space, placement, u64::from(std::process::id())),
+        gateway: Gateway::new(settings),
+    };
+    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
+    let nodes: Vec<(HostSlot, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
+    nodes.into_iter().map(|(slot, member)| (slot, member.into())).collect()
+}
+
+/// What the gateway is built with.
+pub(super) fn settings(
+    file: &ClusterFile,
+    coordination: &Coordination,
+    routes: Routes,
+    layout: Layout,
+) -> Settings {
     let timeouts = coordination.session_timeouts;
     let milliseconds = |time: std::time::Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-    let settings = Settings {
-        layout: deployment.topology().layout.clone(),
+    Settings {
+        layout,
         consistency: if coordination.sequential_reads {
             Consistency::Sequential
         } else {
@@ -82,19 +115,8 @@ pub fn nodes(
             bytes_max: file.share_of(&coordination.port()).promised_bytes_max(),
             ..parts::ReplyBounds::default()
         },
-        ..Settings::new(routes, placement)
-    };
-    let stub = sessions.clone();
-    let counting = HomeSessions::new(mason::Group(0), sessions);
-    let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
-    let parts = HostParts {
-        stub: &|group| HomeSessions::new(group, stub.clone()),
-        shard: &|space| Znodes::new(space, placement, u64::from(std::process::id())),
-        gateway: Gateway::new(settings),
-    };
-    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
-    let nodes: Vec<(HostSlot, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
-    nodes.into_iter().map(|(slot, member)| (slot, member.into())).collect()
+        ..Settings::new(routes, placement(coordination))
+    }
 }
 
 /// A key of 32 bytes from any text.

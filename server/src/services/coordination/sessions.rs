@@ -1,6 +1,6 @@
 //! The sessions of the coordination service, page by page.
 
-use super::{Coordination, member_of};
+use super::{Coordination, member_of, over_fuzzylog};
 use crate::admin::state::Admin;
 use crate::family::{CoordinationMember, HostedNode};
 use crate::status::ANSWER_WITHIN;
@@ -8,8 +8,8 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use coordination::Znodes;
 use coordination::wire::ZkSessionId;
+use coordination::{HomeShard, Znodes};
 use kernel::HostId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -50,9 +50,8 @@ pub async fn list(State(admin): State<Arc<Admin>>, Query(page): Query<Page>) -> 
     }
     let names: Vec<String> = admin.file.hosts.iter().map(|host| host.name.clone()).collect();
     let found = admin.handle.inspect(move |view| {
-        let members: Vec<&CoordinationMember> =
-            view.nodes().filter_map(|(_, node): (_, &HostedNode)| member_of(node)).collect();
-        collect(&members, ZkSessionId(after), limit, &names)
+        let nodes: Vec<&HostedNode> = view.nodes().map(|(_, node): (_, &HostedNode)| node).collect();
+        collect(&nodes, ZkSessionId(after), limit, &names)
     });
     match tokio::time::timeout(ANSWER_WITHIN, found).await {
         Ok(Ok(found)) => Json(found).into_response(),
@@ -64,7 +63,10 @@ fn number(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-fn collect(members: &[&CoordinationMember], after: ZkSessionId, limit: usize, names: &[String]) -> Value {
+fn collect(nodes: &[&HostedNode], after: ZkSessionId, limit: usize, names: &[String]) -> Value {
+    let members: Vec<&CoordinationMember> = nodes.iter().filter_map(|node| member_of(node)).collect();
+    let homes = nodes.iter().filter_map(|node| over_fuzzylog::home_of(node));
+    let homes: Vec<&HomeShard> = homes.map(|home| home.service()).collect();
     let replicas = members.iter().filter_map(|member| match member {
         mason::MasonMember::Log(embedded) => match embedded.node() {
             paxos::Member::Replica(replica) => Some(replica.machine()),
@@ -82,7 +84,8 @@ fn collect(members: &[&CoordinationMember], after: ZkSessionId, limit: usize, na
         })
         .collect();
     let pages = groups.iter().map(|machine| machine.stub().after(after, machine.now()).take(limit + 1));
-    let mut sessions: Vec<_> = pages.flatten().collect();
+    let of_homes = homes.iter().map(|home| home.sessions().after(after, home.now()).take(limit + 1));
+    let mut sessions: Vec<_> = pages.flatten().chain(of_homes.flatten()).collect();
     sessions.sort_by_key(|view| view.session);
     let mut lines: Vec<Line> = Vec::new();
     let mut more = false;

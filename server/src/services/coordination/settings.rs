@@ -64,16 +64,15 @@ pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, File
         return Err(FileError::new(None, "listen.zookeeper_secure is set without [tls]", help));
     }
     let Some(engine) = values.engine("coordination.engine", ENGINES) else { return Ok(None) };
-    let sharded = engine == Engine::Mason;
-    let count = |name| if sharded { values.number(name).unwrap_or(1) as u16 } else { 1 };
+    let count = |name, counts| if counts { values.number(name).unwrap_or(1) as u16 } else { 1 };
     Ok(Some(Arc::new(Coordination {
         engine,
         listen: values.text("listen.zookeeper").unwrap_or_default(),
         listen_secure: values.text("listen.zookeeper_secure"),
         advertised: values.text("listen.zookeeper_advertised"),
-        shards: count("coordination.shards"),
+        shards: count("coordination.shards", engine != Engine::Paxos),
         spread_levels: values.number("coordination.spread_levels").unwrap_or(0) as u16,
-        proxies: count("coordination.proxies"),
+        proxies: count("coordination.proxies", engine == Engine::Mason),
         sequential_reads: values.text("coordination.reads").as_deref() == Some("sequential"),
         session_timeouts: (
             values.duration("coordination.session_timeout_min"),
@@ -98,9 +97,14 @@ pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, File
 }
 
 impl Coordination {
-    /// True for shards under Mason, false for one replicated state machine.
-    pub fn is_sharded(&self) -> bool {
+    /// True for shards under Mason, of whose sequencers one leads.
+    pub fn is_over_mason(&self) -> bool {
         self.engine == Engine::Mason
+    }
+
+    /// False for one replicated state machine.
+    pub fn is_sharded(&self) -> bool {
+        self.engine != Engine::Paxos
     }
 
     /// Connections at its port, as far as there are descriptors for them.

@@ -1,7 +1,9 @@
 //! What a host knows of the coordination service.
 
+use super::over_fuzzylog::{self, TreeChainStatus};
 use crate::admin::exposition::MetricsPage;
-use crate::family::CoordinationMember;
+use crate::cluster::ClusterFile;
+use crate::family::{CoordinationMember, HostedNode};
 use crate::services::ServiceStatus;
 use crate::services::mason::MasonStatus;
 use crate::services::status::json;
@@ -19,6 +21,9 @@ pub struct CoordinationStatus {
     pub groups: MasonStatus,
     /// Sessions, of all groups.
     pub sessions: usize,
+    /// What orders it over FuzzyLog.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chain: Option<TreeChainStatus>,
     /// What the gateway counts, by ZooKeeper's names.
     pub monitor: BTreeMap<String, Number>,
     /// The same as it was counted.
@@ -28,9 +33,11 @@ pub struct CoordinationStatus {
 
 impl CoordinationStatus {
     /// Of a host's roles.
-    pub fn of<'a>(members: impl Iterator<Item = &'a CoordinationMember>) -> Self {
-        let mut status = Self::default();
-        members.for_each(|member| status.add(member));
+    pub fn of(file: &ClusterFile, nodes: &[&HostedNode]) -> Self {
+        let mut status = Self { chain: TreeChainStatus::of(file, nodes), ..Self::default() };
+        nodes.iter().filter_map(|node| super::member_of(node)).for_each(|member| status.add(member));
+        let homes = nodes.iter().filter_map(|node| over_fuzzylog::home_of(node));
+        status.sessions += homes.map(|home| home.service().sessions().len()).sum::<usize>();
         status
     }
 
@@ -99,6 +106,7 @@ impl ServiceStatus for CoordinationStatus {
             page.counter(name, help, value);
         }
         self.groups.metrics("coordination", page);
+        self.chain.iter().for_each(|chain| chain.metrics(page));
     }
 }
 

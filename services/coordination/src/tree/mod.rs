@@ -23,7 +23,7 @@ use crate::tree::snapshot::Snapshot;
 use crate::tree::table::{Node, NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
-use crate::wire::{Acl, EventKind, Identity, Permission, Restore, ZkSessionId, name_of, parent_of};
+use crate::wire::{Acl, EventKind, Identity, Permission, RestoredNode, ZkSessionId, name_of, parent_of};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, Recount, SnapshotStep, planted};
 use mason::{Gsn, Order, ShardMap, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,7 +147,7 @@ impl Znodes {
     }
 
     /// Shows all nodes that are here as they can be restored, in any order: neither those of sessions nor those that every tree has.
-    pub fn restorable(&self, mut show: impl FnMut(&Restore<'_>)) {
+    pub fn restorable(&self, mut show: impl FnMut(&RestoredNode<'_>)) {
         for node in self.table.iter().filter(|node| !ESSENTIAL.contains(&node.path())) {
             let meta = node.meta(&self.table.acls);
             let (flags, ttl) = match meta.kind {
@@ -156,7 +156,7 @@ impl Znodes {
                 Kind::Ttl(milliseconds) => (5, milliseconds as i64),
                 Kind::Ephemeral(_) => continue,
             };
-            show(&Restore {
+            show(&RestoredNode {
                 path: node.path(),
                 data: node.data(),
                 acl: meta.acl.to_vec(),

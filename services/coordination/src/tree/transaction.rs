@@ -4,7 +4,7 @@
 
 use crate::tree::meta::{Kind, Meta};
 use crate::wire::{
-    Caller, Code, Create, EventKind, Mode, Permission, Restore, Update, ZkSessionId, allowed, fixed,
+    Caller, Code, Create, EventKind, Mode, Permission, RestoredNode, Update, ZkSessionId, allowed, fixed,
     parent_of, plain, sequential_name, validate,
 };
 use kernel::planted;
@@ -235,7 +235,7 @@ fn plan_create<'a>(
 
 /// A new node needs CREATE at its parent, one that is there WRITE and ADMIN. The parent's counter stays: it is restored itself.
 fn plan_restore<'a>(
-    restore: &Restore<'a>,
+    restore: &RestoredNode<'a>,
     view: &impl View,
     writer: &Writer<'_>,
 ) -> Result<(Option<Change<'a>>, Outcome<'a>), Code> {

@@ -24,5 +24,5 @@ pub use reply::{
     ConnectRequest, EventKind, NO_ZXID, NOTIFICATION_XID, PING_XID, connect_response, frame, notification,
     reply_header,
 };
-pub use request::{Create, Mode, Request, Restore, SetWatches, Update, WriteOperation, op};
+pub use request::{Create, Mode, Request, RestoredNode, SetWatches, Update, WriteOperation, op};
 pub use stat::Stat;

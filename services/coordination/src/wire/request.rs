@@ -110,7 +110,7 @@ impl Create<'_> {
 
 /// A node as it was elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Restore<'a> {
+pub struct RestoredNode<'a> {
     /// Where.
     pub path: &'a str,
     /// Its data.
@@ -133,7 +133,7 @@ pub struct Restore<'a> {
     pub mtime: i64,
 }
 
-impl Restore<'_> {
+impl RestoredNode<'_> {
     /// The body of a request.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.put_text(self.path);
@@ -145,8 +145,8 @@ impl Restore<'_> {
         [self.ctime, self.mtime].into_iter().for_each(|time| out.put_i64(time));
     }
 
-    fn read<'a>(input: &mut JuteInput<'a>) -> Result<Restore<'a>, Malformed> {
-        Ok(Restore {
+    fn read<'a>(input: &mut JuteInput<'a>) -> Result<RestoredNode<'a>, Malformed> {
+        Ok(RestoredNode {
             path: input.text()?,
             data: input.buffer()?,
             acl: read_acls(input)?,
@@ -171,7 +171,7 @@ pub enum Update<'a> {
     SetAcl { path: &'a str, acl: Vec<Acl>, version: i32 },
     Check { path: &'a str, version: i32 },
     CheckSame { path: &'a str, czxid: i64, mzxid: i64, aversion: i32 },
-    Restore(Restore<'a>),
+    Restore(RestoredNode<'a>),
 }
 
 impl<'a> Update<'a> {
@@ -200,7 +200,7 @@ impl<'a> Update<'a> {
                 mzxid: input.i64()?,
                 aversion: input.i32()?,
             },
-            op::RESTORE => Self::Restore(Restore::read(input)?),
+            op::RESTORE => Self::Restore(RestoredNode::read(input)?),
             _ => return Ok(None),
         }))
     }

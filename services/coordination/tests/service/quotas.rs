@@ -2,7 +2,7 @@
 
 use crate::client::{Client, acl, create, delete, multi, path_and_int, read, set, set_watches};
 use crate::driver::{Cluster, Shape};
-use coordination::wire::{JuteOutput, Restore, op};
+use coordination::wire::{JuteOutput, RestoredNode, op};
 
 // A quota that does not count what is there, or refuses what is allowed, is worse than none.
 #[test]
@@ -87,7 +87,7 @@ fn bounds_are_held_and_reported() {
     mortal.put_i64(1000);
     assert_eq!(client.ask(c, op::CREATE_TTL, &mortal).error, -6, "they are switched off");
     let mut brought = Vec::new();
-    let restore = Restore {
+    let restore = RestoredNode {
         path: "/mortal",
         data: None,
         acl: vec![acl(31, "world", "anyone")],

@@ -4,7 +4,7 @@ use crate::client::{
     Client, Heard, Reply, acl, auth, create, create_with, delete, multi, path_and_int, read, set,
 };
 use crate::driver::{Cluster, Shape};
-use coordination::wire::{Body, JuteInput, JuteOutput, Restore, Stat, op};
+use coordination::wire::{Body, JuteInput, JuteOutput, RestoredNode, Stat, op};
 
 /// Every test runs with one shard and with four.
 pub(crate) fn clusters() -> impl Iterator<Item = Cluster> {
@@ -58,7 +58,7 @@ fn nodes_are_made_read_changed_and_deleted() {
 // A node that is brought along without its counter gives out names that are taken; one that is made over by anybody is nobody's.
 #[test]
 fn nodes_are_restored_as_they_were() {
-    let restore = |path: &'static str, data: &'static [u8], creates: i32| Restore {
+    let restore = |path: &'static str, data: &'static [u8], creates: i32| RestoredNode {
         path,
         data: Some(data),
         acl: vec![acl(31, "sasl", "alice"), acl(17, "world", "anyone")],
@@ -70,7 +70,7 @@ fn nodes_are_restored_as_they_were() {
         ctime: 1_000,
         mtime: 2_000,
     };
-    let body = |restore: Restore<'_>| {
+    let body = |restore: RestoredNode<'_>| {
         let mut body = Vec::new();
         restore.write(&mut body);
         body
@@ -79,11 +79,11 @@ fn nodes_are_restored_as_they_were() {
         let c = &mut cluster;
         let mut client = Client::connect(c, 0);
         assert_eq!(client.ask(c, op::RESTORE, &body(restore("/x/y", b"", 0))).error, -101);
-        let open = Restore { acl: vec![acl(31, "world", "anyone")], ..restore("/r", b"one", 1000) };
+        let open = RestoredNode { acl: vec![acl(31, "world", "anyone")], ..restore("/r", b"one", 1000) };
         for _again in 0..2 {
             assert_eq!(client.ask(c, op::RESTORE, &body(open.clone())).error, 0);
             for child in ["/r/a", "/r/b-0000000999"] {
-                let of = Restore { path: child, creates: 0, ..open.clone() };
+                let of = RestoredNode { path: child, creates: 0, ..open.clone() };
                 assert_eq!(client.ask(c, op::RESTORE, &body(of)).error, 0);
             }
             let stat = client.ask(c, op::EXISTS, &read("/r", false)).stat();
@@ -92,24 +92,24 @@ fn nodes_are_restored_as_they_were() {
         }
         let next = client.ask(c, op::CREATE, &create("/r/b-", b"", 2)).text();
         assert_eq!(next, "/r/b-0000001000", "names go on where they were");
-        let other = Restore { flags: 4, ..open.clone() };
+        let other = RestoredNode { flags: 4, ..open.clone() };
         assert_eq!(client.ask(c, op::RESTORE, &body(other)).error, -110, "another kind");
-        let sealed = Restore { creates: 1, flags: 4, ..restore("/box", b"", 0) };
+        let sealed = RestoredNode { creates: 1, flags: 4, ..restore("/box", b"", 0) };
         assert_eq!(client.ask(c, op::RESTORE, &body(sealed)).error, 0);
         // The list of /box lets nobody here write.
         assert_eq!(
-            client.ask(c, op::RESTORE, &body(Restore { flags: 4, ..restore("/box", b"x", 0) })).error,
+            client.ask(c, op::RESTORE, &body(RestoredNode { flags: 4, ..restore("/box", b"x", 0) })).error,
             -102
         );
         assert_eq!(client.ask(c, op::RESTORE, &body(restore("/box/in", b"", 0))).error, -102);
         for wrong in [
-            Restore { flags: 1, ..restore("/w", b"", 0) },
-            Restore { flags: 5, ttl: 0, ..restore("/w", b"", 0) },
-            Restore { ctime: -1, ..restore("/w", b"", 0) },
+            RestoredNode { flags: 1, ..restore("/w", b"", 0) },
+            RestoredNode { flags: 5, ttl: 0, ..restore("/w", b"", 0) },
+            RestoredNode { ctime: -1, ..restore("/w", b"", 0) },
         ] {
             assert_eq!(client.ask(c, op::RESTORE, &body(wrong)).error, -8);
         }
-        let auth = Restore { acl: vec![acl(31, "auth", "")], ..restore("/w", b"", 0) };
+        let auth = RestoredNode { acl: vec![acl(31, "auth", "")], ..restore("/w", b"", 0) };
         assert_eq!(client.ask(c, op::RESTORE, &body(auth)).error, -114);
         let in_a_multi = client.ask(c, op::MULTI, &multi(&[(op::RESTORE, body(restore("/w", b"", 0)))]));
         assert_eq!(in_a_multi.error, -5, "restoring is no step");
