@@ -37,6 +37,9 @@ impl CoordinationScenario {
         let now = control.cluster.now();
         let host = self.users[number].link.as_ref().map(|link| link.host);
         let down = rng.duration(Duration::from_millis(50), Duration::from_secs(2));
+        if which == 0 && self.close_and_come_back(rng, control) {
+            return true;
+        }
         match (which, host, sequencer(&control.cluster)) {
             (0, Some(_), _) => {
                 // What it says last may be done when it is back.

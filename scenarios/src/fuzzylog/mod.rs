@@ -6,9 +6,11 @@ mod changing;
 mod disks;
 mod drawn;
 mod history;
+mod losing;
 pub mod maps;
 mod marks;
 mod moving;
+mod outdated;
 pub mod regions;
 mod rotting;
 pub mod smallest;
@@ -29,7 +31,9 @@ pub(crate) use drawn::draw_segment_bytes;
 use drawn::{draw_log, draw_parameters};
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
+use losing::Losing;
 use moving::Moving;
+use outdated::Outdated;
 use rotting::Rotting;
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
@@ -72,6 +76,8 @@ pub struct FuzzyScenario {
     strictness: Strictness,
     moving: Moving,
     rotting: Rotting,
+    losing: Losing,
+    outdated: Outdated,
 }
 
 const CLIENTS: usize = 3;
@@ -147,6 +153,8 @@ impl FuzzyScenario {
             strictness,
             moving,
             rotting: Rotting::draw(rng),
+            losing: Losing::draw(rng),
+            outdated: Outdated::default(),
         }
     }
 
@@ -163,6 +171,7 @@ impl FuzzyScenario {
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.chains.look(host, cluster);
         self.truth.look(host, &mut self.disks, cluster);
+        self.outdated.look(host, cluster);
     }
 
     /// The hosts of the bootstrap, and those that may join.
@@ -302,6 +311,12 @@ impl Scenario for FuzzyScenario {
         self.blank_nodes(incarnation.host)
     }
 
+    fn drawn(&mut self, classes: Classes) {
+        if !classes.has(Class::DiskLost) {
+            self.losing.rest();
+        }
+    }
+
     fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
         if self.clients.contains(&host) { Vec::new() } else { self.changes.deployment_of(host).build(host) }
     }
@@ -323,6 +338,7 @@ impl Scenario for FuzzyScenario {
         self.ask(operation.client, node, planned, control);
         self.lie(rng, control);
         self.rot_segments(control);
+        self.lose_a_disk(control);
         self.begin_moving(control);
         for user in self.users.companions(operation.client) {
             let planned = self.users.plan(user, rng);
@@ -413,12 +429,13 @@ impl Scenario for FuzzyScenario {
     }
 
     fn watches(&self) -> bool {
-        self.plots > 0 || self.changes.waits() || self.moving.watches()
+        self.plots > 0 || self.changes.waits() || self.moving.watches() || self.apart.is_some()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
         self.change_hosts_in_a_moment(control);
         self.strike_a_mover(control);
+        self.sync_by_an_epoch_that_is_over(control);
         // Not the first one that is seen: what is seen first is always at its beginning.
         let now = control.cluster.now();
         let found = self.appending(&control.cluster);
@@ -489,6 +506,7 @@ impl Scenario for FuzzyScenario {
         self.strictness.heal();
         self.moving.rest();
         self.rotting.rest();
+        self.losing.rest();
         let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }
