@@ -154,7 +154,7 @@ impl FuzzyScenario {
             moving,
             rotting: Rotting::draw(rng),
             losing: Losing::draw(rng),
-            outdated: Outdated::default(),
+            outdated: Outdated::draw(rng),
         }
     }
 
@@ -315,6 +315,9 @@ impl Scenario for FuzzyScenario {
         if !classes.has(Class::DiskLost) {
             self.losing.rest();
         }
+        if !classes.has(Class::Strike) {
+            self.outdated.rest();
+        }
     }
 
     fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
@@ -339,6 +342,7 @@ impl Scenario for FuzzyScenario {
         self.lie(rng, control);
         self.rot_segments(control);
         self.lose_a_disk(control);
+        self.set_a_tail_apart(control);
         self.begin_moving(control);
         for user in self.users.companions(operation.client) {
             let planned = self.users.plan(user, rng);
@@ -507,6 +511,7 @@ impl Scenario for FuzzyScenario {
         self.moving.rest();
         self.rotting.rest();
         self.losing.rest();
+        self.outdated.rest();
         let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }

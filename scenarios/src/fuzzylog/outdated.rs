@@ -6,9 +6,10 @@
 use super::{FuzzyScenario, Node};
 use ::fuzzylog::client::EndedSync;
 use ::fuzzylog::{AppendTime, ChainEpoch, Colour, FuzzyRequest, NodePosition, PartitionId, SyncCall};
-use kernel::{HostId, NodeId, invariant};
+use kernel::{HostId, NodeId, Rng, invariant};
 use sim::{Cluster, Control};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Syncs by an epoch that is over, in one run.
 const SYNCS_MAX: u16 = 24;
@@ -19,8 +20,11 @@ const SYNCERS_FROM: u16 = 20_000;
 type Asked = BTreeMap<u64, (ChainEpoch, u64)>;
 
 /// Which epochs have served, and what clients ask.
-#[derive(Default)]
 pub(super) struct Outdated {
+    /// When a tail is set apart.
+    rng: Rng,
+    /// How often one is still to be.
+    left: u32,
     /// When a server of a partition was first seen to serve an epoch.
     served: BTreeMap<(PartitionId, ChainEpoch), u64>,
     asked: BTreeMap<NodeId, Asked>,
@@ -31,6 +35,19 @@ pub(super) struct Outdated {
 }
 
 impl Outdated {
+    /// In one run in five tails are set apart more often. From a generator of its own, so that all others are what they were without.
+    pub(super) fn draw(rng: &Rng) -> Self {
+        let mut rng = Rng::seeded(rng.clone().bits() ^ 0x6f6c_6421);
+        let left = if rng.chance(0.2) { 3 } else { 0 };
+        let (served, asked, begun) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { rng, left, served, asked, begun, syncs: 0 }
+    }
+
+    /// None is set apart any more.
+    pub(super) fn rest(&mut self) {
+        self.left = 0;
+    }
+
     /// Looks at the nodes of a host that were called.
     pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         let now = cluster.now();
@@ -75,6 +92,20 @@ impl Outdated {
 }
 
 impl FuzzyScenario {
+    /// Now and then a tail is set apart that is not alone in its chain.
+    pub(super) fn set_a_tail_apart(&mut self, control: &mut Control<'_, Node>) {
+        if self.outdated.left == 0 || self.apart.is_some() || !self.outdated.rng.chance(0.1) {
+            return;
+        }
+        let chains = self.chains.partitions().map(|partition| self.chains.latest(partition));
+        let long = chains.filter(|chain| chain.members.len() > 1);
+        let tails: Vec<HostId> = long.filter_map(|chain| Some(chain.tail()?.host())).collect();
+        let Some(&host) = self.outdated.rng.pick(&tails) else { return };
+        self.outdated.left -= 1;
+        let lasts = self.outdated.rng.duration(Duration::from_millis(500), Duration::from_secs(3));
+        self.set_apart(host, lasts, control);
+    }
+
     /// While a tail is set apart: clients that know no later epoch than it sync as soon as another one serves.
     pub(super) fn sync_by_an_epoch_that_is_over(&mut self, control: &mut Control<'_, Node>) {
         let begun = std::mem::take(&mut self.outdated.begun);
