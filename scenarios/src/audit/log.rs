@@ -46,6 +46,8 @@ pub(crate) struct LogAudit {
     truncation: Slot,
     /// Who has sent the last page of an answer in a Phase 1, by ballot and inquiry.
     answered: BTreeSet<(Ballot, u64, NodeId)>,
+    /// The latest configuration in which somebody has voted.
+    in_force: u64,
     rising: Rising,
 }
 
@@ -105,6 +107,7 @@ impl LogAudit {
                 let record: AcceptorRecord = read(record);
                 if let AcceptorRecord::Vote { ballot, slot, value } = &record {
                     self.check_proposal(*slot, *ballot, value);
+                    self.check_in_force(node, *slot);
                     self.propose(node, *slot, *ballot, value, true);
                 }
                 if let AcceptorRecord::Learned { slot, value } = &record {
@@ -236,6 +239,31 @@ impl LogAudit {
             highest.any(is_reported_by_quorum),
             "{value:?} is proposed for slot {slot} in {ballot:?}, whose leader was sent {notified:?}"
         );
+    }
+
+    /// A configuration is voted in when no read quorum of the one before answers readers any more.
+    fn check_in_force(&mut self, node: NodeId, slot: Slot) {
+        let Some(version) = self.governing(slot).map(|known| known.version) else { return };
+        let Some(before) = version.checked_sub(1).and_then(|before| self.configurations.get(&before)) else {
+            return;
+        };
+        if self.in_force >= version {
+            return;
+        }
+        self.in_force = version;
+        let answers = |acceptor: &NodeId| {
+            self.acceptors.get(acceptor).is_some_and(|disk| disk.answers_readers_of(version - 1))
+        };
+        for group in before.acceptors.groups() {
+            let mut tally = Tally::default();
+            let members = group.members().iter().enumerate();
+            members.filter(|(_, member)| answers(member)).for_each(|(index, _)| tally.insert(index));
+            invariant!(
+                LIN,
+                !group.is_read_quorum(tally),
+                "{node} votes in slot {slot} of configuration {version}, and {tally:?} of the one before answer readers"
+            );
+        }
     }
 
     fn governing(&self, slot: Slot) -> Option<&Configuration> {

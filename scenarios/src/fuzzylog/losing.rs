@@ -1,4 +1,4 @@
-//! Disks that are lost in a moment when the others have what they had. One run in four has one, where disks are lost at all: what is drawn
+//! Disks that are lost in a moment when the others have what they had. Two runs in five have one, where disks are lost at all: what is drawn
 //! at any time mostly finds a chain that needs the disk.
 
 use super::{FuzzyScenario, Node};
@@ -17,7 +17,7 @@ impl Losing {
     /// From a generator of its own, so that everything else is drawn as it is without.
     pub(super) fn draw(rng: &Rng) -> Self {
         let mut rng = Rng::seeded(rng.clone().bits() ^ 0x6c6f_7374);
-        let waits = rng.chance(0.25);
+        let waits = rng.chance(0.4);
         Self { rng, waits }
     }
 
