@@ -108,4 +108,6 @@ kernel::planted_bugs! {
     resigned_leader_shows_beacons = "P64",
     /// A leader that resigns takes a timer that it has stopped for one that runs.
     stopped_timer_taken_for_set = "P65",
+    /// A configuration is in force when a read quorum of the acceptors before it is sealed, and not a write quorum.
+    seal_counts_a_read_quorum = "P66",
 }
