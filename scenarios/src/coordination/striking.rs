@@ -52,7 +52,11 @@ impl CoordinationScenario {
                 }
                 self.disconnect(number, now, Some(control));
             }
-            (1, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
+            (1, Some(host), _) => {
+                self.kill_again(host, down, rng, control);
+                control.crash(host, Loss::All, down, rng);
+            }
+            (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
             (3, Some(_), _) => {
                 self.disconnect(number, now, Some(control));
                 let user = &mut self.users[number];
