@@ -310,6 +310,8 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&::paxos::planted::seal_counts_a_read_quorum, &["LIN"]),
     paxos(&::paxos::planted::recall_reaches_beyond_its_pages, &["AGREE"]),
     fuzzylog(&::fuzzylog::planted::durable_of_another_epoch_counts, &["DUR"]),
+    coordination(&::mason::planted::earlier_incarnation_begins_again, &["RISE", "LIN", "UNIQ"]),
+    mason(&::mason::planted::seal_of_another_attempt_counted, &["UNIQ"]),
     coordination(&parts::planted::closed_account_stays_counted, &["BOUND"]),
     mason(&::mason::planted::received_inputs_stay_across_snapshot, &["BOUND"]),
     log(&shared_log::planted::answered_bytes_stay_counted, &["BOUND"]),
