@@ -21,8 +21,7 @@ mod users;
 use crate::audit::rising::Rising;
 use crate::limits;
 use ::fuzzylog::{
-    AppendTime, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage, FuzzyParameters, FuzzyRequest,
-    FuzzyResponse, NodePosition, PartitionId, SyncCall,
+    ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage, FuzzyParameters, FuzzyResponse, PartitionId,
 };
 use chains::{Chains, empty_server, server};
 use changing::{Changes, Moment};
@@ -84,10 +83,6 @@ const CLIENTS: usize = 3;
 const USERS_PER_CLIENT: usize = 2;
 /// In the strict order: a clock that is worse is not relied on.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(500);
-/// Looks of that kind in one run.
-const PROBES_MAX: u16 = 60;
-/// Who looks is a user of its own each time.
-const PROBERS_FROM: u16 = 10_000;
 /// The alarm by which a host and the others hear each other again.
 const TOGETHER: u64 = 1;
 /// The alarm by which users' companions ask.
@@ -177,38 +172,6 @@ impl FuzzyScenario {
     /// The hosts of the bootstrap, and those that may join.
     fn machines(&self) -> impl Iterator<Item = HostId> + '_ {
         self.servers.iter().copied().chain(self.changes.spares())
-    }
-
-    /// Other servers do not hear the host, nor it them; clients and it hear each other.
-    fn set_apart(&mut self, host: HostId, lasts: Duration, control: &mut Control<'_, Node>) -> bool {
-        if self.apart.is_some() {
-            return false;
-        }
-        self.apart = Some(host);
-        for other in self.machines().filter(|&it| it != host) {
-            control.sever(other, host);
-            control.sever(host, other);
-        }
-        control.mark("scenario.set_a_tail_apart");
-        control.alarm(lasts, TOGETHER);
-        true
-    }
-
-    /// While a tail is set apart, clients of other hosts look at once for what was appended: they may not know yet who serves.
-    fn probe(&mut self, node: NodeId, response: &FuzzyResponse, control: &mut Control<'_, Node>) {
-        let FuzzyResponse::Appended { placed, .. } = response else { return };
-        if self.apart.is_none() || self.probes >= PROBES_MAX {
-            return;
-        }
-        for host in self.clients.iter().filter(|host| **host != node.host()) {
-            let colour = placed[self.probes as usize % placed.len()].colour;
-            let call = SyncCall { colour, from: NodePosition(0), seen: AppendTime::ZERO };
-            let (node, request) = (self.deployment.client_of(*host), FuzzyRequest::Sync(call));
-            let id = control.request(node, request.clone());
-            self.probes += 1;
-            let who = (PROBERS_FROM + self.probes, 0);
-            self.history.asked(id, who, node, request, None, control.cluster.now());
-        }
     }
 
     /// A client that is in the middle of an append, as far as is wanted.

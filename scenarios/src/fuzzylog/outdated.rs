@@ -3,14 +3,20 @@
 //!
 //! A tail that is set apart does not learn that it was left out. Clients that do not know either sync with it at once, before they hear.
 
-use super::{FuzzyScenario, Node};
+use super::{FuzzyScenario, Node, TOGETHER};
 use ::fuzzylog::client::EndedSync;
-use ::fuzzylog::{AppendTime, ChainEpoch, Colour, FuzzyRequest, NodePosition, PartitionId, SyncCall};
+use ::fuzzylog::{
+    AppendTime, ChainEpoch, Colour, FuzzyRequest, FuzzyResponse, NodePosition, PartitionId, SyncCall,
+};
 use kernel::{HostId, NodeId, Rng, invariant};
 use sim::{Cluster, Control};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Looks for what was appended meanwhile, in one run.
+const PROBES_MAX: u16 = 60;
+/// Who looks is a user of its own each time.
+const PROBERS_FROM: u16 = 10_000;
 /// Syncs by an epoch that is over, in one run.
 const SYNCS_MAX: u16 = 24;
 /// Who asks is a user of its own each time.
@@ -92,6 +98,43 @@ impl Outdated {
 }
 
 impl FuzzyScenario {
+    /// Other servers do not hear the host, nor it them; clients and it hear each other.
+    pub(super) fn set_apart(
+        &mut self,
+        host: HostId,
+        lasts: Duration,
+        control: &mut Control<'_, Node>,
+    ) -> bool {
+        if self.apart.is_some() {
+            return false;
+        }
+        self.apart = Some(host);
+        for other in self.machines().filter(|&it| it != host) {
+            control.sever(other, host);
+            control.sever(host, other);
+        }
+        control.mark("scenario.set_a_tail_apart");
+        control.alarm(lasts, TOGETHER);
+        true
+    }
+
+    /// While a tail is set apart, clients of other hosts look at once for what was appended: they may not know yet who serves.
+    pub(super) fn probe(&mut self, node: NodeId, response: &FuzzyResponse, control: &mut Control<'_, Node>) {
+        let FuzzyResponse::Appended { placed, .. } = response else { return };
+        if self.apart.is_none() || self.probes >= PROBES_MAX {
+            return;
+        }
+        for host in self.clients.iter().filter(|host| **host != node.host()) {
+            let colour = placed[self.probes as usize % placed.len()].colour;
+            let call = SyncCall { colour, from: NodePosition(0), seen: AppendTime::ZERO };
+            let (node, request) = (self.deployment.client_of(*host), FuzzyRequest::Sync(call));
+            let id = control.request(node, request.clone());
+            self.probes += 1;
+            let who = (PROBERS_FROM + self.probes, 0);
+            self.history.asked(id, who, node, request, None, control.cluster.now());
+        }
+    }
+
     /// Now and then a tail is set apart that is not alone in its chain.
     pub(super) fn set_a_tail_apart(&mut self, control: &mut Control<'_, Node>) {
         if self.outdated.left == 0 || self.apart.is_some() || !self.outdated.rng.chance(0.1) {
