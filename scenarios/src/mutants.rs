@@ -252,7 +252,7 @@ pub static MUTANTS: &[Mutant] = &[
     fuzzylog(&::fuzzylog::planted::goes_ahead_of_what_was_seen, &["SER"]),
     fuzzylog(&::fuzzylog::planted::restarted_head_goes_on, &["NEST", "PREFIX", "DUR"]),
     fuzzylog(&::fuzzylog::planted::clock_starts_from_delivered, &["TS", "SER", "PREFIX"]),
-    fuzzylog(&::fuzzylog::planted::tail_answers_alone, &["LIN"]),
+    fuzzylog(&::fuzzylog::planted::tail_answers_alone, &["FENCE", "LIN"]),
     fuzzylog(&::fuzzylog::planted::snapshot_asks_one_by_one, &["SNAP"]),
     fuzzylog(&::fuzzylog::planted::snapshot_without_clients, &["PREFIX", "ONCE", "SER"]),
     fuzzylog(&::fuzzylog::planted::snapshot_without_owners, &["FENCE", "PREFIX"]),

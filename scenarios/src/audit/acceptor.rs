@@ -68,6 +68,11 @@ impl AcceptorDisk {
         highest(&self.truncated).unwrap_or(Slot(0))
     }
 
+    /// True if it would answer a reader of this configuration after a restart.
+    pub(super) fn answers_readers_of(&self, version: u64) -> bool {
+        !self.active.is_empty() && highest(&self.sealed).unwrap_or(0) <= version
+    }
+
     pub(super) fn on_trimmed(&mut self, node: NodeId, before: Position) {
         let stays = |position: &Position| *position >= before;
         self.incarnations.retain(|(position, _)| stays(position));

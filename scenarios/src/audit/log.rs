@@ -44,9 +44,21 @@ pub(crate) struct LogAudit {
     founders: BTreeMap<NodeId, Vec<(NodeId, u64)>>,
     /// The furthest that a leader has had forgotten.
     truncation: Slot,
+    /// How far each acceptor's pages reach that answer an inquiry, by ballot and inquiry, and from where on it was asked.
+    pages: BTreeMap<(Ballot, u64), Pages>,
     /// Who has sent the last page of an answer in a Phase 1, by ballot and inquiry.
     answered: BTreeSet<(Ballot, u64, NodeId)>,
+    /// The latest configuration in which somebody has voted.
+    in_force: u64,
     rising: Rising,
+}
+
+/// The answers to one inquiry.
+#[derive(Debug, Default)]
+struct Pages {
+    from: Option<Slot>,
+    /// All votes below are in the pages of this acceptor.
+    through: BTreeMap<NodeId, Slot>,
 }
 
 #[derive(Debug)]
@@ -105,6 +117,7 @@ impl LogAudit {
                 let record: AcceptorRecord = read(record);
                 if let AcceptorRecord::Vote { ballot, slot, value } = &record {
                     self.check_proposal(*slot, *ballot, value);
+                    self.check_in_force(node, *slot);
                     self.propose(node, *slot, *ballot, value, true);
                 }
                 if let AcceptorRecord::Learned { slot, value } = &record {
@@ -238,6 +251,31 @@ impl LogAudit {
         );
     }
 
+    /// A configuration is voted in when no read quorum of the one before answers readers any more.
+    fn check_in_force(&mut self, node: NodeId, slot: Slot) {
+        let Some(version) = self.governing(slot).map(|known| known.version) else { return };
+        let Some(before) = version.checked_sub(1).and_then(|before| self.configurations.get(&before)) else {
+            return;
+        };
+        if self.in_force >= version {
+            return;
+        }
+        self.in_force = version;
+        let answers = |acceptor: &NodeId| {
+            self.acceptors.get(acceptor).is_some_and(|disk| disk.answers_readers_of(version - 1))
+        };
+        for group in before.acceptors.groups() {
+            let mut tally = Tally::default();
+            let members = group.members().iter().enumerate();
+            members.filter(|(_, member)| answers(member)).for_each(|(index, _)| tally.insert(index));
+            invariant!(
+                LIN,
+                !group.is_read_quorum(tally),
+                "{node} votes in slot {slot} of configuration {version}, and {tally:?} of the one before answer readers"
+            );
+        }
+    }
+
     fn governing(&self, slot: Slot) -> Option<&Configuration> {
         self.configurations.values().rev().find(|known| known.first_slot <= slot)
     }
@@ -254,6 +292,9 @@ impl LogAudit {
                 if page.more.is_none() {
                     self.answered.insert((page.ballot, page.inquiry, from));
                 }
+                let pages = self.pages.entry((page.ballot, page.inquiry)).or_default();
+                let through = pages.through.entry(from).or_default();
+                *through = page.more.unwrap_or(Slot(u64::MAX)).max(*through);
                 let disk = self.acceptors.entry(from).or_default();
                 disk.on_promise(from, page.ballot);
                 disk.on_page(from, page.truncated_below, &votes, page.more);
@@ -297,13 +338,46 @@ impl LogAudit {
                     "{from} asks for {:?}, and its disk has round {durable:?}",
                     question.ballot
                 );
+                let pages = self.pages.entry((question.ballot, question.inquiry)).or_default();
+                pages.from = Some(pages.from.map_or(question.from, |from| from.min(question.from)));
             }
             Message::Replica(ReplicaIn::Chosen(chosen)) => {
                 self.check_quorum(from, chosen.slot, Some(chosen.ballot), chosen.value.as_ref());
             }
             Message::Replica(ReplicaIn::Resumed(page)) => self.on_values(from, page.from, &page.values),
-            Message::Replica(ReplicaIn::ChosenValues(page)) => self.on_values(from, page.from, &page.values),
+            Message::Replica(ReplicaIn::ChosenValues(page)) => {
+                self.check_read_back(from, page.from, page.values.len());
+                self.on_values(from, page.from, &page.values);
+            }
             _ => {}
+        }
+    }
+
+    /// What a leader reads back from acceptors is the highest vote of a read quorum that has sent all of its votes up to there.
+    fn check_read_back(&self, from: NodeId, first: Slot, count: usize) {
+        let of_leader: Vec<&Pages> = self
+            .pages
+            .iter()
+            .filter(|((ballot, _), _)| ballot.leader == from)
+            .map(|(_, pages)| pages)
+            .collect();
+        if of_leader.is_empty() {
+            return;
+        }
+        for slot in (first.0..first.0 + count as u64).map(Slot) {
+            let Some(governing) = self.governing(slot) else { return };
+            let group = &governing.acceptors.groups()[governing.acceptors.group_of(slot)];
+            let is_whole = |pages: &&Pages| {
+                let mut tally = Tally::default();
+                let whole = pages.through.iter().filter(|(_, through)| **through > slot);
+                whole.filter_map(|(node, _)| group.index_of(*node)).for_each(|index| tally.insert(index));
+                pages.from.is_some_and(|from| from <= slot) && group.is_read_quorum(tally)
+            };
+            invariant!(
+                AGREE,
+                of_leader.iter().any(is_whole),
+                "{from} reads slot {slot} back, and no read quorum has sent it all votes up to there"
+            );
         }
     }
 

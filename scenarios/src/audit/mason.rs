@@ -27,6 +27,8 @@ pub(crate) struct MasonAudit {
     /// Which groups had holes to fill when each sequencer began its epoch.
     holes: BTreeMap<NodeId, (u64, BTreeSet<Group>)>,
     rising: Rising,
+    /// In which incarnation each origin has spoken last, as each group's replica has it.
+    spoken: BTreeMap<(NodeId, NodeId), u64>,
 }
 
 /// What never sinks: of a group's replica, and of a shard's server.
@@ -140,6 +142,7 @@ impl MasonAudit {
         self.logs.values_mut().for_each(|log| log.forget(host));
         self.shards.forget(host);
         self.rising.forget(host);
+        self.spoken.retain(|(node, _), _| node.host() != host);
         self.holes.retain(|node, _| node.host() != host);
     }
 
@@ -186,6 +189,19 @@ impl MasonAudit {
             first == claim,
             "{node} gives epoch {of:?} to {claim:?}, its log gave it to {first:?}"
         );
+    }
+
+    /// What an earlier incarnation of an origin asked is not done when a later one has spoken.
+    fn check_origins<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>) {
+        for (origin, incarnation) in machine.origins() {
+            let before = self.spoken.entry((node, origin)).or_insert(incarnation);
+            invariant!(
+                RISE,
+                *before <= incarnation,
+                "{node} takes {origin} for its incarnation {incarnation} again, after {before}"
+            );
+            *before = incarnation;
+        }
     }
 
     /// A standby counts the seals of its own attempt, and a sequencer takes for filled what was said to be.
@@ -254,6 +270,7 @@ impl MasonAudit {
                 && !replica.is_joining()
             {
                 self.check_claim(node, replica.machine());
+                self.check_origins(node, replica.machine());
                 self.rising.look(node, MACHINE, replica.machine().rising());
                 self.shards.check_machine(node, replica.machine(), replica.executed());
             }

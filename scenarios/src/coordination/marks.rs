@@ -28,6 +28,7 @@ pub(super) const MARKS: &[&str] = &[
     "scenario.changed_the_hosts",
     "scenario.lost_answers_one_by_one_and_as_a_whole",
     "scenario.held_one_shard_back",
+    "scenario.killed_a_gateway_that_had_just_begun",
     "scenario.killed_a_sequencer_in_a_resharding",
     "scenario.killed_the_sequencer_when_a_group_retired",
     "scenario.killed_who_took_a_snapshot",

@@ -1,5 +1,6 @@
 //! The coordination service: real gateways, sessions and shards of znodes over Mason, and users that speak ZooKeeper's bytes.
 
+mod again;
 mod asking;
 pub(crate) mod calls;
 pub(crate) mod checks;
@@ -100,6 +101,8 @@ pub struct CoordinationScenario {
     looks_until: u64,
     /// The host where one shard is held back when shards hand over next.
     holds_back: Option<HostId>,
+    /// Hosts that are to be killed again.
+    killed_again: Vec<HostId>,
     /// What the znodes of all shards must be.
     tree: SharedTree,
     /// Little goes wrong but sessions that expire, one after the other.
@@ -201,6 +204,7 @@ impl CoordinationScenario {
             healed_at: None,
             looks_until: 0,
             holds_back: None,
+            killed_again: Vec::new(),
             tree: SharedTree::new(),
             is_calm,
             // Without a sequencer nothing can be handed over.
@@ -436,6 +440,9 @@ impl Scenario for CoordinationScenario {
         if token == LET_EXPIRE && self.healed_at.is_none() {
             self.let_expire(control);
             return control.alarm(EXPIRE_EVERY, LET_EXPIRE);
+        }
+        if token == again::KILL_AGAIN {
+            return self.on_kill_again(control);
         }
         if token == LEAVE {
             return self.go_on_leaving(control);

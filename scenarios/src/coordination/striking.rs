@@ -31,6 +31,9 @@ impl CoordinationScenario {
         let now = control.cluster.now();
         let host = self.users[number].link.as_ref().map(|link| link.host);
         let down = rng.duration(Duration::from_millis(50), Duration::from_secs(2));
+        if which == 0 && self.close_and_come_back(rng, control) {
+            return true;
+        }
         match (which, host, sequencer(&control.cluster)) {
             (0, Some(_), _) => {
                 // What it says last may be done when it is back.
@@ -43,7 +46,11 @@ impl CoordinationScenario {
                 }
                 self.disconnect(number, now, Some(control));
             }
-            (1, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
+            (1, Some(host), _) => {
+                self.kill_again(host, down, rng, control);
+                control.crash(host, Loss::All, down, rng);
+            }
+            (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
             (3, Some(_), _) => {
                 self.disconnect(number, now, Some(control));
                 let user = &mut self.users[number];

@@ -237,6 +237,22 @@ impl Disks {
         }
     }
 
+    /// What a server takes for durable at the one before it is on the disk of that.
+    pub(super) fn check_before(&self, id: NodeId, server: &ChainServer, cluster: &Cluster<'_, Node>) {
+        let Some((before, through)) = server.durable_before(id) else { return };
+        let Some(Node::ChainServer(other)) = cluster.node(before) else { return };
+        // One that has gone on without this server may have cut its row back.
+        if other.serves() != server.serves() {
+            return;
+        }
+        let durable = self.length(before);
+        invariant!(
+            DUR,
+            through <= durable,
+            "{id} takes {through} commands for durable at {before}, whose disk has {durable}"
+        );
+    }
+
     /// How long the row is that a restart finds.
     pub(super) fn length(&self, node: NodeId) -> RowIndex {
         self.disks.get(&node).map_or(RowIndex(0), |disk| disk.length)

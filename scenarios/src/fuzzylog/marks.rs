@@ -65,6 +65,7 @@ pub(super) const MARKS: &[&str] = &[
     "scenario.changed_the_hosts_during_a_seal",
     "scenario.changed_the_map",
     "scenario.clock_lied",
+    "scenario.lost_a_disk_that_others_bear",
     "scenario.rotted_a_segment",
     "scenario.set_a_tail_apart",
     "scenario.struck_a_director_during_a_move",
@@ -72,4 +73,5 @@ pub(super) const MARKS: &[&str] = &[
     "scenario.struck_an_origin_in_phase_1",
     "scenario.struck_an_origin_in_phase_2",
     "scenario.struck_who_took_over",
+    "scenario.synced_by_an_epoch_that_is_over",
 ];

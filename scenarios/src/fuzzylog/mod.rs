@@ -6,9 +6,11 @@ mod changing;
 mod disks;
 mod drawn;
 mod history;
+mod losing;
 pub mod maps;
 mod marks;
 mod moving;
+mod outdated;
 pub mod regions;
 mod rotting;
 pub mod smallest;
@@ -19,8 +21,7 @@ mod users;
 use crate::audit::rising::Rising;
 use crate::limits;
 use ::fuzzylog::{
-    AppendTime, ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage, FuzzyParameters, FuzzyRequest,
-    FuzzyResponse, NodePosition, PartitionId, SyncCall,
+    ChainServer, FuzzyDeployment, FuzzyMember, FuzzyMessage, FuzzyParameters, FuzzyResponse, PartitionId,
 };
 use chains::{Chains, empty_server, server};
 use changing::{Changes, Moment};
@@ -29,7 +30,9 @@ pub(crate) use drawn::draw_segment_bytes;
 use drawn::{draw_log, draw_parameters};
 use history::History;
 use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
+use losing::Losing;
 use moving::Moving;
+use outdated::Outdated;
 use rotting::Rotting;
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
@@ -72,16 +75,14 @@ pub struct FuzzyScenario {
     strictness: Strictness,
     moving: Moving,
     rotting: Rotting,
+    losing: Losing,
+    outdated: Outdated,
 }
 
 const CLIENTS: usize = 3;
 const USERS_PER_CLIENT: usize = 2;
 /// In the strict order: a clock that is worse is not relied on.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(500);
-/// Looks of that kind in one run.
-const PROBES_MAX: u16 = 60;
-/// Who looks is a user of its own each time.
-const PROBERS_FROM: u16 = 10_000;
 /// The alarm by which a host and the others hear each other again.
 const TOGETHER: u64 = 1;
 /// The alarm by which users' companions ask.
@@ -147,6 +148,8 @@ impl FuzzyScenario {
             strictness,
             moving,
             rotting: Rotting::draw(rng),
+            losing: Losing::draw(rng),
+            outdated: Outdated::draw(rng),
         }
     }
 
@@ -163,43 +166,12 @@ impl FuzzyScenario {
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.chains.look(host, cluster);
         self.truth.look(host, &mut self.disks, cluster);
+        self.outdated.look(host, cluster);
     }
 
     /// The hosts of the bootstrap, and those that may join.
     fn machines(&self) -> impl Iterator<Item = HostId> + '_ {
         self.servers.iter().copied().chain(self.changes.spares())
-    }
-
-    /// Other servers do not hear the host, nor it them; clients and it hear each other.
-    fn set_apart(&mut self, host: HostId, lasts: Duration, control: &mut Control<'_, Node>) -> bool {
-        if self.apart.is_some() {
-            return false;
-        }
-        self.apart = Some(host);
-        for other in self.machines().filter(|&it| it != host) {
-            control.sever(other, host);
-            control.sever(host, other);
-        }
-        control.mark("scenario.set_a_tail_apart");
-        control.alarm(lasts, TOGETHER);
-        true
-    }
-
-    /// While a tail is set apart, clients of other hosts look at once for what was appended: they may not know yet who serves.
-    fn probe(&mut self, node: NodeId, response: &FuzzyResponse, control: &mut Control<'_, Node>) {
-        let FuzzyResponse::Appended { placed, .. } = response else { return };
-        if self.apart.is_none() || self.probes >= PROBES_MAX {
-            return;
-        }
-        for host in self.clients.iter().filter(|host| **host != node.host()) {
-            let colour = placed[self.probes as usize % placed.len()].colour;
-            let call = SyncCall { colour, from: NodePosition(0), seen: AppendTime::ZERO };
-            let (node, request) = (self.deployment.client_of(*host), FuzzyRequest::Sync(call));
-            let id = control.request(node, request.clone());
-            self.probes += 1;
-            let who = (PROBERS_FROM + self.probes, 0);
-            self.history.asked(id, who, node, request, None, control.cluster.now());
-        }
     }
 
     /// A client that is in the middle of an append, as far as is wanted.
@@ -302,6 +274,15 @@ impl Scenario for FuzzyScenario {
         self.blank_nodes(incarnation.host)
     }
 
+    fn drawn(&mut self, classes: Classes) {
+        if !classes.has(Class::DiskLost) {
+            self.losing.rest();
+        }
+        if !classes.has(Class::Strike) {
+            self.outdated.rest();
+        }
+    }
+
     fn blank_nodes(&self, host: HostId) -> Vec<(HostSlot, Node)> {
         if self.clients.contains(&host) { Vec::new() } else { self.changes.deployment_of(host).build(host) }
     }
@@ -323,6 +304,8 @@ impl Scenario for FuzzyScenario {
         self.ask(operation.client, node, planned, control);
         self.lie(rng, control);
         self.rot_segments(control);
+        self.lose_a_disk(control);
+        self.set_a_tail_apart(control);
         self.begin_moving(control);
         for user in self.users.companions(operation.client) {
             let planned = self.users.plan(user, rng);
@@ -413,12 +396,13 @@ impl Scenario for FuzzyScenario {
     }
 
     fn watches(&self) -> bool {
-        self.plots > 0 || self.changes.waits() || self.moving.watches()
+        self.plots > 0 || self.changes.waits() || self.moving.watches() || self.apart.is_some()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
         self.change_hosts_in_a_moment(control);
         self.strike_a_mover(control);
+        self.sync_by_an_epoch_that_is_over(control);
         // Not the first one that is seen: what is seen first is always at its beginning.
         let now = control.cluster.now();
         let found = self.appending(&control.cluster);
@@ -489,6 +473,8 @@ impl Scenario for FuzzyScenario {
         self.strictness.heal();
         self.moving.rest();
         self.rotting.rest();
+        self.losing.rest();
+        self.outdated.rest();
         let servers = self.changes.needed().into_iter().filter(|&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(self.clients.iter().copied()).collect())
     }

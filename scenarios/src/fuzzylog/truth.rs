@@ -109,6 +109,7 @@ impl Truth {
             if let Node::ChainServer(server) = node {
                 disks.note_applied(id, server.serves().is_some(), server.state().applied());
                 self.replay(id, server, disks);
+                disks.check_before(id, server, cluster);
             }
         }
     }

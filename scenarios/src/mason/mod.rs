@@ -1,5 +1,6 @@
 //! Mason under the bare sequence: every host plays every role.
 
+mod beginning;
 mod deposing;
 mod history;
 pub(crate) mod invariants;
@@ -46,6 +47,8 @@ pub struct MasonScenario {
     /// Operations that nobody waits for: begun, and still to be begun.
     busy: (u32, u32),
     deposing: Option<Deposing>,
+    /// How often it still looks for the next sequencer.
+    looks_for_the_next: u32,
     /// Until then clients ask for nothing.
     hushed_until: u64,
     /// Little goes wrong but leaders that are deposed, one after the other.
@@ -61,6 +64,8 @@ const BE_BUSY: u64 = 3;
 const DEPOSE: u64 = 4;
 /// The alarm that deposes another, and how often, where little else goes wrong.
 const DEPOSE_ANOTHER: u64 = 5;
+/// The alarm that looks for the next sequencer, which is to be killed.
+const KILL_NEXT: u64 = 6;
 const DEPOSE_EVERY: Duration = Duration::from_secs(5);
 const BUSY_EVERY: Duration = Duration::from_millis(10);
 const BUSY_OPERATIONS: u32 = 250;
@@ -94,6 +99,7 @@ const MARKS: &[&str] = &[
     "scenario.changed_the_hosts",
     "scenario.deposed_a_leader_whose_requests_were_late",
     "scenario.held_one_shard_back",
+    "scenario.killed_a_sequencer_that_had_just_begun",
     "scenario.killed_the_sequencer_when_a_group_retired",
     "scenario.killed_who_took_a_snapshot",
     "scenario.lost_answers_one_by_one_and_then_all",
@@ -204,6 +210,7 @@ impl MasonScenario {
             ambushes: Ambushes::default(),
             busy: (0, 0),
             deposing: None,
+            looks_for_the_next: 0,
             hushed_until: 0,
             is_calm: rng.chance(0.125),
         }
@@ -377,7 +384,11 @@ impl Scenario for MasonScenario {
         let leader = rng.pick(&moments::leaders(&control.cluster)).map(|(_, host)| *host);
         let down = rng.duration(second / 20, 2 * second);
         match (which, sequencer, leader) {
-            (0, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
+            (0, Some(host), _) => {
+                self.kill_the_next(rng, control);
+                control.crash(host, Loss::All, down, rng);
+            }
+            (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
             (1, Some(host), _) | (3, _, Some(host)) => control.pause(host, down),
             (4, Some(one), Some(other)) => {
                 control.crash(one, Loss::All, down, rng);
@@ -477,6 +488,9 @@ impl Scenario for MasonScenario {
             let mut rng = Rng::seeded(control.cluster.now());
             self.depose(&mut rng, control);
             return control.alarm(DEPOSE_EVERY, DEPOSE_ANOTHER);
+        }
+        if token == KILL_NEXT {
+            return self.look_for_the_next(control);
         }
         if token == DEPOSE {
             return self.go_on_deposing(control);

@@ -263,6 +263,12 @@ impl ChainServer {
         self.projection.as_ref().filter(|projection| projection.epoch == epoch)
     }
 
+    /// How long the row is that it takes for durable at all servers before it, and the nearest of them; none at a head.
+    pub fn durable_before(&self, me: NodeId) -> Option<(NodeId, RowIndex)> {
+        let before = self.serving_projection()?.before(me)?;
+        Some((before, self.links.above))
+    }
+
     /// True if it serves as its chain's head: it orders, and copies other regions.
     pub fn is_serving_head(&self) -> bool {
         let head = self.serving_projection().and_then(ChainProjection::head);

@@ -33,6 +33,7 @@ use batches::Batches;
 use kernel::{AwaitedTimers, Cx, Instant, NodeId, Position, Recount, RequestId, Role, Statement};
 use moving::Changing;
 use passing::Passing;
+pub use reads::EndedSync;
 use reads::Reading;
 pub use several::SeveralInFlight;
 use several::SeveralTask;
@@ -118,6 +119,7 @@ pub struct FuzzyClient {
     of_all: BTreeSet<RequestId>,
     /// When it is to look after what is late.
     ticks_at: Instant,
+    ended_sync: Option<EndedSync>,
 }
 
 impl FuzzyClient {
@@ -145,6 +147,7 @@ impl FuzzyClient {
             passing: Passing::default(),
             of_all: BTreeSet::new(),
             ticks_at: Instant(0),
+            ended_sync: None,
         }
     }
 

@@ -14,6 +14,17 @@ use crate::partition::command::Placed;
 use crate::terms::{AppendTime, ChainEpoch, Colour, Edge, NodePosition, PartitionId, RowIndex};
 use kernel::{Cx, NodeId, RequestId, Wall, planted};
 
+/// A sync that has ended: the tail has answered, and so has every other server of the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EndedSync {
+    /// The call that it was of.
+    pub call: u64,
+    /// Whose chain was asked.
+    pub partition: PartitionId,
+    /// In which epoch.
+    pub epoch: ChainEpoch,
+}
+
 /// A sync or a play in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Reading {
@@ -110,6 +121,25 @@ impl Reading {
 }
 
 impl FuzzyClient {
+    /// Syncs in flight: their calls, and the epochs in which they are asked.
+    pub fn syncs(&self) -> impl Iterator<Item = (u64, ChainEpoch)> {
+        self.operations.iter().filter_map(|(&call, operation)| match &operation.task {
+            Task::Reading(reading) => match reading.stage {
+                Stage::Syncing { epoch, .. } => Some((call, epoch)),
+                Stage::Playing { .. }
+                | Stage::Counting { .. }
+                | Stage::Finding { .. }
+                | Stage::Scanning { .. } => None,
+            },
+            Task::One { .. } | Task::Several(_) | Task::Changing(_) => None,
+        })
+    }
+
+    /// The sync that has ended last.
+    pub fn ended_sync(&self) -> Option<EndedSync> {
+        self.ended_sync
+    }
+
     fn reading(&mut self, call: u64) -> Option<&mut Reading> {
         match &mut self.operations.get_mut(&call)?.task {
             Task::Reading(reading) => Some(reading),
@@ -254,6 +284,7 @@ impl FuzzyClient {
         if projection.epoch != epoch || !all && !planted!(tail_answers_alone) {
             return;
         }
+        self.ended_sync = Some(EndedSync { call, partition, epoch });
         let seen = seen.max(synced.last);
         let Some(reading) = self.reading(call) else { return };
         reading.seen = seen;

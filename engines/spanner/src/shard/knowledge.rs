@@ -40,6 +40,12 @@ impl LeaderKnowledge<'_> {
         self.lead.assigns_above()
     }
 
+    /// The latest timestamp of a read that it has begun and not answered.
+    pub fn latest_read(&self) -> Option<Timestamp> {
+        let begun = self.lead.reads.all.values().map(|reading| reading.t_read);
+        begun.filter(|t_read| *t_read <= self.lead.horizon).max()
+    }
+
     /// True if it holds a prepared transaction for prepared, with its locks and no others for its reads.
     pub fn holds_prepared(&self, prepared: &PreparedTxn) -> bool {
         let stage = self.lead.txns.get(&prepared.txn).map(|active| active.stage);

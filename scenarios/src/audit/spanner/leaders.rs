@@ -42,6 +42,12 @@ pub(super) fn check(id: NodeId, role: &SpannerShard, machine: &ShardMachine, is_
     }
     let (closed, above) = (machine.closed(), knows.assigns_above());
     invariant!(TS, above >= closed, "{id} may assign what is above {above}, and {closed} is closed");
+    let read = knows.latest_read();
+    invariant!(
+        TS,
+        read.is_none_or(|read| read <= above),
+        "{id} may assign what is above {above}, and has begun a read at {read:?}"
+    );
     if let Some(now) = now {
         check_time(id, &knows, machine, now);
     }

@@ -424,6 +424,10 @@ impl Scenario for MapsScenario {
         }
     }
 
+    fn drawn(&mut self, classes: Classes) {
+        self.log.drawn(classes);
+    }
+
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
         match token.checked_sub(OPERATIONS_FROM) {
             Some(number) => self.send_again(number, control),

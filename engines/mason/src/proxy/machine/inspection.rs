@@ -4,6 +4,7 @@ use super::ProxyMachine;
 use crate::order::{Number, Placed, Space};
 use crate::service::Stub;
 use crate::topology::Topology;
+use kernel::NodeId;
 
 impl<S: Stub> ProxyMachine<S> {
     /// Counts the leaders that have begun.
@@ -19,6 +20,11 @@ impl<S: Stub> ProxyMachine<S> {
         let versions = [self.members_version(), state.settled.unwrap_or(0), self.layout().version, handed];
         let [members, settled, layout, handed] = versions;
         [state.epoch, state.sequencer, state.gsn.0, state.now.0, members, settled, layout, handed]
+    }
+
+    /// In which incarnation each origin speaks, of those that are remembered.
+    pub fn origins(&self) -> impl Iterator<Item = (NodeId, u64)> {
+        self.state.tags.iter().map(|known| (known.origin, known.incarnation))
     }
 
     /// Where the group's roles are, and the shards' servers, as far as the log says.

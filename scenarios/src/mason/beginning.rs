@@ -1,0 +1,39 @@
+//! A sequencer that is killed when it has hardly begun: what it was answered for its epoch comes once more to its next run.
+
+use super::{KILL_NEXT, MasonScenario, Node};
+use crate::moments;
+use kernel::Rng;
+use sim::{Control, Loss};
+use std::time::Duration;
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Looks until none is expected any more.
+const LOOKS_MAX: u32 = 1_000;
+const DOWN: Duration = Duration::from_millis(20);
+
+impl MasonScenario {
+    /// In two of five strikes at the sequencer: the next one is killed, too. From a generator of its own, so that all other strikes draw
+    /// what they drew without.
+    pub(super) fn kill_the_next(&mut self, rng: &Rng, control: &mut Control<'_, Node>) {
+        let mut own = Rng::seeded(rng.clone().bits() ^ 0x6e65_7874);
+        if own.chance(0.4) && self.looks_for_the_next == 0 {
+            self.looks_for_the_next = LOOKS_MAX;
+            control.alarm(LOOK_EVERY, KILL_NEXT);
+        }
+    }
+
+    pub(super) fn look_for_the_next(&mut self, control: &mut Control<'_, Node>) {
+        self.looks_for_the_next -= 1;
+        if !self.core.is_empty() || self.looks_for_the_next == 0 {
+            self.looks_for_the_next = 0;
+            return;
+        }
+        let Some(host) = moments::sequencer(&control.cluster) else {
+            return control.alarm(LOOK_EVERY, KILL_NEXT);
+        };
+        self.looks_for_the_next = 0;
+        control.mark("scenario.killed_a_sequencer_that_had_just_begun");
+        let mut rng = Rng::seeded(control.cluster.now());
+        control.crash(host, Loss::All, DOWN, &mut rng);
+    }
+}
