@@ -188,6 +188,31 @@ fn a_leader_at_rest_waits_for_a_silence() {
     assert!(!bench.role.is_leading(), "and not since");
 }
 
+// Hosts that speak rarely have promised when they speak again. A leader that looks more often, and counts them only when they speak, takes
+// itself for unheard and resigns.
+#[test]
+fn hosts_that_speak_rarely_are_heard_in_between() {
+    let (rarely, look) = (Duration::from_millis(450), Duration::from_millis(90));
+    for looks_before in 0..3 {
+        let mut bench = resting();
+        for _ in 0..looks_before {
+            drop(bench.timer(LeaderTimer::Heartbeat));
+            bench.pass(Duration::from_millis(10));
+        }
+        shine(&mut bench, 2..=3);
+        (2..=3).for_each(|host| bench.beacons.trust_until(HostId(host), bench.now() + rarely));
+        for _ in 0..5 {
+            drop(bench.timer(LeaderTimer::Heartbeat));
+            bench.pass(look);
+        }
+        drop(bench.timer(LeaderTimer::Heartbeat));
+        assert!(bench.role.is_leading(), "they have not been silent for longer than they promised");
+        bench.pass(4 * look);
+        drop(bench.timer(LeaderTimer::Heartbeat));
+        assert!(!bench.role.is_leading(), "and now they have");
+    }
+}
+
 // Nodes that are silent because all rest are as alive as their hosts. A leader that forgets them when one of them speaks ends its rest for
 // nothing, and an idle cluster is busy for most of a second.
 #[test]

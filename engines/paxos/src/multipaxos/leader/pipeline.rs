@@ -104,6 +104,19 @@ impl Pipeline {
         }
     }
 
+    /// Acceptors are heard on and on, these then: a quorum was heard last when the first of its members was that fell silent since.
+    pub(super) fn heard_at_rest(&mut self, mut signs: Vec<(Instant, NodeId)>, configuration: &Configuration) {
+        signs.sort_unstable_by_key(|&(at, _)| std::cmp::Reverse(at));
+        let mut tallies = Tallies::default();
+        for (at, acceptor) in signs {
+            tallies.count(configuration, acceptor);
+            if tallies.can_write(configuration) {
+                self.heard_at = self.heard_at.max(at);
+                return;
+            }
+        }
+    }
+
     pub(super) fn is_recalling(&self, inquiry: u64) -> bool {
         self.recall.as_ref().is_some_and(|recall| recall.inquiry() == inquiry)
     }

@@ -184,9 +184,10 @@ impl Leader {
                 heard.push((acceptor, at));
             }
         }
-        for &(acceptor, at) in &heard {
-            pipeline.heard(acceptor, configuration, at);
-        }
+        let signs = configuration.acceptors.nodes();
+        let signs =
+            signs.filter_map(|acceptor| Some((*pipeline.rest.heard.get(&acceptor)?, acceptor))).collect();
+        pipeline.heard_at_rest(signs, configuration);
         // A host that speaks rarely counts as heard until it speaks again.
         let now = cx.now();
         for (acceptor, at) in heard {
