@@ -45,8 +45,20 @@ pub(super) struct Living {
     closing: BTreeMap<NodeId, BTreeMap<u64, u64>>,
     /// The time of a replica's group when it was looked at last, and the leader's epoch.
     times: BTreeMap<NodeId, (u64, u64)>,
+    /// How far each group's time is.
+    clocks: BTreeMap<Group, GroupClock>,
     /// The newest layout of groups.
     layout: u64,
+}
+
+/// The furthest time of a group that any replica has shown.
+#[derive(Clone, Copy, Debug, Default)]
+struct GroupClock {
+    time: u64,
+    /// When it was shown first, in true time.
+    moved_at: u64,
+    /// For how long, in true time, the one before was the furthest. A leader that is paused, and that nobody can follow, moves no clock.
+    stood: u64,
 }
 
 impl Living {
@@ -96,6 +108,11 @@ impl Living {
                 time * MILLION <= now + now / DRIFT,
                 "the clock of group {group} is at {time} ms, {now} ns after the beginning"
             );
+            let clock = self.clocks.entry(group).or_default();
+            if time > clock.time {
+                *clock = GroupClock { time, moved_at: now, stood: now - clock.moved_at };
+            }
+            let stall = STALL_MAX.max(clock.stood);
             // A leader that begins gives everybody a whole timeout again.
             let begins = before.is_some_and(|(_, epoch)| epoch != begun.1);
             let had = self.had.entry(node).or_default();
@@ -113,7 +130,7 @@ impl Living {
                         "{node} is closing session {session:x}, and has put it off from {before} to {:?}",
                         view.deadline
                     );
-                    incarnation.ends(session, (deadline_here.unwrap_or(0), time), now);
+                    incarnation.ends(session, (deadline_here.unwrap_or(0), time), (now, stall));
                     continue;
                 }
                 let deadline = incarnation.deadlines.entry(group).or_insert(0);
@@ -138,7 +155,7 @@ impl Living {
             for (&session, &deadline) in
                 had.iter().filter(|(session, _)| machine.stub().sessions().has_ended(ZkSessionId(**session)))
             {
-                self.incarnations.entry(session).or_default().ends(session, (deadline, time), now);
+                self.incarnations.entry(session).or_default().ends(session, (deadline, time), (now, stall));
             }
             had.retain(|session, _| machine.stub().sessions().contains(ZkSessionId(*session)));
         }
@@ -146,7 +163,7 @@ impl Living {
 }
 
 impl Incarnation {
-    fn ends(&mut self, session: u64, (deadline, time): (u64, u64), now: u64) {
+    fn ends(&mut self, session: u64, (deadline, time): (u64, u64), (now, stall): (u64, u64)) {
         if std::mem::replace(&mut self.over, true) || self.closes {
             return;
         }
@@ -158,7 +175,7 @@ impl Incarnation {
         let due = self.timeout * MILLION;
         invariant!(
             SESS,
-            now.saturating_sub(self.acted_at) + STALL_MAX >= due - due / DRIFT,
+            now.saturating_sub(self.acted_at) + stall >= due - due / DRIFT,
             "session {session:x} with a timeout of {} ms is over at {now} ns; it did what its user asked at {} ns",
             self.timeout,
             self.acted_at
