@@ -70,6 +70,12 @@ impl CoordinationScenario {
         self.expiring.as_ref().is_some_and(|it| it.user == number)
     }
 
+    /// A user's connection is broken.
+    pub(super) fn forget_what_was_planned(&mut self, number: usize) {
+        self.quiet.take_if(|quiet| quiet.is_of(number));
+        self.forget_expiring(number);
+    }
+
     /// The connection of a user is gone, and with it the moment.
     pub(super) fn forget_expiring(&mut self, number: usize) {
         self.expiring.take_if(|it| it.user == number);

@@ -254,12 +254,6 @@ impl CoordinationScenario {
         }
     }
 
-    /// A user's connection is broken.
-    fn forget_what_was_planned(&mut self, number: usize) {
-        self.quiet.take_if(|quiet| quiet.is_of(number));
-        self.forget_expiring(number);
-    }
-
     fn is_bootstrapped(&self) -> bool {
         self.audit.bootstrapped(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
