@@ -327,7 +327,6 @@ pub static MUTANTS: &[Mutant] = &[
         &::coordination::planted::void_operations_handed_over,
         &["LIN", "PREFIX", "CONTIG", "ATOMIC"],
     ),
-    tree_chains(&::coordination::planted::reach_not_announced, &["LIN"]),
 ];
 
 const fn tree_chains(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

@@ -87,6 +87,4 @@ kernel::planted_bugs! {
     tree_trimmed_behind_one_server = "K62",
     /// Over FuzzyLog: shards are handed what the sessions did not admit.
     void_operations_handed_over = "K63",
-    /// Over FuzzyLog: shards answer reads behind a barrier by what they have executed, and not by what they were handed.
-    reach_not_announced = "K64",
 }
