@@ -5,6 +5,7 @@
 use super::cops_view::{CopsChange, CopsContext, CopsView, is_shown, lacking, show};
 use super::key_hash;
 use super::regions::RegionLog;
+use super::scan::{KeyScan, ScanPage, ScanPoint, page_of};
 use super::shard::{LockedView, MapShard, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
@@ -119,6 +120,23 @@ impl<L: RegionLog> CopsMap<L> {
         let played = self.shards[at].view().await;
         context.see(at as u32, &played.view.shown);
         Ok(played.view.puts.get(key))
+    }
+
+    /// A page of keys and what they hold, in order, with all that the context has; the context has all shards as they are here then.
+    ///
+    /// # Errors
+    /// As [`CopsMap::put`].
+    pub async fn scan(
+        &self,
+        scan: &KeyScan,
+        point: Option<&ScanPoint>,
+        context: &mut CopsContext,
+    ) -> Result<ScanPage<Bytes>, FuzzyError> {
+        self.until_shown(context).await?;
+        let views = self.views().await;
+        (0..).zip(&views).for_each(|(at, it)| context.see(at, &it.played.view.shown));
+        let views: Vec<_> = views.iter().map(|it| &it.played.view.puts).collect();
+        Ok(page_of(&views, scan, point))
     }
 
     /// Waits until all that a context has is shown here.

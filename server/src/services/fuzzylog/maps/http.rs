@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The longest key, in bytes.
-const KEY_BYTES_MAX: usize = 1_024;
+pub(super) const KEY_BYTES_MAX: usize = 1_024;
 /// Keys of one call.
 const KEYS_MAX: usize = 256;
 /// Values of one answer together, in bytes, unless a single one is longer.
@@ -47,6 +47,7 @@ pub(in crate::services::fuzzylog) fn routes() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/map", get(list))
         .route("/v1/map/{map}", get(status).put(create))
+        .route("/v1/map/{map}/keys", get(super::scans::scan))
         .route("/v1/map/{map}/keys/{*key}", get(read).put(put).delete(delete))
         .route("/v1/map/{map}/get", post(read_several))
         .route("/v1/map/{map}/put", post(put_several))
@@ -139,15 +140,15 @@ fn maps(admin: &Admin) -> Result<Arc<Maps>, Refused> {
 }
 
 /// A call of one map at this host.
-struct MapCall {
-    maps: Arc<Maps>,
-    map: Arc<OpenMap>,
+pub(super) struct MapCall {
+    pub(super) maps: Arc<Maps>,
+    pub(super) map: Arc<OpenMap>,
     /// The caller has seen something, here or elsewhere.
     has_seen: bool,
 }
 
 impl MapCall {
-    async fn begin(admin: &Admin, name: &str, given: Option<&str>) -> Result<Self, Refused> {
+    pub(super) async fn begin(admin: &Admin, name: &str, given: Option<&str>) -> Result<Self, Refused> {
         let maps = maps(admin)?;
         check_name(name).map_err(|fault| Refused::fault(&fault))?;
         let given_time = seen(given)?;
@@ -168,7 +169,7 @@ impl MapCall {
     }
 
     /// What a call of the map comes to, in time; `writes`: it may have been done although nobody answers.
-    async fn done_in_time<T>(
+    pub(super) async fn done_in_time<T>(
         &self,
         call: impl Future<Output = Result<T, FuzzyError>>,
         writes: bool,
@@ -177,7 +178,7 @@ impl MapCall {
     }
 
     /// What goes by what was played here, and asks nobody, is behind what its caller has seen elsewhere.
-    async fn come_after(&self) -> Result<(), Refused> {
+    pub(super) async fn come_after(&self) -> Result<(), Refused> {
         if self.has_seen && self.map.map.asks_nobody() {
             self.done_in_time(self.map.map.sync(), false).await?;
         }
@@ -199,7 +200,7 @@ impl MapCall {
         self.map.log.seen().to_string()
     }
 
-    fn answer(&self, mut fields: Map<String, Value>) -> Response {
+    pub(super) fn answer(&self, mut fields: Map<String, Value>) -> Response {
         fields.insert("seen".to_owned(), json!(self.seen()));
         Json(fields).into_response()
     }

@@ -12,6 +12,7 @@ mod http;
 mod kinds;
 mod log;
 mod open;
+mod scans;
 mod served;
 mod status;
 mod words;

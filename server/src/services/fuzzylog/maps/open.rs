@@ -77,6 +77,8 @@ pub(super) struct Maps {
     views_stored: AtomicU64,
     views_failed: AtomicU64,
     refused: AtomicU64,
+    pages_scanned: AtomicU64,
+    keys_scanned: AtomicU64,
     views: ViewLimits,
 }
 
@@ -166,6 +168,8 @@ impl Maps {
             views_stored: AtomicU64::new(0),
             views_failed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            pages_scanned: AtomicU64::new(0),
+            keys_scanned: AtomicU64::new(0),
             views: ViewLimits { log_bytes, view_bytes: limits.bytes.min(all.view_bytes), ..all },
         }
     }
@@ -185,6 +189,8 @@ impl Maps {
             views_stored: self.views_stored.load(Ordering::Relaxed),
             views_failed: self.views_failed.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
+            pages_scanned: self.pages_scanned.load(Ordering::Relaxed),
+            keys_scanned: self.keys_scanned.load(Ordering::Relaxed),
         }
     }
 
@@ -261,6 +267,12 @@ impl Maps {
     /// A call was refused because there is no room in memory.
     pub(super) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A page of so many keys is answered.
+    pub(super) fn count_scanned(&self, keys: usize) {
+        self.pages_scanned.fetch_add(1, Ordering::Relaxed);
+        self.keys_scanned.fetch_add(keys as u64, Ordering::Relaxed);
     }
 
     /// Plays what was put before.

@@ -5,7 +5,8 @@ use super::log::HostLog;
 use crate::unique::unique_number;
 use kernel::Bytes;
 use ordinate_client::maps::{
-    AtomicMap, CrdtMap, ShardPlayed, ShardedMap, StoreError, TxCrdtMap, TxMap, ViewLimits,
+    AtomicMap, CrdtMap, KeyScan, ScanPage, ScanPoint, ShardPlayed, ShardedMap, StoreError, TxCrdtMap, TxMap,
+    ViewLimits,
 };
 use ordinate_client::{FuzzyError, FuzzyFailure, NumberedBy};
 
@@ -110,6 +111,25 @@ impl ServedMap {
         }
     }
 
+    /// A page of keys and what they hold.
+    pub(super) async fn scan(
+        &self,
+        scan: &KeyScan,
+        point: Option<&ScanPoint>,
+    ) -> Result<ScanPage<Found>, FuzzyError> {
+        let plain = |value: Bytes| Found::from(Some(value));
+        Ok(match self {
+            Self::Sharded(map) => each_found(map.scan(scan, point).await?, plain),
+            Self::Atomic(map) => each_found(map.scan(scan, point).await?, plain),
+            Self::Tx(map) => {
+                let versioned = |(version, value)| Found { value: Some(value), version: Some(version) };
+                each_found(map.scan(scan, point).await?, versioned)
+            }
+            Self::Crdt(map) => each_found(map.scan(scan, point).await, plain),
+            Self::TxCrdt(map) => each_found(map.scan(scan, point).await, plain),
+        })
+    }
+
     /// Sets a key, or removes it; with a number once.
     pub(super) async fn change(
         &self,
@@ -152,6 +172,11 @@ impl ServedMap {
             Self::Sharded(_) | Self::Atomic(_) | Self::Crdt(_) | Self::TxCrdt(_) => Err(OTHER_KIND),
         }
     }
+}
+
+fn each_found<T>(page: ScanPage<T>, found: impl Fn(T) -> Found) -> ScanPage<Found> {
+    let entries = page.entries.into_iter().map(|(key, held)| (key, found(held)));
+    ScanPage { entries: entries.collect(), next: page.next }
 }
 
 /// Nothing was done: the map's kind has no such call.

@@ -27,6 +27,10 @@ pub struct MapsStatus {
     pub views_failed: u64,
     /// Calls that it refused because there was no room in memory.
     pub refused: u64,
+    /// Pages of keys that this host has answered since it started.
+    pub pages_scanned: u64,
+    /// Keys on them.
+    pub keys_scanned: u64,
     /// Maps whose views are too large to be stored: their logs are not trimmed.
     pub too_large: Vec<String>,
 }
@@ -45,6 +49,8 @@ impl MapsStatus {
             ("fuzzylog_map_views_stored", "Views of maps that this host has stored", self.views_stored),
             ("fuzzylog_map_views_failed", "Views that it could not store", self.views_failed),
             ("fuzzylog_map_refused", "Calls of maps refused for want of memory", self.refused),
+            ("fuzzylog_map_pages_scanned", "Pages of keys of maps that were answered", self.pages_scanned),
+            ("fuzzylog_map_keys_scanned", "Keys on pages that were answered", self.keys_scanned),
         ] {
             page.counter(name, help, count);
         }
