@@ -3,7 +3,7 @@
 use super::key_hash;
 use super::log::MapLog;
 use super::log_map::{LatestValues, MapChange};
-use super::scan::{KeyScan, ScanPage, ScanPoint, page_of};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{LockedView, MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
@@ -106,9 +106,9 @@ impl<L: MapLog> AtomicMap<L> {
     /// A page of keys and their values, in order, all at one point of the order of changes.
     pub async fn scan(
         &self,
-        scan: &KeyScan,
-        point: Option<&ScanPoint>,
-    ) -> Result<ScanPage<Bytes>, FuzzyError> {
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
         let views = self.at_one_point(0..self.shards.len()).await?;
         let views: Vec<_> = views.iter().map(|it| &it.played.view).collect();
         Ok(page_of(&views, scan, point))

@@ -12,7 +12,7 @@
 
 use super::cap_view::{CapJoin, CapNode, CapPut, CapView, Ordered, WithFork};
 use super::regions::{PrimaryRegion, RegionLog, not_seen_in_time, play_until};
-use super::scan::{KeyScan, ScanPage, ScanPoint, page_of};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{MapShard, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use crate::CallError;
@@ -176,9 +176,9 @@ impl<L: RegionLog> CapMap<L> {
     /// A page of keys and what they hold, in order, at one moment of the call.
     pub async fn scan(
         &self,
-        scan: &KeyScan,
-        point: Option<&ScanPoint>,
-    ) -> Result<ScanPage<Bytes>, FuzzyError> {
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
         let ordered = |view: &CapView| page_of(&[&Ordered(view)], scan, point);
         self.shown(ordered, |view| page_of(&[&WithFork(view)], scan, point)).await
     }

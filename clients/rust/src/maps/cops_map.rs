@@ -5,7 +5,7 @@
 use super::cops_view::{CopsChange, CopsContext, CopsView, is_shown, lacking, show};
 use super::key_hash;
 use super::regions::RegionLog;
-use super::scan::{KeyScan, ScanPage, ScanPoint, page_of};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{LockedView, MapShard, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
@@ -128,10 +128,10 @@ impl<L: RegionLog> CopsMap<L> {
     /// As [`CopsMap::put`].
     pub async fn scan(
         &self,
-        scan: &KeyScan,
-        point: Option<&ScanPoint>,
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
         context: &mut CopsContext,
-    ) -> Result<ScanPage<Bytes>, FuzzyError> {
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
         self.until_shown(context).await?;
         let views = self.views().await;
         (0..).zip(&views).for_each(|(at, it)| context.see(at, &it.played.view.shown));

@@ -2,7 +2,7 @@
 
 use super::log::MapLog;
 use super::named::{self, ChangeName, ChangeNames, StoredNames};
-use super::scan::{KeyScan, KeysFrom, KeysInOrder, ScanPage, ScanPoint, page_of};
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{MapShard, MapView, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes};
@@ -322,7 +322,7 @@ impl<L: MapLog> CrdtMap<L> {
     }
 
     /// A page of keys and what they hold, in order, as far as this process has played.
-    pub async fn scan(&self, scan: &KeyScan, point: Option<&ScanPoint>) -> ScanPage<Bytes> {
+    pub async fn scan(&self, scan: &MapScan, point: Option<&MapScanPoint>) -> MapKeys<Bytes> {
         page_of(&[&self.shard.view().await.view.puts], scan, point)
     }
 

@@ -1,7 +1,7 @@
 //! LogMap and ShardedMap (the paper's sections 4 and 4.1): a key's shard is a colour. Linearizable.
 
 use super::log::MapLog;
-use super::scan::{KeyScan, KeysFrom, KeysInOrder, PageSoFar, ScanPage, ScanPoint};
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan, MapScanPoint, PageSoFar};
 use super::shard::{MapShard, MapView, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes, key_hash};
@@ -163,9 +163,9 @@ impl<L: MapLog> ShardedMap<L> {
     /// [`FuzzyFailure::Malformed`]: there is no such point.
     pub async fn scan(
         &self,
-        scan: &KeyScan,
-        point: Option<&ScanPoint>,
-    ) -> Result<ScanPage<Bytes>, FuzzyError> {
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
         let first = point.map_or(0, |point| point.shard);
         if first as usize >= self.shards.len() {
             return Err(FuzzyError::Failed(FuzzyFailure::Malformed));
@@ -176,8 +176,8 @@ impl<L: MapLog> ShardedMap<L> {
             let before = page.entries.len();
             if page.read(&[&shard.synced().await?.view], scan, after.as_ref()) {
                 let last = page.entries[before..].last().map(|(key, _)| key.clone());
-                let next = Some(ScanPoint { shard: at, after: last.or(after) });
-                return Ok(ScanPage { entries: page.entries, next });
+                let next = Some(MapScanPoint { shard: at, after: last.or(after) });
+                return Ok(MapKeys { entries: page.entries, next });
             }
             after = None;
         }

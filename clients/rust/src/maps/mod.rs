@@ -47,7 +47,7 @@ pub use memory::MapMemory;
 pub use named::{ChangeName, ChangeNames, NamePast, StoredNames};
 pub use red_blue_map::{AddAmount, BalanceNode, Balances, RedBlueMap, TakeAmount};
 pub use regions::{PrimaryRegion, RegionLog};
-pub use scan::{KeyScan, ScanPage, ScanPoint};
+pub use scan::{MapKeys, MapScan, MapScanPoint};
 pub use shard::{MapShard, MapView, ShardPlayed};
 pub use stored::{StoreError, StoredView, ViewBegun, ViewChunk, ViewLimits, ViewNode, ViewStored};
 pub use tx_crdt_map::{NamedShardChange, ObservedChanges, ShardChange, TxCrdtMap};

@@ -10,7 +10,7 @@
 
 use super::crdt_map::PutTag;
 use super::regions::{LogCounts, Origin, PrimaryRegion, RegionLog, RegionView, not_seen_in_time, play_until};
-use super::scan::{KeyScan, KeysFrom, KeysInOrder, ScanPage, ScanPoint, page_of};
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{MapShard, MapView, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes};
@@ -300,7 +300,7 @@ impl<L: RegionLog> RedBlueMap<L> {
     }
 
     /// A page of keys and what they have, in order, as far as this process has played.
-    pub async fn scan(&self, scan: &KeyScan, point: Option<&ScanPoint>) -> ScanPage<i128> {
+    pub async fn scan(&self, scan: &MapScan, point: Option<&MapScanPoint>) -> MapKeys<i128> {
         page_of(&[&self.shard.view().await.view], scan, point)
     }
 

@@ -8,7 +8,7 @@ use std::ops::Bound;
 
 /// Which keys a page is to have.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct KeyScan {
+pub struct MapScan {
     /// Those that begin like this.
     pub prefix: Bytes,
     /// Those that are not before this one.
@@ -24,7 +24,7 @@ pub struct KeyScan {
 kernel::record! {
     /// Where the next page of a scan begins.
     #[derive(Eq)]
-    pub struct ScanPoint {
+    pub struct MapScanPoint {
         /// In which shard, of maps whose pages go shard by shard; else 0.
         shard: u32,
         /// Behind this key; none: at the beginning of the shard.
@@ -34,11 +34,11 @@ kernel::record! {
 
 /// A page of keys.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ScanPage<T> {
+pub struct MapKeys<T> {
     /// Keys, in order, and what they hold.
     pub entries: Vec<(Bytes, T)>,
     /// Where the next page begins; none: there are no more keys.
-    pub next: Option<ScanPoint>,
+    pub next: Option<MapScanPoint>,
 }
 
 /// Keys of a view, in order, and what they hold.
@@ -56,7 +56,7 @@ pub(super) trait KeysInOrder {
     fn len_of(held: &Self::Held) -> usize;
 }
 
-impl KeyScan {
+impl MapScan {
     /// All keys, in pages of this size.
     pub fn all(entries_max: usize, bytes_max: usize) -> Self {
         Self { prefix: Bytes::new(), from: Bytes::new(), to: None, entries_max, bytes_max }
@@ -96,7 +96,7 @@ impl<T> PageSoFar<T> {
     pub(super) fn read<V: KeysInOrder<Held = T>>(
         &mut self,
         views: &[&V],
-        scan: &KeyScan,
+        scan: &MapScan,
         after: Option<&Bytes>,
     ) -> bool {
         let first = scan.first(after);
@@ -121,19 +121,19 @@ impl<T> PageSoFar<T> {
     }
 
     /// The page, of a map whose keys are in one order.
-    pub(super) fn ended(self, has_more: bool) -> ScanPage<T> {
+    pub(super) fn ended(self, has_more: bool) -> MapKeys<T> {
         let last = self.entries.last().map(|(key, _)| key.clone());
-        let next = has_more.then(|| ScanPoint { shard: 0, after: last });
-        ScanPage { entries: self.entries, next }
+        let next = has_more.then(|| MapScanPoint { shard: 0, after: last });
+        MapKeys { entries: self.entries, next }
     }
 }
 
 /// A page of the keys of all these views in one order.
 pub(super) fn page_of<V: KeysInOrder>(
     views: &[&V],
-    scan: &KeyScan,
-    point: Option<&ScanPoint>,
-) -> ScanPage<V::Held> {
+    scan: &MapScan,
+    point: Option<&MapScanPoint>,
+) -> MapKeys<V::Held> {
     let mut page = PageSoFar::empty();
     let has_more = page.read(views, scan, point.and_then(|it| it.after.as_ref()));
     page.ended(has_more)
@@ -180,7 +180,7 @@ mod tests {
                 for to in [None, Some("ab3"), Some("b"), Some("")] {
                     for (entries_max, bytes_max) in [(1, 1 << 10), (7, 1 << 10), (1 << 10, 1), (1 << 10, 50)]
                     {
-                        let scan = KeyScan {
+                        let scan = MapScan {
                             prefix: bytes(prefix),
                             from: bytes(from),
                             to: to.map(bytes),

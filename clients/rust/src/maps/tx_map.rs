@@ -2,7 +2,7 @@
 
 use super::key_hash;
 use super::log::MapLog;
-use super::scan::{KeyScan, ScanPage, ScanPoint, page_of};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{LockedView, MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use super::tx_view::{Decision, Intention, MapTxn, TxView, Written, body_of};
@@ -76,9 +76,9 @@ impl<L: MapLog> TxMap<L> {
     /// [`FuzzyFailure::Busy`]: at each of 64 points, transactions that write some of these keys were undecided.
     pub async fn scan(
         &self,
-        scan: &KeyScan,
-        point: Option<&ScanPoint>,
-    ) -> Result<ScanPage<(u64, Bytes)>, FuzzyError> {
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<(u64, Bytes)>, FuzzyError> {
         let after = point.and_then(|point| point.after.as_ref());
         for _ in 0..PAGES_MAX {
             let doubtful: Vec<usize> = {

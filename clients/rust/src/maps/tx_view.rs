@@ -8,7 +8,7 @@
 //! the intention. That is a function of the colour's nodes, so decisions of one colour are equal, however many there are. What follows
 //! an intention waits for its outcome.
 
-use super::scan::{KeyScan, KeysFrom, KeysInOrder, ScanPage};
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan};
 use super::shard::MapView;
 use super::{detached, entry_bytes};
 use crate::fuzzylog::FuzzyNode;
@@ -155,12 +155,7 @@ impl TxView {
     }
 
     /// True if an undecided intention writes a key that is on a page of a scan from there on, or may be.
-    pub(super) fn makes_doubtful<T>(
-        &self,
-        scan: &KeyScan,
-        after: Option<&Bytes>,
-        page: &ScanPage<T>,
-    ) -> bool {
+    pub(super) fn makes_doubtful<T>(&self, scan: &MapScan, after: Option<&Bytes>, page: &MapKeys<T>) -> bool {
         let last = page.next.as_ref().and_then(|next| next.after.as_ref());
         let is_doubtful = |key: &Bytes| {
             let is_behind = after.is_none_or(|after| key > after);

@@ -5,7 +5,7 @@ use crate::workload::{Recorder, SHARDS, Seen, name};
 use consistency::Model;
 use kernel::{Bytes, Rng};
 use ordinate_client::maps::{
-    AtomicMap, CrdtMap, KeyScan, MapLog, ScanPage, ScanPoint, ShardedMap, TxCrdtMap, TxMap,
+    AtomicMap, CrdtMap, MapKeys, MapLog, MapScan, MapScanPoint, ShardedMap, TxCrdtMap, TxMap,
 };
 use ordinate_client::{FuzzyError, FuzzyFailure};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ const KEYS: usize = 5;
 const BYTES_MAX: usize = 1 << 20;
 
 /// All keys on one page, as a call of each has it.
-fn read_of(page: ScanPage<Bytes>) -> Vec<(usize, Option<Bytes>)> {
+fn read_of(page: MapKeys<Bytes>) -> Vec<(usize, Option<Bytes>)> {
     assert_eq!(page.next, None, "one page has all keys");
     let held: BTreeMap<Bytes, Bytes> = page.entries.into_iter().collect();
     (0..KEYS).map(|key| (key, held.get(name(key).as_bytes()).cloned())).collect()
@@ -30,15 +30,15 @@ fn read_of(page: ScanPage<Bytes>) -> Vec<(usize, Option<Bytes>)> {
 /// What a worker does with a map, its random choices made: puts keys, or scans all of them.
 trait Scanned: Clone + 'static {
     fn put(&self, keys: [usize; 2], value: &str) -> impl Future<Output = Vec<usize>>;
-    fn scan(&self) -> impl Future<Output = Result<ScanPage<Bytes>, FuzzyError>>;
+    fn scan(&self) -> impl Future<Output = Result<MapKeys<Bytes>, FuzzyError>>;
 }
 
 fn both(keys: [usize; 2], value: &str) -> [(String, Option<Bytes>); 2] {
     keys.map(|key| (name(key), Some(Bytes::copy_from_slice(value.as_bytes()))))
 }
 
-fn all() -> KeyScan {
-    KeyScan::all(KEYS, BYTES_MAX)
+fn all() -> MapScan {
+    MapScan::all(KEYS, BYTES_MAX)
 }
 
 impl<L: MapLog> Scanned for ShardedMap<L> {
@@ -47,7 +47,7 @@ impl<L: MapLog> Scanned for ShardedMap<L> {
         vec![key]
     }
 
-    async fn scan(&self) -> Result<ScanPage<Bytes>, FuzzyError> {
+    async fn scan(&self) -> Result<MapKeys<Bytes>, FuzzyError> {
         self.scan(&all(), None).await
     }
 }
@@ -58,7 +58,7 @@ impl<L: MapLog> Scanned for AtomicMap<L> {
         keys.to_vec()
     }
 
-    async fn scan(&self) -> Result<ScanPage<Bytes>, FuzzyError> {
+    async fn scan(&self) -> Result<MapKeys<Bytes>, FuzzyError> {
         self.scan(&all(), None).await
     }
 }
@@ -71,13 +71,13 @@ impl<L: MapLog> Scanned for TxMap<L> {
         keys.to_vec()
     }
 
-    async fn scan(&self) -> Result<ScanPage<Bytes>, FuzzyError> {
-        let ScanPage { entries, next } = self.scan(&all(), None).await?;
+    async fn scan(&self) -> Result<MapKeys<Bytes>, FuzzyError> {
+        let MapKeys { entries, next } = self.scan(&all(), None).await?;
         let entries = entries.into_iter().map(|(key, (version, value))| {
             assert!(version > 0);
             (key, value)
         });
-        Ok(ScanPage { entries: entries.collect(), next })
+        Ok(MapKeys { entries: entries.collect(), next })
     }
 }
 
@@ -87,7 +87,7 @@ impl<L: MapLog> Scanned for CrdtMap<L> {
         vec![key]
     }
 
-    async fn scan(&self) -> Result<ScanPage<Bytes>, FuzzyError> {
+    async fn scan(&self) -> Result<MapKeys<Bytes>, FuzzyError> {
         Ok(self.scan(&all(), None).await)
     }
 }
@@ -98,7 +98,7 @@ impl<L: MapLog> Scanned for TxCrdtMap<L> {
         keys.to_vec()
     }
 
-    async fn scan(&self) -> Result<ScanPage<Bytes>, FuzzyError> {
+    async fn scan(&self) -> Result<MapKeys<Bytes>, FuzzyError> {
         Ok(self.scan(&all(), None).await)
     }
 }
@@ -176,11 +176,11 @@ fn scans_of_shards_have_each_key_once() {
         }
         for entries_max in [1, 3, 1_000] {
             for prefix in ["", "a", "b/3", "c"] {
-                let scan = KeyScan {
+                let scan = MapScan {
                     prefix: Bytes::copy_from_slice(prefix.as_bytes()),
-                    ..KeyScan::all(entries_max, BYTES_MAX)
+                    ..MapScan::all(entries_max, BYTES_MAX)
                 };
-                let (mut found, mut point) = (Vec::new(), None::<ScanPoint>);
+                let (mut found, mut point) = (Vec::new(), None::<MapScanPoint>);
                 loop {
                     let page = map.scan(&scan, point.as_ref()).await.expect("it is read");
                     assert!(page.entries.len() <= entries_max);
@@ -201,7 +201,7 @@ fn scans_of_shards_have_each_key_once() {
                 assert_eq!(found, wanted, "{prefix:?} in pages of {entries_max}");
             }
         }
-        let nowhere = ScanPoint { shard: 7, after: None };
+        let nowhere = MapScanPoint { shard: 7, after: None };
         let refused = map.scan(&all(), Some(&nowhere)).await;
         assert_eq!(refused, Err(FuzzyError::Failed(FuzzyFailure::Malformed)));
     });

@@ -8,7 +8,7 @@ use crate::services::json_bytes::put_bytes;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use kernel::{Bytes, Decode as _, Encode as _};
-use ordinate_client::maps::{KeyScan, ScanPoint};
+use ordinate_client::maps::{MapScan, MapScanPoint};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
@@ -44,7 +44,7 @@ pub(super) struct ScanQuery {
 }
 
 impl ScanQuery {
-    fn scan(&self) -> Result<KeyScan, Refused> {
+    fn scan(&self) -> Result<MapScan, Refused> {
         let limit = self.limit.unwrap_or(ENTRIES);
         if !(1..=ENTRIES_MAX).contains(&limit) {
             return Err(Refused::bad(format!("limit is {limit}: wanted are 1 to {ENTRIES_MAX} keys")));
@@ -58,7 +58,7 @@ impl ScanQuery {
             }
         }
         let bytes = |text: &String| Bytes::copy_from_slice(text.as_bytes());
-        Ok(KeyScan {
+        Ok(MapScan {
             prefix: bytes(&self.prefix),
             from: bytes(&self.from),
             to: to.map(bytes),
@@ -79,7 +79,7 @@ impl ScanQuery {
     }
 
     /// A point as text, with a check, so that one that was cut, changed or is of another scan is seen.
-    fn text_of(&self, map: &str, point: &ScanPoint) -> String {
+    fn text_of(&self, map: &str, point: &MapScanPoint) -> String {
         let bytes = point.encoded();
         let mut text = String::with_capacity(2 * bytes.len() + 17);
         for byte in &bytes {
@@ -90,11 +90,11 @@ impl ScanQuery {
         text
     }
 
-    fn point(&self, map: &str) -> Result<Option<ScanPoint>, Refused> {
+    fn point(&self, map: &str) -> Result<Option<MapScanPoint>, Refused> {
         let Some(text) = &self.next else { return Ok(None) };
         let point = read_point(text).and_then(|(bytes, check)| {
             let is_own = self.check_of(map, &bytes) == check;
-            is_own.then(|| ScanPoint::decoded(&Bytes::from(bytes)).ok()).flatten()
+            is_own.then(|| MapScanPoint::decoded(&Bytes::from(bytes)).ok()).flatten()
         });
         let why =
             "next is not what a page of this scan has answered: send it with the same prefix, from and to";
@@ -161,9 +161,9 @@ mod tests {
     fn points_are_of_one_scan_of_one_map() {
         let key = Bytes::from(vec![b'k'; KEY_BYTES_MAX]);
         for point in [
-            ScanPoint { shard: 3, after: Some(Bytes::from_static(b"a\xff")) },
-            ScanPoint { shard: u32::MAX, after: Some(key) },
-            ScanPoint { shard: 0, after: None },
+            MapScanPoint { shard: 3, after: Some(Bytes::from_static(b"a\xff")) },
+            MapScanPoint { shard: u32::MAX, after: Some(key) },
+            MapScanPoint { shard: 0, after: None },
         ] {
             let text = query("p", None).text_of("m", &point);
             let read = |map: &str, prefix: &str, text: &str| {

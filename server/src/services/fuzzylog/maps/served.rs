@@ -5,8 +5,8 @@ use super::log::HostLog;
 use crate::unique::unique_number;
 use kernel::Bytes;
 use ordinate_client::maps::{
-    AtomicMap, CrdtMap, KeyScan, ScanPage, ScanPoint, ShardPlayed, ShardedMap, StoreError, TxCrdtMap, TxMap,
-    ViewLimits,
+    AtomicMap, CrdtMap, MapKeys, MapScan, MapScanPoint, ShardPlayed, ShardedMap, StoreError, TxCrdtMap,
+    TxMap, ViewLimits,
 };
 use ordinate_client::{FuzzyError, FuzzyFailure, NumberedBy};
 
@@ -114,9 +114,9 @@ impl ServedMap {
     /// A page of keys and what they hold.
     pub(super) async fn scan(
         &self,
-        scan: &KeyScan,
-        point: Option<&ScanPoint>,
-    ) -> Result<ScanPage<Found>, FuzzyError> {
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Found>, FuzzyError> {
         let plain = |value: Bytes| Found::from(Some(value));
         Ok(match self {
             Self::Sharded(map) => each_found(map.scan(scan, point).await?, plain),
@@ -174,9 +174,9 @@ impl ServedMap {
     }
 }
 
-fn each_found<T>(page: ScanPage<T>, found: impl Fn(T) -> Found) -> ScanPage<Found> {
+fn each_found<T>(page: MapKeys<T>, found: impl Fn(T) -> Found) -> MapKeys<Found> {
     let entries = page.entries.into_iter().map(|(key, held)| (key, found(held)));
-    ScanPage { entries: entries.collect(), next: page.next }
+    MapKeys { entries: entries.collect(), next: page.next }
 }
 
 /// Nothing was done: the map's kind has no such call.
