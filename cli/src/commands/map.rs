@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 use server::unique::unique_number;
+use std::io::{IsTerminal as _, Write as _};
 use std::str::FromStr;
 
 /// `KEY=VALUE`, as it is given; a key has no `=` in it.
@@ -55,7 +56,7 @@ pub struct Once {
 
 /// Which keys are wanted.
 #[derive(clap::Args)]
-pub struct Scan {
+pub struct ScanArguments {
     /// Keys that begin like this
     #[arg(long, default_value = "")]
     prefix: String,
@@ -79,7 +80,7 @@ pub struct Scan {
     next: Option<String>,
 }
 
-impl Scan {
+impl ScanArguments {
     fn path(&self, map: &str, next: Option<&str>) -> String {
         let (prefix, from) = (in_path(&self.prefix), in_path(&self.from));
         let mut path = path_of(map, &format!("/keys?prefix={prefix}&from={from}&limit={}", self.limit));
@@ -167,7 +168,7 @@ pub enum MapVerb {
         /// The map
         map: String,
         #[command(flatten)]
-        scan: Scan,
+        scan: ScanArguments,
         #[command(flatten)]
         asked: Asked,
     },
@@ -210,6 +211,16 @@ pub enum MapVerb {
         deletes: Vec<String>,
         #[command(flatten)]
         once: Once,
+        #[command(flatten)]
+        asked: Asked,
+    },
+    /// Remove a map, with all that it holds; its name may be used again
+    Remove {
+        /// The map
+        map: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
         #[command(flatten)]
         asked: Asked,
     },
@@ -267,6 +278,7 @@ impl MapVerb {
                 asked.show(&answer, || "committed".to_owned());
                 Ok(())
             }
+            Self::Remove { map, yes, asked } => remove(&map, yes, &asked),
             Self::Status { map: Some(map), asked } => {
                 let answer = asked.read(&asked.query(&path_of(&map, "")))?;
                 asked.show(&answer, || status_of(&answer));
@@ -357,6 +369,41 @@ fn get(map: &str, keys: &[String], asked: &Asked) -> Result<(), Failure> {
         entries.map(line).collect::<Vec<_>>().join("\n")
     });
     Ok(())
+}
+
+fn remove(map: &str, yes: bool, asked: &Asked) -> Result<(), Failure> {
+    // With its id, only this map is removed, however often that is sent. One that cannot be read any more has none to be found.
+    let found = asked.read(&path_of(map, "")).ok();
+    if let Some(found) = &found {
+        eprintln!("{}, {} entries", line_of(found), found["entries"]);
+    }
+    if !yes && !is_confirmed(map)? {
+        let fact = "it was not confirmed".to_owned();
+        let what = "the map is not removed";
+        return Err(Failure::input("O1067", what, fact, "the same with --yes"));
+    }
+    let id = found.as_ref().and_then(|it| it["id"].as_str());
+    let query = id.map_or_else(String::new, |id| format!("?id={}", in_path(id)));
+    let answer = asked.write("DELETE", &path_of(map, &query), "")?;
+    asked.show(&answer, || match answer["removed"] == true {
+        true => "removed".to_owned(),
+        false => "was removed before".to_owned(),
+    });
+    Ok(())
+}
+
+/// Asks whoever is at the terminal.
+fn is_confirmed(map: &str) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        let fact = "nobody can be asked: the standard input is no terminal".to_owned();
+        return Err(Failure::input("O1067", "the map is not removed", fact, "--yes"));
+    }
+    eprint!("All that it holds is lost. Type the map's name to remove it: ");
+    let _ = std::io::stderr().flush();
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.map_err(|error| Failure::input("O1067", "the map is not removed", error.to_string(), "--yes"))?;
+    Ok(line.trim_end_matches(['\r', '\n']) == map)
 }
 
 impl Name {

@@ -75,6 +75,14 @@ impl<L: MapLog> AtomicMap<L> {
         self.put_all([(key, None)]).await
     }
 
+    /// Whether the map is there: it plays the key's colour, of a removed map to its last node.
+    ///
+    /// # Errors
+    /// [`FuzzyError::MapRemoved`].
+    pub async fn is_there(&self, key: &str) -> Result<(), FuzzyError> {
+        self.shards[self.shard_of(key)].synced().await.map(drop)
+    }
+
     /// What a key holds, with everything that was acknowledged before.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.shards[self.shard_of(key)].synced().await?.view.get(key))

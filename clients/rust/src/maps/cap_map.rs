@@ -101,7 +101,8 @@ fn is_cut(error: &FuzzyError) -> bool {
         FuzzyError::AlreadyTrimmed { .. }
         | FuzzyError::BeyondTail { .. }
         | FuzzyError::Fault(_)
-        | FuzzyError::NoMemory { .. } => false,
+        | FuzzyError::NoMemory { .. }
+        | FuzzyError::MapRemoved => false,
     }
 }
 

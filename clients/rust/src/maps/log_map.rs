@@ -151,6 +151,14 @@ impl<L: MapLog> ShardedMap<L> {
         shard.log().append_by(by, vec![(shard.colour().to_owned(), body.into())]).await.map(|_| ())
     }
 
+    /// Whether the map is there: it plays the key's colour, of a removed map to its last node.
+    ///
+    /// # Errors
+    /// [`FuzzyError::MapRemoved`].
+    pub async fn is_there(&self, key: &str) -> Result<(), FuzzyError> {
+        self.shard(key).synced().await.map(drop)
+    }
+
     /// What a key holds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.shard(key).synced().await?.view.get(key))

@@ -19,6 +19,7 @@
 mod atomic_map;
 mod cap_map;
 mod cap_view;
+mod catalogue;
 mod cops_map;
 mod cops_view;
 mod crdt_map;
@@ -38,6 +39,9 @@ mod tx_view;
 pub use atomic_map::AtomicMap;
 pub use cap_map::{CapMap, CapOrder, CapStatus};
 pub use cap_view::{CapJoin, CapNode, CapPut, CapView};
+pub use catalogue::{
+    MAPS_MAX, MapCatalogue, MapEntry, MapMade, MapNames, NotCreated, NotRemoved, check_map_name,
+};
 pub use cops_map::CopsMap;
 pub use cops_view::{CopsChange, CopsContext, CopsView, ShardPast};
 pub use crdt_map::{CrdtMap, KeyChange, NamedChange, ObservedKeys, ObservedPuts, PutTag};

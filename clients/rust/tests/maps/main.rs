@@ -4,6 +4,7 @@ mod once;
 mod reading;
 mod region_workload;
 mod regions;
+mod removing;
 mod scanning;
 mod simulated;
 mod simulated_regions;

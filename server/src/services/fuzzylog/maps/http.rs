@@ -6,21 +6,22 @@
 use super::super::body::ClientBody;
 use super::super::http::{read_body, seen, service};
 use super::super::replies::Refused;
-use super::catalogue::{MapMade, NotCreated};
+use super::SHARDS_MAX;
 use super::kinds::MapKind;
 use super::open::{Maps, OpenMap};
+use super::removal;
 use super::served::Changes;
 use super::words;
-use super::{SHARDS_MAX, check_name};
 use crate::admin::state::Admin;
 use crate::services::json_bytes::JsonBytes;
+use crate::unique::unique_number;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ordinate_client::maps::entry_bytes;
+use ordinate_client::maps::{NotCreated, check_map_name, entry_bytes};
 use ordinate_client::{FuzzyError, FuzzyFailure, NumberedBy};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -46,7 +47,7 @@ const SHARDS_DEFAULT: u16 = 4;
 pub(in crate::services::fuzzylog) fn routes() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/map", get(list))
-        .route("/v1/map/{map}", get(status).put(create))
+        .route("/v1/map/{map}", get(status).put(create).delete(removal::remove))
         .route("/v1/map/{map}/keys", get(super::scans::scan))
         .route("/v1/map/{map}/keys/{*key}", get(read).put(put).delete(delete))
         .route("/v1/map/{map}/get", post(read_several))
@@ -131,7 +132,7 @@ struct TransactionBody {
 }
 
 /// This host's maps.
-fn maps(admin: &Admin) -> Result<Arc<Maps>, Refused> {
+pub(super) fn maps(admin: &Admin) -> Result<Arc<Maps>, Refused> {
     let service = service(admin)?;
     if !admin.file.regions.is_empty() {
         return Err(Refused::bad("maps are not served in a cluster of several regions: nothing was done"));
@@ -150,21 +151,29 @@ pub(super) struct MapCall {
 impl MapCall {
     pub(super) async fn begin(admin: &Admin, name: &str, given: Option<&str>) -> Result<Self, Refused> {
         let maps = maps(admin)?;
-        check_name(name).map_err(|fault| Refused::fault(&fault))?;
+        check_map_name(name).map_err(|fault| Refused::fault(&fault))?;
         let given_time = seen(given)?;
-        let map = match maps.in_use(name) {
-            Some(map) => in_time(maps.use_map(name, map.kind, map.shards)).await,
-            None => {
-                let made = in_time(maps.catalogue.find(name)).await;
-                let made = made.map_err(|error| words::refused(error, false))?;
-                let MapMade { kind, shards } = made.ok_or_else(|| words::no_such_map(name))?;
-                let kind = kind.ok_or_else(|| words::of_a_later_version(name))?;
-                in_time(maps.use_map(name, kind, shards)).await
+        let mut has_looked = false;
+        let map = loop {
+            let (kind, made) = match maps.in_use(name) {
+                Some(map) => (map.kind, map.made.clone()),
+                None => {
+                    let made = in_time(maps.catalogue.find(name)).await;
+                    let made = made.map_err(|error| words::refused(error, false))?;
+                    let made = made.ok_or_else(|| words::no_such_map(name))?;
+                    (made.kind.parse().map_err(|_| words::of_a_later_version(name))?, made)
+                }
+            };
+            let map = maps.use_map(name, kind, &made);
+            match in_time(maps.begun(&map)).await {
+                Ok(()) => break map,
+                // Another map may have the name by now.
+                Err(error) if !has_looked && maps.is_gone(&map, &error).await => has_looked = true,
+                Err(error) => return Err(refused(&maps, error, false)),
             }
         };
-        let refused = |error| refused(&maps, error, false);
-        let map = map.map_err(refused)?;
-        in_time(map.log.come_after(given_time, &map.colour())).await.map_err(refused)?;
+        let after = in_time(map.log.come_after(given_time, &map.colour())).await;
+        after.map_err(|error| refused(&maps, error, false))?;
         Ok(Self { maps, map, has_seen: given.is_some() })
     }
 
@@ -174,7 +183,13 @@ impl MapCall {
         call: impl Future<Output = Result<T, FuzzyError>>,
         writes: bool,
     ) -> Result<T, Refused> {
-        in_time(call).await.map_err(|error| refused(&self.maps, error, writes))
+        match in_time(call).await {
+            Ok(done) => Ok(done),
+            Err(error) if self.maps.is_gone(&self.map, &error).await => {
+                Err(words::refused(FuzzyError::MapRemoved, writes))
+            }
+            Err(error) => Err(refused(&self.maps, error, writes)),
+        }
     }
 
     /// What goes by what was played here, and asks nobody, is behind what its caller has seen elsewhere.
@@ -279,8 +294,7 @@ async fn status(
 ) -> Result<Response, Refused> {
     let call = MapCall::begin(&admin, &name, query.seen.as_deref()).await?;
     call.done_in_time(call.map.map.sync(), false).await?;
-    let made = MapMade { kind: Some(call.map.kind), shards: call.map.shards };
-    let mut fields = words::made(&name, &made, service(&admin)?.order);
+    let mut fields = words::made(&name, &call.map.made, service(&admin)?.order);
     fields.extend(words::in_use(&call.map).await);
     Ok(call.answer(fields))
 }
@@ -292,7 +306,7 @@ async fn create(
     body: Bytes,
 ) -> Result<Response, Refused> {
     let maps = maps(&admin)?;
-    check_name(&name).map_err(|fault| Refused::fault(&fault))?;
+    check_map_name(&name).map_err(|fault| Refused::fault(&fault))?;
     let CreateBody { kind, shards } = read_body(&body)?;
     let kind: MapKind = kind.parse().map_err(|why: super::kinds::NoMapKind| Refused::bad(why.to_string()))?;
     let shards = match (kind.is_of_one_colour(), shards) {
@@ -308,11 +322,12 @@ async fn create(
     if !(1..=SHARDS_MAX).contains(&usize::from(shards)) {
         return Err(Refused::bad(format!("{shards} shards: wanted are 1 to {SHARDS_MAX}")));
     }
-    let created = tokio::time::timeout(ANSWER_WITHIN, maps.catalogue.create(&name, kind, shards)).await;
+    let create = maps.catalogue.create(&name, kind.name(), shards, unique_number());
+    let created = tokio::time::timeout(ANSWER_WITHIN, create).await;
     let unknown = || Err(NotCreated::Log(FuzzyError::Failed(FuzzyFailure::Unknown)));
     let created = created.unwrap_or_else(|_| unknown());
-    let created = created.map_err(|why| words::not_created(&name, why))?;
-    let mut fields = words::made(&name, &MapMade { kind: Some(kind), shards }, service(&admin)?.order);
+    let (made, created) = created.map_err(|why| words::not_created(&name, why))?;
+    let mut fields = words::made(&name, &made, service(&admin)?.order);
     fields.insert("created".to_owned(), json!(created));
     Ok(Json(fields).into_response())
 }

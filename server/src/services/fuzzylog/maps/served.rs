@@ -138,9 +138,12 @@ impl ServedMap {
         value: Option<Bytes>,
     ) -> Result<(), FuzzyError> {
         match self {
-            Self::Sharded(map) => map.change(by, &key, value).await,
+            Self::Sharded(map) => {
+                let (done, is_there) = tokio::join!(map.change(by, &key, value), map.is_there(&key));
+                done.and(is_there_or_may_be(is_there))
+            }
             Self::Crdt(map) => map.change(by, &key, value).await,
-            Self::Atomic(map) => map.change_all(by, [(key, value)]).await,
+            Self::Atomic(_) => self.change_all(by, vec![(key, value)]).await,
             Self::TxCrdt(map) => map.change_all(by, [(key, value)]).await,
             Self::Tx(map) => commit(map, by, &[], vec![(key, value)]).await.map(|_| ()),
         }
@@ -153,7 +156,11 @@ impl ServedMap {
         changes: Changes,
     ) -> Result<(), FuzzyError> {
         match self {
-            Self::Atomic(map) => map.change_all(by, changes).await,
+            Self::Atomic(map) => {
+                let first = changes.first().map(|(key, _)| key.clone()).unwrap_or_default();
+                let (done, is_there) = tokio::join!(map.change_all(by, changes), map.is_there(&first));
+                done.and(is_there_or_may_be(is_there))
+            }
             Self::TxCrdt(map) => map.change_all(by, changes).await,
             Self::Tx(map) => commit(map, by, &[], changes).await.map(|_| ()),
             Self::Sharded(_) | Self::Crdt(_) => Err(OTHER_KIND),
@@ -171,6 +178,16 @@ impl ServedMap {
             Self::Tx(map) => commit(map, by, reads, changes).await,
             Self::Sharded(_) | Self::Atomic(_) | Self::Crdt(_) | Self::TxCrdt(_) => Err(OTHER_KIND),
         }
+    }
+}
+
+/// Who looks whether a map is there while it is changed learns that it is removed, if that was so when the change began. That it cannot be
+/// read here for want of memory says nothing; otherwise nobody knows.
+fn is_there_or_may_be(is_there: Result<(), FuzzyError>) -> Result<(), FuzzyError> {
+    match is_there {
+        Ok(()) | Err(FuzzyError::NoMemory { .. }) => Ok(()),
+        Err(error @ (FuzzyError::MapRemoved | FuzzyError::AlreadyTrimmed { .. })) => Err(error),
+        Err(_) => Err(FuzzyError::Failed(FuzzyFailure::Unknown)),
     }
 }
 
