@@ -26,6 +26,8 @@ const COLOUR: &str = "ordinate.maps";
 pub const MAPS_MAX: usize = 1_024;
 /// Removed maps that are remembered.
 const REMOVED_MAX: usize = 1_024;
+/// How often a map is tried to be made; each time another one of its name was made and removed.
+const ROUNDS_MAX: usize = 16;
 /// Nodes of the colour of so many bytes are replaced by a stored view.
 const LOG_BYTES: u64 = 64 << 10;
 
@@ -137,6 +139,11 @@ impl MapNames {
         self.removed.iter().rev().find(|it| it.name == name)
     }
 
+    /// No map of this name was ever removed, as far as that is known.
+    fn is_first(&self, name: &str) -> bool {
+        !self.has_forgotten && self.last_removed(name).is_none()
+    }
+
     fn take(&mut self, entry: &MapEntry) {
         let MapEntry { name, kind, shards, id, stage } = entry;
         let (Ok(name), Ok(kind)) = (std::str::from_utf8(name), std::str::from_utf8(kind)) else { return };
@@ -147,7 +154,7 @@ impl MapNames {
         let number = id.unwrap_or(0);
         match stage {
             None => {
-                let is_first = !self.has_forgotten && self.last_removed(name).is_none();
+                let is_first = self.is_first(name);
                 let made = MapMade { kind: kind.to_owned(), shards: *shards, id: number, is_first };
                 let is_new = self.removed(name, number).is_none() && !self.made.contains_key(name);
                 let has_room = self.made.len() < MAPS_MAX;
@@ -307,9 +314,9 @@ impl<L: MapLog> MapCatalogue<L> {
         Ok(self.shard.synced().await?.view.made.clone())
     }
 
-    /// How many removed maps have colours that are not empty yet, as far as it is known here.
-    pub async fn unfinished(&self) -> usize {
-        self.shard.view().await.view.removed.iter().filter(|it| !it.is_emptied).count()
+    /// How many removed maps have colours that are not empty yet.
+    pub async fn unfinished(&self) -> Result<usize, FuzzyError> {
+        Ok(self.shard.synced().await?.view.removed.iter().filter(|it| !it.is_emptied).count())
     }
 
     async fn append(&self, name: &str, made: &MapMade, stage: Option<u8>) -> Result<(), FuzzyError> {
@@ -332,33 +339,34 @@ impl<L: MapLog> MapCatalogue<L> {
             true => Ok((found, false)),
             false => Err(NotCreated::Other(found)),
         };
-        let found = {
-            let played = self.shard.synced().await?;
-            if played.view.made.len() >= MAPS_MAX && !played.view.made.contains_key(name) {
-                return Err(NotCreated::TooMany);
-            }
-            played.view.made.get(name).cloned()
-        };
-        if let Some(found) = found {
-            return judged(found);
-        }
-        if check_map_name(name).is_err() || !may_be_made(name) {
-            return Err(NotCreated::Name);
-        }
         let made = MapMade { kind: kind.to_owned(), shards, id, is_first: false };
-        self.append(name, &made, None).await?;
-        // Somebody else may have been first.
-        let played = self.shard.synced().await.map_err(FuzzyError::behind_an_append)?;
-        if let Some(removed) = played.view.removed(name, id) {
-            // It was made, and is removed by now.
-            return Ok((removed.made.clone(), true));
+        for round in 0..ROUNDS_MAX {
+            let (found, has_room, is_first) = {
+                let played = self.shard.synced().await.map_err(|error| match round {
+                    0 => error,
+                    _ => error.behind_an_append(),
+                })?;
+                let view = &played.view;
+                if let Some(removed) = view.removed(name, id) {
+                    // It was made, and is removed by now.
+                    return Ok((removed.made.clone(), true));
+                }
+                (view.made.get(name).cloned(), view.made.len() < MAPS_MAX, view.is_first(name))
+            };
+            match found {
+                Some(found) if found.id == id => return Ok((found, true)),
+                Some(found) => return judged(found),
+                None if !has_room => return Err(NotCreated::TooMany),
+                None => {}
+            }
+            let has_names = is_first || check_map_name(&made.opened_as(name)).is_ok();
+            if check_map_name(name).is_err() || !may_be_made(name) || !has_names {
+                return Err(NotCreated::Name);
+            }
+            // Somebody else may be first, and be removed at once: then it is to be made again.
+            self.append(name, &made, None).await?;
         }
-        match played.view.made.get(name).cloned() {
-            Some(found) if found.id == id => Ok((found, true)),
-            Some(found) => judged(found),
-            None if played.view.made.len() >= MAPS_MAX => Err(NotCreated::TooMany),
-            None => Err(NotCreated::Name),
-        }
+        Err(FuzzyError::Failed(FuzzyFailure::Busy).behind_an_append().into())
     }
 
     /// Removes the map of this name, with all that it has in the log; of this `id` alone, if there is one. Returns which, and false if it was

@@ -196,7 +196,7 @@ impl<L: RegionLog> CopsMap<L> {
         status_of(&self.shards).await
     }
 
-    /// Stores views where it is time, and trims the log behind them; not among several regions. Returns how many.
+    /// Stores views where it is time, and trims the log behind them, in this region. Returns how many.
     pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
         store_each(&self.shards, limits).await
     }

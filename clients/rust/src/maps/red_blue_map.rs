@@ -315,7 +315,7 @@ impl<L: RegionLog> RedBlueMap<L> {
         vec![self.shard.status().await]
     }
 
-    /// Stores the view if it is time, and trims the log behind it; not among several regions. Returns how many.
+    /// Stores the view if it is time, and trims the log behind it, in this region. Returns how many.
     pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
         Ok(usize::from(self.shard.store(limits).await?.is_some()))
     }

@@ -307,9 +307,6 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
                 return Ok(None);
             }
         }
-        if self.log.is_among_regions() {
-            return Err(StoreError::AmongRegions);
-        }
         let mut known = self.stored.lock().await;
         self.store.read(&mut known).await?;
         // Who has stored the last one may be gone before it has trimmed.

@@ -58,7 +58,7 @@ fn a_removal_that_ends_between_any_two_calls_is_ended_by_others() {
                 }
                 half += usize::from(is_removed && !is_trimmed_whole(&log, "m"));
                 other.end_removals().await.expect("it is ended");
-                assert_eq!(other.unfinished().await, 0, "{about}");
+                assert_eq!(other.unfinished().await, Ok(0), "{about}");
                 assert!(is_trimmed_whole(&log, "m"), "{about}");
                 // Who has not heard of it.
                 for map in [&old, &late] {
@@ -85,7 +85,7 @@ fn a_removal_that_ends_between_any_two_calls_is_ended_by_others() {
             }
         }
         println!("{early} removals had not begun, {half} were half done");
-        assert!(is_done && early > 3 && half > 10, "{early} and {half}: a removal makes fewer calls");
+        assert!(is_done && early > 2 && half > 10, "{early} and {half}: a removal makes fewer calls");
     });
 }
 
@@ -232,7 +232,7 @@ fn the_catalogue_is_trimmed_behind_its_views() {
         let log = SimulatedLog::seeded(1);
         let catalogue = MapCatalogue::open(&log.session());
         let mut stored = 0;
-        for id in 0..1_500 {
+        for id in 0..3_000 {
             catalogue.create("m", "log", 1, 1 + id).await.expect("it is made");
             catalogue.remove("m", None).await.expect("it is removed");
             stored += catalogue.store_views().await.expect("it is stored");

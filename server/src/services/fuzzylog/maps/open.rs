@@ -145,6 +145,10 @@ impl OpenMap {
         !self.is_gone.swap(true, Ordering::Relaxed)
     }
 
+    fn is_known_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
     fn touch(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.is_touched.store(true, Ordering::Relaxed);
@@ -327,14 +331,20 @@ impl Maps {
             if map.unused_for() >= CLOSE_AFTER {
                 return self.close(&map);
             }
+            if map.is_known_gone() {
+                // If this fails, who is asked to remove the map again does it.
+                let _ = self.catalogue.trim_again(&map.name, &map.made).await;
+                return self.close(&map);
+            }
             self.look_around().await;
             // Who asks for it plays; this is for what is only put, and for what is read as it was played.
             if (map.is_touched.swap(false, Ordering::Relaxed) || map.map.asks_nobody())
                 && let Err(error) = Self::play(&map).await
             {
-                if matches!(error, FuzzyError::NoMemory { .. }) || self.is_gone(&map, &error).await {
+                if matches!(error, FuzzyError::NoMemory { .. }) {
                     return self.close(&map);
                 }
+                self.is_gone(&map, &error).await;
                 // It may succeed the next time; who uses it learns why not.
                 map.is_touched.store(true, Ordering::Relaxed);
                 continue;
@@ -346,7 +356,7 @@ impl Maps {
                     map.is_too_large.store(false, Ordering::Relaxed);
                 }
                 // Else it is tried again, and may succeed.
-                Err(StoreError::Log(error)) if self.is_gone(&map, &error).await => return self.close(&map),
+                Err(StoreError::Log(error)) if self.is_gone(&map, &error).await => {}
                 Err(error) => {
                     self.views_failed.fetch_add(1, Ordering::Relaxed);
                     let is_too_large = matches!(error, StoreError::TooLarge { .. });

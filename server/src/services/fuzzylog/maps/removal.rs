@@ -46,10 +46,8 @@ pub(super) async fn remove(
     let removed = tokio::time::timeout(REMOVED_WITHIN, removal).await;
     let removed = removed.ok().and_then(Result::ok).unwrap_or_else(unknown);
     let (made, is_new) = removed.map_err(|why| words::not_removed(&name, why))?;
-    if let Some(map) = maps.in_use(&name).filter(|map| map.made.id == made.id) {
-        maps.close(&map);
-    }
-    if is_new {
+    let is_learned = maps.in_use(&name).is_some_and(|map| map.made.id == made.id && maps.learn_gone(&map));
+    if is_new && !is_learned {
         maps.count_removed();
     }
     let answer = json!({ "map": name, "id": words::id_of(&made), "removed": is_new });
@@ -57,28 +55,28 @@ pub(super) async fn remove(
 }
 
 impl Maps {
-    /// Whether a map that was in use is removed, as an error says that its colours may be. Then what was appended or stored by this host
-    /// behind the removal is trimmed, too.
-    pub(super) async fn is_gone(self: &Arc<Self>, map: &Arc<OpenMap>, error: &FuzzyError) -> bool {
-        let may_be = match error {
-            FuzzyError::MapRemoved | FuzzyError::AlreadyTrimmed { .. } => true,
-            // Of a change whose outcome is not found any more.
-            FuzzyError::Failed(why) => *why == FuzzyFailure::Unknown,
-            _ => false,
-        };
+    /// A map that was in use is removed: who tends it trims what this host has appended and stored behind the removal. True for the first
+    /// who says so.
+    fn learn_gone(&self, map: &Arc<OpenMap>) -> bool {
+        self.close(map);
+        let is_first = map.is_learned_gone();
+        if is_first {
+            self.count_removed();
+        }
+        is_first
+    }
+
+    /// Whether a map that was in use is removed, as an error says that its colours may be.
+    pub(super) async fn is_gone(&self, map: &Arc<OpenMap>, error: &FuzzyError) -> bool {
+        // Unknown: of a change whose outcome is not found any more.
+        let is_unknown = matches!(error, FuzzyError::Failed(FuzzyFailure::Unknown));
+        let may_be =
+            is_unknown || matches!(error, FuzzyError::MapRemoved | FuzzyError::AlreadyTrimmed { .. });
         let found = if may_be { self.catalogue.find_now(&map.name).await.ok() } else { None };
         if found.is_none_or(|found| found.is_some_and(|it| it.id == map.made.id)) {
             return false;
         }
-        self.close(map);
-        if map.is_learned_gone() {
-            self.count_removed();
-            let (maps, map) = (Arc::clone(self), Arc::clone(map));
-            tokio::spawn(async move {
-                // Somebody else may have to do it: whoever is asked to remove the map again.
-                let _ = maps.catalogue.trim_again(&map.name, &map.made).await;
-            });
-        }
+        self.learn_gone(map);
         true
     }
 
@@ -88,8 +86,12 @@ impl Maps {
             return;
         }
         // What fails is tried again the next time.
-        let _ = self.catalogue.end_removals().await;
+        let has_some = self.catalogue.end_removals().await != Ok(0);
         let _ = self.catalogue.store_views().await;
-        self.set_unfinished(self.catalogue.unfinished().await);
+        if !has_some {
+            self.set_unfinished(0);
+        } else if let Ok(unfinished) = self.catalogue.unfinished().await {
+            self.set_unfinished(unfinished);
+        }
     }
 }
