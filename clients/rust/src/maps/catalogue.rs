@@ -280,7 +280,7 @@ pub enum NotRemoved {
     Log(#[from] FuzzyError),
 }
 
-/// The maps of a cluster. Cheap to clone.
+/// The maps of a cluster, which has one region alone. Cheap to clone.
 #[derive(Debug)]
 pub struct MapCatalogue<L> {
     shard: MapShard<L, MapNames>,
@@ -319,6 +319,12 @@ impl<L: MapLog> MapCatalogue<L> {
         Ok(self.shard.synced().await?.view.removed.iter().filter(|it| !it.is_emptied).count())
     }
 
+    /// Which of two is the first of a name, or the last, is not the same in all regions.
+    fn check_regions(&self) -> Result<(), FuzzyError> {
+        let is_among_regions = self.shard.log().is_among_regions();
+        if is_among_regions { Err(FuzzyError::Failed(FuzzyFailure::OtherRegion)) } else { Ok(()) }
+    }
+
     async fn append(&self, name: &str, made: &MapMade, stage: Option<u8>) -> Result<(), FuzzyError> {
         let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
         let (kind, shards, id) = (bytes(&made.kind), made.shards, Some(made.id));
@@ -347,6 +353,7 @@ impl<L: MapLog> MapCatalogue<L> {
                     _ => error.behind_an_append(),
                 })?;
                 let view = &played.view;
+                self.check_regions()?;
                 if let Some(removed) = view.removed(name, id) {
                     // It was made, and is removed by now.
                     return Ok((removed.made.clone(), true));
@@ -374,6 +381,7 @@ impl<L: MapLog> MapCatalogue<L> {
     pub async fn remove(&self, name: &str, id: Option<u64>) -> Result<(MapMade, bool), NotRemoved> {
         let (found, before) = {
             let played = self.shard.synced().await?;
+            self.check_regions()?;
             let before = match id {
                 Some(id) => played.view.removed(name, id),
                 None => played.view.last_removed(name),

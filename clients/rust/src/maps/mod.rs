@@ -13,6 +13,8 @@
 //! | [`CapMap`] | one, in several regions | linearizable; causal where the primary region does not answer |
 //! | [`CopsMap`] | one a shard, in several regions | causal over all keys, convergent, for contexts that users carry |
 //!
+//! Each has scans of its keys ([`MapScan`]), and [`MapCatalogue`] says which maps hosts serve, makes them and removes them.
+//!
 //! A view of all of a log needs all of it. So `store_views`, which each map has, stores views in the log and trims behind them; who finds
 //! nodes trimmed goes on from the last view. The view of the colour `m` is in the colour `m.view`, which must be nobody else's.
 

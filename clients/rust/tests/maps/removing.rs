@@ -1,13 +1,14 @@
 //! Maps that are removed and made anew: by processes that die between any two calls, and beside others that know nothing of it.
 
 use crate::simulated::SimulatedLog;
+use crate::simulated_regions::RegionSession;
 use crate::storing::{FailingLog, block_on};
 use kernel::{Bytes, Rng};
-use ordinate_client::FuzzyError;
 use ordinate_client::maps::{
     AtomicMap, CrdtMap, MapCatalogue, MapLog, NotCreated, NotRemoved, ShardedMap, TxCrdtMap, TxMap,
     ViewLimits,
 };
+use ordinate_client::{FuzzyError, FuzzyFailure};
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -244,5 +245,16 @@ fn the_catalogue_is_trimmed_behind_its_views() {
         assert_eq!(catalogue.find("m").await, Ok(Some(made)));
         log.session().append(vec![("ordinate.maps".to_owned(), "nonsense".into())]).await.expect("it is");
         assert_eq!(other.all().await.expect("it is read").len(), 1);
+    });
+}
+
+// A catalogue of several regions, in which each has another map under a name.
+#[test]
+fn maps_are_not_made_among_regions() {
+    block_on(async {
+        let catalogue = MapCatalogue::open(&RegionSession::seeded(1));
+        let refused = FuzzyError::Failed(FuzzyFailure::OtherRegion);
+        assert_eq!(catalogue.create("m", "log", 1, 1).await, Err(NotCreated::Log(refused.clone())));
+        assert_eq!(catalogue.remove("m", None).await, Err(NotRemoved::Log(refused)));
     });
 }
