@@ -327,7 +327,7 @@ fn remove(map: &str, yes: bool, asked: &Asked) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks whoever is at the terminal.
+/// Asks at the terminal.
 fn is_confirmed(map: &str) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         let fact = "nobody can be asked: the standard input is no terminal".to_owned();

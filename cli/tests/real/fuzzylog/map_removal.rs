@@ -114,7 +114,7 @@ fn removed_maps_are_gone_at_all_hosts_and_their_names_are_free() {
             let path = format!("/v1/map/{map}?id={id}");
             let (code, answer) = ask(hosts[at % 3], "DELETE", &path, "");
             assert_eq!((code, &answer["removed"]), (200, &json!(true)), "{answer}");
-            // Whoever begins now does not find it.
+            // A call that begins now does not find it.
             for host in &hosts {
                 let key = format!("/v1/map/{map}/keys/k0");
                 if !kind.ends_with("crdt") {

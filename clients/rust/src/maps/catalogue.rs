@@ -6,7 +6,7 @@
 //! m#2.0, m#2.1      (colours of the map that is made anew)
 //! ```
 //! A removal is done when each colour has a last node: who plays on from an old view finds it, or finds that it is trimmed, and what is
-//! appended behind it counts for nothing. Who removes a map may die in between: whoever looks next ends it.
+//! appended behind it counts for nothing. Who removes a map may die in between: the next process that looks ends it.
 //!
 //! Invariant: no two maps have a colour in common. The first map of a name has the name's colours; each later one has its own number in
 //! them, so that nothing that an old user appends is ever a part of it.

@@ -205,7 +205,7 @@ impl<L: RegionLog> PrimaryRegion<L> {
         below: u64,
     ) -> Result<(), FuzzyError> {
         if let Some(there) = &self.log {
-            let named = shard.log().named(shard.colour(), below).await?;
+            let named = named_below(shard, below).await?;
             there.await_named(&named, self.wait).await?;
         }
         self.check(shard)
@@ -277,6 +277,22 @@ async fn play_what_is_left<L: MapLog>(
                 (next, rounds) = (resume_from, rounds + 1);
             }
             Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What is below a position of a shard's colour; below the first one that is left, if that is further.
+async fn named_below<L: RegionLog, V: MapView>(
+    shard: &MapShard<L, V>,
+    below: u64,
+) -> Result<SnapshotId, FuzzyError> {
+    let (mut below, mut rounds) = (below, 0);
+    loop {
+        match shard.log().named(shard.colour(), below).await {
+            Err(FuzzyError::AlreadyTrimmed { resume_from }) if rounds < TRIMS_MAX => {
+                (below, rounds) = (resume_from, rounds + 1);
+            }
+            named => return named,
         }
     }
 }

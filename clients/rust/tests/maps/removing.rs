@@ -64,8 +64,8 @@ fn a_removal_that_ends_between_any_two_calls_is_ended_by_others() {
                 // Who has not heard of it.
                 for map in [&old, &late] {
                     let found = map.get("k0").await.expect_err("it is gone");
-                    let is_told = matches!(found, FuzzyError::MapRemoved | FuzzyError::AlreadyTrimmed { .. });
-                    assert!(is_told, "{about}: {found}");
+                    let is_gone = matches!(found, FuzzyError::MapRemoved | FuzzyError::AlreadyTrimmed { .. });
+                    assert!(is_gone, "{about}: {found}");
                 }
                 // One shard of it knows, and the other does not: its view may be stored, for nobody.
                 let _ = late.store_views(&LIMITS).await;
@@ -141,7 +141,7 @@ fn every_kind_ends_at_the_last_node() {
 #[derive(Default)]
 struct Removed(Mutex<Vec<u64>>);
 
-/// Makes the map, uses it, or removes it. Whoever begins when a removal has ended does not reach what was removed.
+/// Makes the map, uses it, or removes it. A call that begins when a removal has ended does not reach what was removed.
 async fn use_and_remove(
     log: SimulatedLog,
     worker: u64,

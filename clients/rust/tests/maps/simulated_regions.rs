@@ -323,7 +323,15 @@ impl RegionLog for RegionSession {
 
     async fn named(&self, name: &str, below: u64) -> Result<SnapshotId, FuzzyError> {
         self.ask().await?;
-        let counts = self.world().colour(name).chains[self.region].counts(below);
+        let counts = {
+            let mut world = self.world();
+            let colour = world.colour(name);
+            let first = colour.first(self.region);
+            if below < first {
+                return Err(FuzzyError::AlreadyTrimmed { resume_from: first });
+            }
+            colour.chains[self.region].counts(below)
+        };
         let logs = REGIONS.iter().map(|region| (*region).to_owned()).zip(counts).collect();
         let logs = [(name.to_owned(), logs)].into_iter().collect();
         let across = SnapshotAcross { cluster: 1, region: REGIONS[self.region].to_owned(), logs };

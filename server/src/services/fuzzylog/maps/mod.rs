@@ -2,11 +2,12 @@
 //! log behind them.
 //!
 //! ```text
-//! call -> http -> OpenMap -> ServedMap (ordinate_client::maps) -> HostLog -> this host's gateway -> chains
+//! call -> http, call -> OpenMap -> ServedMap (ordinate_client::maps) -> HostLog -> this host's gateway -> chains
 //!                   '- tended: plays on, stores views, is closed when nobody has used it for a while, or it is removed
 //! ```
 
 mod access;
+mod call;
 mod http;
 mod kinds;
 mod log;

@@ -2,7 +2,7 @@
 
 use super::super::http::seen;
 use super::super::replies::Refused;
-use super::http::maps;
+use super::call::maps;
 use super::open::{Maps, OpenMap};
 use super::words;
 use crate::admin::state::Admin;

@@ -1,7 +1,7 @@
 //! Scans of a map's keys over HTTP, page by page.
 
 use super::super::replies::Refused;
-use super::http::{KEY_BYTES_MAX, MapCall};
+use super::call::{KEY_BYTES_MAX, MapCall};
 use super::served::Found;
 use crate::admin::state::Admin;
 use crate::services::json_bytes::put_bytes;
