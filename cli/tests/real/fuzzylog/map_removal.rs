@@ -4,7 +4,7 @@ use super::map_calls::{ask, create, refused, run};
 use super::post;
 use crate::grants::access;
 use crate::support::cluster::{Cluster, PATIENCE};
-use crate::support::{http, side_by_side};
+use crate::support::{http, number, side_by_side};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 
 const SETTINGS: &str = "[fuzzylog]\npartitions = 2\nmap_log_bytes = \"4KiB\"\n";
 const KINDS: [&str; 6] = ["log", "sharded", "atomic", "tx", "crdt", "tx-crdt"];
-/// Removals during each of which a host is killed.
-const KILLS: u64 = 6;
-
 /// A call that is sent to one host after the other until it is answered.
 fn anywhere(hosts: &[SocketAddr], method: &str, path: &str, body: &str) -> (u16, Value) {
     let deadline = Instant::now() + PATIENCE;
@@ -152,8 +149,8 @@ fn removals_are_ended_though_hosts_die_in_them() {
     side_by_side(async {
         let mut cluster = Cluster::start(3, SETTINGS, "").await;
         let hosts: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
-        let mut unanswered = 0;
-        for round in 0..KILLS {
+        let (mut unanswered, rounds) = (0, number("ORDINATE_REMOVALS", 3));
+        for round in 0..rounds {
             let (dies, kind) = ((round % 3) as usize, KINDS[round as usize % KINDS.len()]);
             let left: Vec<SocketAddr> = (0..3).filter(|at| *at != dies).map(|at| hosts[at]).collect();
             let (code, made) = anywhere(&hosts, "PUT", "/v1/map/m", &json!({ "kind": kind }).to_string());
@@ -191,7 +188,7 @@ fn removals_are_ended_though_hosts_die_in_them() {
             assert_eq!(anywhere(&hosts, "DELETE", "/v1/map/m", "").1["removed"], true);
             until_freed(hosts[dies], "m").await;
         }
-        println!("{unanswered} of {KILLS} removals were not answered");
+        println!("{unanswered} of {rounds} removals were not answered");
         assert!(unanswered > 0, "no host died in a removal");
     });
 }
