@@ -55,6 +55,8 @@ pub(super) struct Stream {
     passed: AppendTime,
     /// The server has what is below this position.
     wanted: u64,
+    /// The server had that when it last said what it lacks.
+    lacked: u64,
     /// The server takes a snapshot, and is handed nothing.
     lags: bool,
     plays: bool,
@@ -90,6 +92,7 @@ impl Stream {
             own: BTreeMap::new(),
             passed: AppendTime::ZERO,
             wanted: 0,
+            lacked: 0,
             lags: false,
             plays: false,
             syncs: false,
@@ -328,6 +331,10 @@ impl Feeder {
     /// A server of this host has executed what is below, and perhaps lacks what comes then.
     pub(super) fn on_lacking(&mut self, from: &Placed, cx: &mut Cx<'_, Self>) {
         let position = from.number.0.saturating_sub(1);
+        let Some(stream) = self.stream(from.space) else { return };
+        // What it executed before it last said so is answered by now; answers to the rest may be on their way.
+        let answered = std::mem::replace(&mut stream.lacked, position).min(position);
+        self.writing.forget_skipped(from.space, answered);
         let Some(stream) = self.stream(from.space) else { return };
         if stream.lags && position == stream.wanted && stream.quiet > 0 {
             return;
