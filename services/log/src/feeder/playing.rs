@@ -2,7 +2,7 @@
 
 use super::{Asked, Feeder, GROUP, Pack};
 use ::fuzzylog::{
-    AppendTime, Colour, ColourNode, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall, SyncCall,
+    AppendTime, Colour, ColourNode, FuzzyRequest, NodePosition, PlayCall, PlayOutcome, SyncCall,
 };
 use kernel::{Bytes, Cx, Decode as _};
 use mason::proxy::delivery::Run;
@@ -243,26 +243,15 @@ impl Feeder {
         }
     }
 
-    pub(super) fn on_played(&mut self, space: Space, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_played(&mut self, space: Space, outcome: PlayOutcome, cx: &mut Cx<'_, Self>) {
         if let Some(stream) = self.stream(space) {
             stream.plays = false;
         }
-        match response {
-            FuzzyResponse::Played(page) => self.take_page(space, page.from.0, page.nodes),
-            FuzzyResponse::AlreadyTrimmed { first } => self.on_gone(space, first, cx),
+        match outcome {
+            PlayOutcome::Page(page) => self.take_page(space, page.from.0, page.nodes),
+            PlayOutcome::Gone(first) => self.on_gone(space, first, cx),
             // Asked again at the next tick.
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Appended { .. }
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => {}
+            PlayOutcome::Failed => {}
         }
     }
 
@@ -270,13 +259,13 @@ impl Feeder {
         &mut self,
         space: Space,
         barrier: u64,
-        response: FuzzyResponse,
+        outcome: PlayOutcome,
         cx: &mut Cx<'_, Self>,
     ) {
         let Some(stream) = self.stream(space) else { return };
         stream.syncs = false;
-        match response {
-            FuzzyResponse::Played(page) => {
+        match outcome {
+            PlayOutcome::Page(page) => {
                 stream.synced = stream.synced.max(barrier);
                 stream.known = stream.known.max(page.tail.0);
                 if page.nodes.is_empty() && page.tail.0 == stream.next && stream.ready.is_empty() {
@@ -284,23 +273,12 @@ impl Feeder {
                 }
                 self.take_page(space, page.from.0, page.nodes);
             }
-            FuzzyResponse::AlreadyTrimmed { first } => {
+            PlayOutcome::Gone(first) => {
                 // It has not said how far the colour goes.
                 stream.looks = true;
                 self.on_gone(space, first, cx);
             }
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Appended { .. }
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => stream.looks = true,
+            PlayOutcome::Failed => stream.looks = true,
         }
     }
 

@@ -4,7 +4,7 @@
 //! has the numbers that follow one another, and a node that is stuck in one partition holds up no other.
 
 use super::{Asked, Feeder, GROUP, Pack, packed, unpacked};
-use ::fuzzylog::{AppendCall, AppendTime, Content, FuzzyRefusal, FuzzyRequest, FuzzyResponse};
+use ::fuzzylog::{AppendCall, AppendOutcome, AppendTime, Content, FuzzyRequest};
 use kernel::{Bytes, Cx, Encode as _, Instant, Wall};
 use mason::client::{Answers, OperationAnswer, Skipped};
 use mason::{MasonMessage, Operation, ShardMap, Space, Stub as _};
@@ -231,9 +231,9 @@ impl Feeder {
         Some(flight)
     }
 
-    pub(super) fn on_appended(&mut self, node: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
-        match response {
-            FuzzyResponse::Appended { at, placed } => {
+    pub(super) fn on_appended(&mut self, node: u64, outcome: AppendOutcome, cx: &mut Cx<'_, Self>) {
+        match outcome {
+            AppendOutcome::Appended { at, placed } => {
                 let Some(flight) = self.land(node) else { return };
                 self.writing.seen = self.writing.seen.max(at);
                 let body = flight.call.content.body(0);
@@ -251,27 +251,14 @@ impl Feeder {
                     self.news.push(space);
                 }
             }
-            FuzzyResponse::Refused(FuzzyRefusal::Busy | FuzzyRefusal::Full | FuzzyRefusal::NoClock) => {
+            AppendOutcome::NoRoom => {
                 cx.mark("feeder.appends_a_node_again");
                 if let Some(flight) = self.writing.flights.get_mut(&node) {
                     flight.again_at = Some(cx.now() + RETRY_AFTER);
                     cx.set_timer(super::FeederTimer::Tick, super::TICK);
                 }
             }
-            // Nobody here knows what became of it.
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Played(_)
-            | FuzzyResponse::AlreadyTrimmed { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => {
+            AppendOutcome::Unknown => {
                 cx.mark("feeder.lost_track_of_a_node");
                 self.writing.awaited.remove(&node);
                 if let Some(space) = self.land(node).and_then(|flight| flight.spaces.first().copied()) {
