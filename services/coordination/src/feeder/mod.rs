@@ -363,7 +363,7 @@ impl TreeFeeder {
     }
 
     /// How far a change of the shards has come.
-    fn progress(&self) -> Progress {
+    pub fn progress(&self) -> Progress {
         let shard_map = self.handing.shard_map().unwrap_or(&self.shard_map).clone();
         let wanted = self.ticking.wanted_shards();
         let layout = Layout { version: shard_map.version, shard_map, ..Layout::at_bootstrap(1, 1) };
