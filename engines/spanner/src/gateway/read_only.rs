@@ -104,8 +104,7 @@ impl TxnGateway {
             return caller.fail(TxnFailure::FromTheFuture, cx);
         }
         // So far back is refused whether or not there was something to collect: a shard that was idle still has all.
-        let retained = self.parameters.keep + self.parameters.keep / 8;
-        let oldest = Timestamp(now.earliest().0.saturating_sub(retained.as_micros() as u64));
+        let oldest = Timestamp(now.earliest().0.saturating_sub(2 * self.parameters.keep.as_micros() as u64));
         if matches!(level, TxnLevel::At(_)) && t_read < oldest {
             return caller.fail(TxnFailure::Collected, cx);
         }
