@@ -3,7 +3,7 @@
 # one after the other. Prints one table, a line a workload and server, with ratios to ZooKeeper.
 # Usage: bench/zookeeper.sh [SECONDS]
 # ORDINATE_BINARY: the server (target/release/ordinate). BENCH_WORKLOADS: MIX:SESSIONSxOUTSTANDING, separated by spaces.
-# BENCH_ENGINES: which of zookeeper, mason, mason-sequential (reads that promise what ZooKeeper's do), paxos.
+# BENCH_ENGINES: which of zookeeper, mason, mason-sequential (reads that promise what ZooKeeper's do), fuzzylog, paxos.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}

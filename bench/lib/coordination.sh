@@ -36,6 +36,7 @@ start() {
     mason-sequential)
       start_ordinate zookeeper $'[coordination]\nengine = "mason"\nshards = 4\nreads = "sequential"'
       ;;
+    fuzzylog) start_ordinate zookeeper $'[coordination]\nengine = "fuzzylog"\nshards = 4' ;;
     paxos) start_ordinate zookeeper $'[coordination]\nengine = "paxos"' ;;
     *) echo "unknown engine $1" >&2; exit 2 ;;
   esac

@@ -14,6 +14,17 @@ impl Instant {
     pub fn since(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
+
+    /// The last multiple of `every`, which is not zero, at or before it.
+    pub fn last_turn(self, every: Duration) -> Self {
+        let every = every.as_nanos() as u64;
+        Self(self.0 / every * every)
+    }
+
+    /// The first multiple of `every`, which is not zero, after it.
+    pub fn next_turn(self, every: Duration) -> Self {
+        self.last_turn(every) + every
+    }
 }
 
 impl Add<Duration> for Instant {

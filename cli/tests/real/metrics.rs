@@ -10,8 +10,40 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+/// Over Mason, whatever the tests of the coordination service run over.
 const ALL: &str =
-    "[coordination]\nengine = \"mason\"\nshards = 2\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1";
+    "[coordination]\nshards = 2\nengine = \"mason\"\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1";
+const OVER_CHAINS: &str = "[coordination]\nengine = \"fuzzylog\"\nshards = 2\n[sequence]\nspaces = [\"s\"]
+[log]\nengine = \"fuzzylog\"\nspaces = 1";
+
+/// What a page has at least.
+const OF_ALL: [(&str, f64); 9] = [
+    ("ordinate_latency_seconds_count{service=\"kv\",operation=\"write\"}", 1.0),
+    ("ordinate_latency_seconds_count{service=\"kv\",operation=\"read\"}", 1.0),
+    ("ordinate_latency_seconds_count{service=\"sequence\",operation=\"next\"}", 3.0),
+    ("ordinate_latency_seconds_count{service=\"log\",operation=\"create\"}", 1.0),
+    ("ordinate_latency_seconds_count{service=\"kafka\",operation=\"produce\"}", 1.0),
+    ("ordinate_latency_seconds_count{service=\"kafka\",operation=\"metadata\"}", 1.0),
+    ("ordinate_latency_seconds_count{service=\"kv\",operation=\"http_put\"}", 1.0),
+    ("ordinate_latency_seconds_count{service=\"coordination\",operation=\"create\"}", 1.0),
+    ("ordinate_latency_seconds_count{service=\"coordination\",operation=\"get_data\"}", 1.0),
+];
+const OF_MASON: [(&str, f64); 6] = [
+    ("ordinate_mason_sequencer_epoch{service=\"coordination\"}", 1.0),
+    ("ordinate_mason_group_leads{service=\"log\",group=\"0\"}", 1.0),
+    ("ordinate_mason_shard_numbers_total{service=\"sequence\",shard=\"0\"}", 3.0),
+    ("ordinate_mason_replica_slots_total{service=\"coordination\",group=\"0\"}", 1.0),
+    ("ordinate_sequence_given_total{space=\"s\"}", 3.0),
+    ("ordinate_service_info{service=\"log\",engine=\"mason\"}", 1.0),
+];
+const OF_CHAINS: [(&str, f64); 6] = [
+    ("ordinate_coordination_chain_nodes", 1.0),
+    ("ordinate_coordination_chain_directs", 1.0),
+    ("ordinate_mason_shard_numbers_total{service=\"coordination\",shard=\"1\"}", 1.0),
+    ("ordinate_log_chain_applied_total{partition=\"0\"}", 1.0),
+    ("ordinate_service_info{service=\"coordination\",engine=\"fuzzylog\"}", 1.0),
+    ("ordinate_service_info{service=\"log\",engine=\"fuzzylog\"}", 1.0),
+];
 
 /// What promtool says of a page; none where there is no promtool.
 fn judged(page: &str) -> Option<String> {
@@ -92,57 +124,35 @@ async fn use_every_service(cluster: &Cluster, zookeeper: SocketAddr, kafka: Sock
     assert_eq!(put.code, 200, "{}", put.text());
 }
 
+async fn look_at_the_page(settings: &str, at_rest: &str, wanted: &[(&str, f64)]) {
+    let mut cluster = Cluster::planned(1, settings, "");
+    let [zookeeper, kafka] = ["ZOOKEEPER", "KAFKA"].map(|port| cluster.listen(0, port));
+    cluster.launch_all();
+    cluster.until_ready().await;
+    use_every_service(&cluster, zookeeper, kafka).await;
+    let text = || http::get_as(cluster.hosts[0].admin, "/metrics", "text/plain").map(|page| page.text());
+    let is_at_rest = |_: &Cluster| text().is_some_and(|page| sample(&page, at_rest) == Some(0.0));
+    cluster.until("all is executed", PATIENCE, is_at_rest).await;
+    let page = text().expect("an answer");
+    for &(name, at_least) in OF_ALL.iter().chain(wanted) {
+        let value = sample(&page, name);
+        assert!(value >= Some(at_least), "{name}: {value:?}\n{page}");
+    }
+    assert_explained(&page);
+    assert_failures_are_counted(&page);
+    match judged(&page) {
+        None => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),
+        Some(said) => assert_eq!(said, "", "promtool check metrics\n{page}"),
+    }
+}
+
 // A page that Prometheus cannot read, or that its linter objects to, is found when an alert was due.
 #[test]
 fn metrics_are_as_prometheus_wants_them() {
     side_by_side(async {
-        let mut cluster = Cluster::planned(1, ALL, "");
-        let [zookeeper, kafka] = ["ZOOKEEPER", "KAFKA"].map(|port| cluster.listen(0, port));
-        cluster.launch_all();
-        cluster.until_ready().await;
-        use_every_service(&cluster, zookeeper, kafka).await;
-        let text = || http::get_as(cluster.hosts[0].admin, "/metrics", "text/plain").map(|page| page.text());
-        let settled = |_: &Cluster| {
-            let lag = "ordinate_mason_shard_lag{service=\"coordination\",shard=\"0\"}";
-            text().is_some_and(|page| sample(&page, lag) == Some(0.0))
-        };
-        cluster.until("the shard has executed all", PATIENCE, settled).await;
-        let page = text().expect("an answer");
-        let count = |service: &str, operation: &str| {
-            let name = "ordinate_latency_seconds_count";
-            sample(&page, &format!("{name}{{service=\"{service}\",operation=\"{operation}\"}}"))
-        };
-        for (service, operation, at_least) in [
-            ("kv", "write", 1.0),
-            ("kv", "read", 1.0),
-            ("sequence", "next", 3.0),
-            ("log", "create", 1.0),
-            ("kafka", "produce", 1.0),
-            ("kafka", "metadata", 1.0),
-            ("kv", "http_put", 1.0),
-            ("coordination", "create", 1.0),
-            ("coordination", "get_data", 1.0),
-        ] {
-            let counted = count(service, operation);
-            assert!(counted >= Some(at_least), "{service} {operation}: {counted:?}\n{page}");
-        }
-        for (name, at_least) in [
-            ("ordinate_mason_sequencer_epoch{service=\"coordination\"}", 1.0),
-            ("ordinate_mason_group_leads{service=\"log\",group=\"0\"}", 1.0),
-            ("ordinate_mason_shard_numbers_total{service=\"sequence\",shard=\"0\"}", 3.0),
-            ("ordinate_mason_replica_slots_total{service=\"coordination\",group=\"0\"}", 1.0),
-            ("ordinate_sequence_given_total{space=\"s\"}", 3.0),
-            ("ordinate_service_info{service=\"log\",engine=\"mason\"}", 1.0),
-        ] {
-            let value = sample(&page, name);
-            assert!(value >= Some(at_least), "{name}: {value:?}\n{page}");
-        }
-        assert_explained(&page);
-        assert_failures_are_counted(&page);
-        match judged(&page) {
-            None => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),
-            Some(said) => assert_eq!(said, "", "promtool check metrics\n{page}"),
-        }
+        let lag = "ordinate_mason_shard_lag{service=\"coordination\",shard=\"0\"}";
+        look_at_the_page(ALL, lag, &OF_MASON).await;
+        look_at_the_page(OVER_CHAINS, "ordinate_coordination_chain_unfinished", &OF_CHAINS).await;
     });
 }
 

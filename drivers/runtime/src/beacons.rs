@@ -75,9 +75,8 @@ impl Shown {
 
     /// They are said next at the next moment, if there are any.
     pub(crate) fn wait(&mut self, now: Instant, pace: Pace) {
-        let every = pace.every().as_nanos() as u64;
         let any = !self.beacons.is_empty() || !self.stopped.is_empty();
-        self.due = any.then(|| Instant((now.0 / every + 1) * every));
+        self.due = any.then(|| now.next_turn(pace.every()));
     }
 
     /// They are said now, if there are any: more is to be said than that they still are.

@@ -5,6 +5,7 @@
 
 use kernel::{Bytes, HostSlot, Instant, NodeId, REPEAT_WITHIN};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Where they are sent to and from: no node, and no client, is ever there.
 pub(crate) const REPEATS: HostSlot = HostSlot(crate::clients::CLIENT_SLOTS - 2);
@@ -186,13 +187,12 @@ impl Repeats {
 }
 
 /// What is said so soon after a moment leaves at once, if nothing did: timers that run out at the moment are why a host wakes.
-const MOMENT_LASTS: u64 = REPEAT_WITHIN.as_nanos() as u64 / 8;
+const MOMENT_LASTS: Duration = Duration::from_nanos(REPEAT_WITHIN.as_nanos() as u64 / 8);
 
 /// Moments are those of all links, so that a host wakes once for all.
 fn next_moment(now: Instant, left_at: Instant) -> Instant {
-    let every = REPEAT_WITHIN.as_nanos() as u64;
-    let this = now.0 / every * every;
-    Instant(if left_at.0 < this && now.0 - this < MOMENT_LASTS { this } else { this + every })
+    let this = now.last_turn(REPEAT_WITHIN);
+    if left_at < this && now - this < MOMENT_LASTS { this } else { this + REPEAT_WITHIN }
 }
 
 /// The beacons that the other end of a connection has lit.

@@ -16,6 +16,8 @@ pub struct Options {
     pub plan: Option<Plan>,
     /// Keep the trace as text (slower).
     pub trace: bool,
+    /// Of the trace only lines that contain one of these texts; all if there is none.
+    pub trace_only: Vec<String>,
     /// Only these classes may be drawn.
     pub classes: Classes,
     /// Run with this planted bug; needs the feature `planted`.
@@ -33,6 +35,7 @@ impl Default for Options {
         Self {
             plan: None,
             trace: false,
+            trace_only: Vec::new(),
             classes: Classes::ALL,
             planted: None,
             events_max: 20_000_000,

@@ -1,5 +1,6 @@
 //! What happened, as a hash that two equal runs share, and as text when somebody wants to read it.
 
+use crate::Options;
 use crate::draw::{mix, mix_bytes};
 use kernel::HostId;
 use std::collections::VecDeque;
@@ -25,11 +26,14 @@ pub(crate) struct Trace {
     hash: u64,
     pub(crate) step: u64,
     lines: Option<VecDeque<TraceLine>>,
+    /// Lines contain one of these, if there are any.
+    only: Vec<String>,
 }
 
 impl Trace {
-    pub(crate) fn new(seed: u64, text: bool) -> Self {
-        Self { hash: mix(0, seed), step: 0, lines: text.then(VecDeque::new) }
+    pub(crate) fn new(seed: u64, options: &Options) -> Self {
+        let lines = options.trace.then(VecDeque::new);
+        Self { hash: mix(0, seed), step: 0, lines, only: options.trace_only.clone() }
     }
 
     /// Mixes numbers into the hash.
@@ -57,10 +61,14 @@ impl Trace {
     #[inline]
     pub(crate) fn line(&mut self, at: u64, host: Option<HostId>, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {
+            let text = text();
+            if !self.only.is_empty() && !self.only.iter().any(|wanted| text.contains(wanted)) {
+                return;
+            }
             if lines.len() == LINES_MAX {
                 lines.pop_front();
             }
-            lines.push_back(TraceLine { step: self.step, at, host, text: text() });
+            lines.push_back(TraceLine { step: self.step, at, host, text });
         }
     }
 

@@ -73,8 +73,9 @@ mod terms;
 
 pub use chain_server::{ChainServer, OtherRegion, RegionPlan, SourceSeen};
 pub use client::{
-    AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest, FuzzyResponse,
-    OpenCall, PassedWaits, PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
+    AppendCall, AppendOutcome, CountLogsCall, CutCall, FindLogsCall, FuzzyClient, FuzzyRefusal, FuzzyRequest,
+    FuzzyResponse, OpenCall, PassedWaits, PlayCall, PlayOutcome, PlayedPage, RestoreCall, ScanCall,
+    SnapshotCall, SyncCall, TrimCall,
 };
 pub use deployment::{FuzzyDeployment, FuzzySlot};
 pub use director::{Director, DirectorMachine};

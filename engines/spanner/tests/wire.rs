@@ -106,14 +106,22 @@ fn messages() -> Vec<SpannerMessage> {
             index: 4,
             assigns_above: at,
             last_commit: at,
+            due: at,
             prepared: vec![prepared()],
             decisions,
             owners,
             members: members(),
         }
         .into(),
-        shard::Stepped { epoch: 3, index: 4, refused: vec![(TXN, FATE)], safe: at, collected: Timestamp(1) }
-            .into(),
+        shard::Stepped {
+            epoch: 3,
+            index: 4,
+            refused: vec![(TXN, FATE)],
+            safe: at,
+            collected: Timestamp(1),
+            due: at,
+        }
+        .into(),
         shard::Installed { safe: at, collected: Timestamp(1) }.into(),
         gateway::LockedValues { txn: TXN, shard: SHARD, held, values: bytes("values") }.into(),
         gateway::LostLocks { txn: TXN, shard: SHARD, busy: true }.into(),

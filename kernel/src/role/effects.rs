@@ -20,8 +20,7 @@ const RARE_MOMENTS: Duration = REPEAT_WITHIN.saturating_mul(8);
 /// How long it is until the next of the moments at which a host wakes anyhow. What is only looked at now and then is looked at then: the
 /// moments are the same for all roles of a host, [`REPEAT_WITHIN`] apart.
 pub fn until_moment(now: Instant) -> Duration {
-    let every = REPEAT_WITHIN.as_nanos() as u64;
-    Duration::from_nanos(every - now.0 % every)
+    now.next_turn(REPEAT_WITHIN) - now
 }
 
 /// The same of the moments that roles with nothing to do wait for, eight times as far apart: what they look for then, a message brings sooner.
@@ -31,7 +30,7 @@ pub fn until_rare_moment(now: Instant) -> Duration {
 
 /// How long ago the last of those was.
 pub fn since_rare_moment(now: Instant) -> Duration {
-    Duration::from_nanos(now.0 % RARE_MOMENTS.as_nanos() as u64)
+    now - now.last_turn(RARE_MOMENTS)
 }
 
 /// One thing a driver is to do.

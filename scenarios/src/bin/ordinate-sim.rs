@@ -25,7 +25,7 @@ const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--see
                      \u{20}      ordinate-sim run FAMILY FROM COUNT [ID]\n\
                      \u{20}      ordinate-sim shrink FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim shrinking\n\
-                     \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
+                     \u{20}      ordinate-sim trace FAMILY SEED [ID] [--only=TEXT]...\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]\n\
                      \u{20}      ordinate-sim explore (participant | coordinator | in-doubt | apart) [ID]\n\
                      \u{20}      ordinate-sim explore (take-over | rivals | lost | two-origins) [ID]";
@@ -175,10 +175,14 @@ fn measure_shrinking() -> ExitCode {
 }
 
 fn trace(arguments: &[String]) -> ExitCode {
-    let [name, seed, rest @ ..] = arguments else { return misused() };
+    let (names, flags): (Vec<&String>, Vec<&String>) =
+        arguments.iter().partition(|argument| !argument.starts_with("--"));
+    let only: Option<Vec<String>> =
+        flags.iter().map(|flag| flag.strip_prefix("--only=").map(str::to_owned)).collect();
+    let ([name, seed, rest @ ..], Some(trace_only)) = (&names[..], only) else { return misused() };
     let Ok(seed) = seed.parse::<u64>() else { return misused() };
-    let Some((family, options)) = experiment(name, rest.first()) else { return misused() };
-    let outcome = family.run(seed, &Options { trace: true, ..options });
+    let Some((family, options)) = experiment(name, rest.first().copied()) else { return misused() };
+    let outcome = family.run(seed, &Options { trace: true, trace_only, ..options });
     for line in &outcome.trace {
         println!(
             "{:>8} {:>10.6} {}",

@@ -63,8 +63,7 @@ impl<N: Node + 'static> Reactor<N> {
         }
         // With what is said again and again.
         let every = self.inbounds.uses.pace().every();
-        let (at, every) = (now + every * CLOCK_REPORT_EVERY, every.as_nanos() as u64);
-        self.clock_report_at = Instant(at.0 / every * every);
+        self.clock_report_at = (now + every * CLOCK_REPORT_EVERY).last_turn(every);
         for link in self.router.links.iter_mut().filter(|link| !self.router.severed_to.contains(&link.host)) {
             link.report(self.me, self.clock.report(link.host), &self.router.settings);
         }

@@ -54,7 +54,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     };
     let salt = options.plan.as_ref().map_or(0, |plan| plan.salt);
     let network = Network::new(hosts.len(), seed, salt, &swarm, script);
-    let (trace, echoes) = (Trace::new(seed, options.trace), Echoes::of(seed, &swarm, script.is_some()));
+    let (trace, echoes) = (Trace::new(seed, options), Echoes::of(seed, &swarm, script.is_some()));
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
         hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),

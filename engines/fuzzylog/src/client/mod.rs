@@ -17,8 +17,9 @@ mod several;
 pub use crate::messages::client::*;
 pub use passing::PassedWaits;
 pub use requests::{
-    AppendCall, CountLogsCall, CutCall, FindLogsCall, FuzzyRefusal, FuzzyRequest, FuzzyResponse, OpenCall,
-    PlayCall, PlayedPage, RestoreCall, ScanCall, SnapshotCall, SyncCall, TrimCall,
+    AppendCall, AppendOutcome, CountLogsCall, CutCall, FindLogsCall, FuzzyRefusal, FuzzyRequest,
+    FuzzyResponse, OpenCall, PlayCall, PlayOutcome, PlayedPage, RestoreCall, ScanCall, SnapshotCall,
+    SyncCall, TrimCall,
 };
 
 use crate::FuzzyLog;

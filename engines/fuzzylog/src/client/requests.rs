@@ -280,7 +280,54 @@ pub enum FuzzyResponse {
     Refused(FuzzyRefusal),
 }
 
+/// What a play or a sync has come to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum PlayOutcome {
+    /// Nodes.
+    Page(PlayedPage),
+    /// Nodes below this one are gone.
+    Gone(NodePosition),
+    /// Nothing; it may be asked again.
+    Failed,
+}
+
+/// What an append has come to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum AppendOutcome {
+    /// The node is in all its colours.
+    Appended {
+        /// When.
+        at: AppendTime,
+        /// Where, colour by colour.
+        placed: Vec<Placed>,
+    },
+    /// It has to be appended again, under the same number.
+    NoRoom,
+    /// It may be there or not, and cannot be asked for any more.
+    Unknown,
+}
+
 impl FuzzyResponse {
+    /// As the answer to a play or a sync.
+    pub fn of_play(self) -> PlayOutcome {
+        match self {
+            Self::Played(page) => PlayOutcome::Page(page),
+            Self::AlreadyTrimmed { first } => PlayOutcome::Gone(first),
+            _ => PlayOutcome::Failed,
+        }
+    }
+
+    /// As the answer to an append.
+    pub fn of_append(self) -> AppendOutcome {
+        match self {
+            Self::Appended { at, placed } => AppendOutcome::Appended { at, placed },
+            Self::Refused(FuzzyRefusal::Busy | FuzzyRefusal::Full | FuzzyRefusal::NoClock) => {
+                AppendOutcome::NoRoom
+            }
+            _ => AppendOutcome::Unknown,
+        }
+    }
+
     /// Bytes of the nodes that it hands over.
     pub(super) fn page_bytes(&self) -> usize {
         match self {

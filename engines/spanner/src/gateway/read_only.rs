@@ -103,6 +103,11 @@ impl TxnGateway {
         if matches!(level, TxnLevel::At(_)) && t_read > now.latest() {
             return caller.fail(TxnFailure::FromTheFuture, cx);
         }
+        // So far back is refused whether or not there was something to collect: a shard that was idle still has all.
+        let oldest = Timestamp(now.earliest().0.saturating_sub(2 * self.parameters.keep.as_micros() as u64));
+        if matches!(level, TxnLevel::At(_)) && t_read < oldest {
+            return caller.fail(TxnFailure::Collected, cx);
+        }
         let (id, since) = (self.next_number(), cx.now());
         let (ended, t_min) = (BTreeMap::new(), token);
         let caller = Some(caller);

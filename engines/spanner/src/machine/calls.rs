@@ -80,6 +80,11 @@ impl CommittedCalls {
         }
     }
 
+    /// A session is over once this is collected; none if there is none.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        self.by_age.first().map(|(last, _)| last.plus(1))
+    }
+
     pub(super) fn save(&self) -> Vec<CallSession> {
         let session = |(&session, calls): (&u64, &Calls)| CallSession {
             session,
@@ -120,8 +125,8 @@ mod tests {
         let again = CommittedCalls::load(calls.save());
         assert_eq!(again.refuses(key(5)), Some(Fate::Committed(Timestamp(20))));
         calls.collect(Timestamp(20));
-        assert_eq!(calls.committed(key(5)), Some(Timestamp(20)));
+        assert_eq!((calls.committed(key(5)), calls.due()), (Some(Timestamp(20)), Some(Timestamp(21))));
         calls.collect(Timestamp(21));
-        assert_eq!(calls.committed(key(5)), None);
+        assert_eq!((calls.committed(key(5)), calls.due()), (None, None));
     }
 }

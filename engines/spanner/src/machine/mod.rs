@@ -262,6 +262,7 @@ impl ShardMachine {
             index: state.index,
             assigns_above: state.assigns_above,
             last_commit: state.last_commit,
+            due: self.due(),
             prepared: state.prepared.values().cloned().collect(),
             decisions: state.decisions.iter().map(decision).collect(),
             owners: self.owner_states(),
@@ -290,8 +291,8 @@ impl ShardMachine {
             self.change(change);
         }
         let refused = std::mem::take(&mut self.refused);
-        let (safe, collected) = (self.safe(), self.state.collected);
-        self.notify(Stepped { epoch, index, refused, safe, collected });
+        let (safe, collected, due) = (self.safe(), self.state.collected, self.due());
+        self.notify(Stepped { epoch, index, refused, safe, collected, due });
     }
 
     fn change(&mut self, change: Change) {
@@ -455,6 +456,12 @@ impl ShardMachine {
                 writing.keep(versions, key);
             }
         }) {}
+    }
+
+    /// Something goes once this is collected; the greatest timestamp if nothing is to go.
+    fn due(&self) -> Timestamp {
+        let due = [self.versions.due(), self.state.calls.due()];
+        due.into_iter().flatten().min().unwrap_or(Timestamp::MAX)
     }
 
     fn forget(&mut self, gateway: NodeId, incarnation: u64, below: u64) {

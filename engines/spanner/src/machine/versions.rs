@@ -151,9 +151,13 @@ impl Versions {
         self.has_due(below)
     }
 
-    /// True if something goes when all timestamps below are collected.
     fn has_due(&self, below: Timestamp) -> bool {
-        self.superseded.peek().is_some_and(|Reverse((at, _))| *at <= below)
+        self.due().is_some_and(|due| due <= below)
+    }
+
+    /// A version goes once this is collected; none if none is to go.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        self.superseded.peek().map(|Reverse((at, _))| *at)
     }
 
     fn collect_key(&mut self, key: &Bytes, below: Timestamp) {

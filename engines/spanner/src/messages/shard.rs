@@ -181,6 +181,8 @@ kernel::messages! {
             assigns_above: Timestamp,
             /// The highest commit timestamp.
             last_commit: Timestamp,
+            /// Something goes once this is collected; nothing is to go if it is the greatest there is.
+            due: Timestamp,
             /// What is prepared.
             prepared: Vec<PreparedTxn>,
             /// Decisions that participants have not logged yet.
@@ -202,6 +204,8 @@ kernel::messages! {
             safe: Timestamp,
             /// Nobody reads below this.
             collected: Timestamp,
+            /// Something goes once this is collected; nothing is to go if it is the greatest there is.
+            due: Timestamp,
         },
         /// From this host's replica: it has taken a snapshot, and may have skipped steps.
         22 => Installed {

@@ -64,8 +64,8 @@ pub(super) struct Lead {
     pub(super) owners: Owners,
     pub(super) reads: Reads,
     pub(super) collected: Timestamp,
-    /// All that was committed is at or below this: when more is collected, nothing is left to collect.
-    pub(super) last_commit: Timestamp,
+    /// Something goes once this is collected, as this host's replica last knew.
+    pub(super) due: Timestamp,
     /// The cluster's members that its log follows.
     pub(super) members: Members,
     pub(super) moved: Moved,
@@ -105,7 +105,7 @@ impl Lead {
             owners: Owners::default(),
             reads: Reads::default(),
             collected: Timestamp(0),
-            last_commit: Timestamp(0),
+            due: Timestamp::MAX,
             members: Members { version: 0, hosts: Vec::new() },
             moved: Moved::default(),
             asked_by: None,
@@ -198,8 +198,7 @@ impl Lead {
             if planted!(assigns_below_what_was_promised) { Timestamp(0) } else { message.assigns_above };
         self.horizon = message.assigns_above;
         self.visible_from = message.last_commit;
-        // Leaders before may have committed late, below what was collected by then.
-        self.last_commit = message.last_commit.max(TrueTime(cx.wall()).latest());
+        self.due = message.due;
         self.owners.begin(message.owners, now);
         self.members = message.members;
         for OpenDecision { txn, fate, waits_for } in message.decisions {

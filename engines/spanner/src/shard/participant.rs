@@ -240,7 +240,7 @@ impl Lead {
         frame: &mut Frame<'_>,
         cx: &mut Cx<'_, SpannerShard>,
     ) {
-        self.collected = self.collected.max(message.collected);
+        (self.collected, self.due) = (self.collected.max(message.collected), message.due);
         let ended_before =
             |txn: &TxnId| message.refused.iter().find(|(it, _)| it == txn).map(|(_, fate)| *fate);
         for applied in self.steps.applied(message.epoch, message.index) {
@@ -301,7 +301,6 @@ impl Lead {
         }
         let Fate::Committed(t_c) = fate else { return self.leave(txn, frame, cx) };
         self.note_assigned(t_c);
-        self.last_commit = self.last_commit.max(t_c).max(self.collected);
         let has_passed = TrueTime(cx.wall()).has_passed(t_c)
             || planted!(no_commit_wait)
             || planted!(shown_when_decided_and_not_when_passed);

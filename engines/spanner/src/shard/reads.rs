@@ -205,15 +205,14 @@ impl Lead {
         self.steps.push(Extend { horizon, closed }, Applied::Extended(horizon), 0);
     }
 
-    /// Has versions and outcomes go that are older than they are retained, until nothing is left to collect: an idle shard logs nothing.
+    /// Has versions and outcomes go that are older than they are retained. If none are, nothing is logged: no host writes to its
+    /// disk for it.
     pub(super) fn collect(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, SpannerShard>) {
-        if self.collected > self.last_commit {
-            return;
-        }
         let keep = frame.parameters.keep.as_micros() as u64;
         let early = if planted!(collected_while_still_readable) { keep / 2 } else { 0 };
         let below = Timestamp(TrueTime(cx.wall()).earliest().0.saturating_sub(keep - early));
-        if below > self.collected.plus(keep / COLLECTIONS_PER_KEEP) && self.steps.is_idle() {
+        let is_time = below > self.collected.plus(keep / COLLECTIONS_PER_KEEP);
+        if below >= self.due && is_time && self.steps.is_idle() {
             self.collected = below;
             self.steps.push(Collect { below }, Applied::Nothing, 0);
         }

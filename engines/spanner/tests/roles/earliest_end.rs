@@ -45,7 +45,7 @@ fn prepared(txn: TxnId) -> PreparedTxn {
 
 fn stepped(index: u64) -> ShardHears {
     let (refused, safe, collected) = (Vec::new(), Timestamp(0), Timestamp(0));
-    Stepped { epoch: 1, index, refused, safe, collected }.into()
+    Stepped { epoch: 1, index, refused, safe, collected, due: Timestamp::MAX }.into()
 }
 
 // A reader that may not skip what waits for a lock waits with it; a commit that ends later after its timestamp than a fence waits is one
@@ -66,6 +66,7 @@ fn a_wait_for_locks_puts_off_the_earliest_end_and_raises_the_commit_timestamp() 
         index: 0,
         assigns_above: Timestamp(9),
         last_commit: Timestamp(5),
+        due: Timestamp::MAX,
         prepared: vec![prepared(older)],
         decisions: Vec::new(),
         owners: Vec::new(),

@@ -142,6 +142,7 @@ fn leading(host: HostId) -> Table<SpannerShard> {
         index: 0,
         assigns_above: Timestamp(9),
         last_commit: Timestamp(5),
+        due: Timestamp::MAX,
         prepared: Vec::new(),
         decisions: Vec::new(),
         owners: Vec::new(),

@@ -1,17 +1,9 @@
 //! Gives the coordination service the address where this host's gateway is to be reached: users read it from `/zookeeper/config`.
 
-use super::gateway_of;
-use crate::family::{HostedNode, LocalRequest};
-use coordination::gateway::HostCall;
 use coordination::wire::Body;
-use kernel::{Encode, HostId};
-use runtime::HostHandle;
+use kernel::HostId;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
-
-/// It is said again so often: a superuser may have written something else.
-const AGAIN_AFTER: Duration = Duration::from_secs(60);
 
 /// What one host says.
 pub struct Advertised {
@@ -19,28 +11,20 @@ pub struct Advertised {
     listen: SocketAddr,
     /// Where clients reach it, where that is not where it listens.
     outside: Option<String>,
-    said: Option<(Instant, Vec<u8>)>,
 }
 
 impl Advertised {
     /// For the gateway that listens there.
     pub fn new(host: &str, listen: SocketAddr, outside: Option<String>) -> Self {
-        Self { host: host.to_owned(), listen, outside, said: None }
+        Self { host: host.to_owned(), listen, outside }
     }
 
-    /// Says it if it is another than before, or was said long ago; `members` are the addresses at which hosts are reached by others.
-    pub fn say(&mut self, handle: &HostHandle<HostedNode>, members: &BTreeMap<String, String>, now: Instant) {
-        let Some(line) = members.get(&self.host).and_then(|peer| self.line(peer)) else { return };
+    /// A `Body::Advertise` for the gateway; `members` are the addresses at which hosts are reached by others.
+    pub fn operation(&self, members: &BTreeMap<String, String>) -> Option<Vec<u8>> {
+        let line = self.line(members.get(&self.host)?)?;
         let id = HostId::named(&self.host).0;
         let members = members.keys().map(|name| HostId::named(name).0).collect();
-        let said = Body::Advertise { host: id, line: &line, members }.written();
-        let again = |(at, before): &(Instant, Vec<u8>)| *before != said || now - *at >= AGAIN_AFTER;
-        if self.said.as_ref().is_none_or(again) {
-            let gateway = gateway_of(&self.host).host_slot();
-            let call = HostCall { operation: Some(said.clone().into()), facts: None, probes: false };
-            drop(handle.request_unused(gateway, LocalRequest::Service(call.encoded().into())));
-            self.said = Some((now, said));
-        }
+        Some(Body::Advertise { host: id, line: &line, members }.written())
     }
 
     /// What ZooKeeper writes behind `server.1=`: where peers find the host, the port of its elections, and where clients

@@ -1,5 +1,5 @@
-//! Gives the coordination service's gateway what only this process knows, for ZooKeeper's four-letter words: who leads,
-//! ports, folders, descriptors.
+//! Gives the coordination service's gateway what only this process knows: for `/zookeeper/config` where it is reached, and for
+//! ZooKeeper's four-letter words who leads, ports, folders, descriptors.
 
 use super::advertise::Advertised;
 use super::{Coordination, CoordinationStatus, gateway_of};
@@ -36,7 +36,7 @@ pub fn watch(
     file: ClusterFile,
     host: String,
     ports: Ports,
-    mut advertised: Option<Advertised>,
+    advertised: Option<Advertised>,
 ) {
     let began = Instant::now();
     std::thread::spawn(move || {
@@ -46,11 +46,10 @@ pub fn watch(
         loop {
             let of_late = HostStatus::of_late(&handle, &file, &host, OF_LATE);
             if let Some((status, _)) = runtime.block_on(of_late).as_deref() {
-                if let Some(advertised) = &mut advertised {
-                    advertised.say(&handle, &status.membership.hosts, Instant::now());
-                }
+                let advertises = advertised.as_ref().and_then(|it| it.operation(&status.membership.hosts));
                 let facts = Some(facts(status, &file, ports, began.elapsed(), &environment));
-                let call = HostCall { operation: None, facts, probes: false }.encoded();
+                let advertises = advertises.map(Into::into);
+                let call = HostCall { advertises, facts, probes: false }.encoded();
                 let reported = handle.request_unused(gateway, LocalRequest::Service(call.into()));
                 if let Err(NoAnswer::Stopped) = reported.wait(LOOK_EVERY) {
                     return;

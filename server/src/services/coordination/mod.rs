@@ -186,7 +186,7 @@ impl Service for Coordination {
         ReadyProbe {
             host_slot: gateway_of(host).host_slot(),
             request: || {
-                let call = HostCall { operation: None, facts: None, probes: true };
+                let call = HostCall { advertises: None, facts: None, probes: true };
                 LocalRequest::Service(call.encoded().into())
             },
             is_logged: false,

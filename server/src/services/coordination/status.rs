@@ -36,6 +36,9 @@ impl CoordinationStatus {
     pub fn of(file: &ClusterFile, nodes: &[&HostedNode]) -> Self {
         let mut status = Self { chain: TreeChainStatus::of(file, nodes), ..Self::default() };
         nodes.iter().filter_map(|node| super::member_of(node)).for_each(|member| status.add(member));
+        if let Some(feeder) = nodes.iter().find_map(|node| over_fuzzylog::feeder_of(node)) {
+            status.groups.shard_map = Some(feeder.progress().into());
+        }
         let homes = nodes.iter().filter_map(|node| over_fuzzylog::home_of(node));
         status.sessions += homes.map(|home| home.service().sessions().len()).sum::<usize>();
         status

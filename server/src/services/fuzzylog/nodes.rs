@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// A partition stands still for so long when one of its hosts dies, and for a moment when one is taken for dead whose disk has only
 /// stalled. Directors that were wrong wait for longer.
-const SUSPECT_AFTER: Duration = Duration::from_millis(300);
+const SUSPECT_AFTER: Duration = Duration::from_millis(200);
 /// Who answers is waited for so long until it is sealed, which takes its disk; who is silent is not.
 const SEAL_FOR: Duration = Duration::from_millis(200);
 /// When the cluster starts, everybody is heard within this who is there. A host that is started later joins a chain that goes on.

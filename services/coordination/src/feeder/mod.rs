@@ -240,9 +240,9 @@ impl TreeFeeder {
     ) {
         for (id, response) in self.client.call(TreeFeederTimer::Client, cx, call) {
             match self.asked.remove(&id.0) {
-                Some(Asked::Append(node)) => self.on_appended(node, response, cx),
-                Some(Asked::Play) => self.on_played(response, cx),
-                Some(Asked::Sync(barrier)) => self.on_synced(barrier, response, cx),
+                Some(Asked::Append(node)) => self.on_appended(node, response.of_append(), cx),
+                Some(Asked::Play) => self.on_played(response.of_play(), cx),
+                Some(Asked::Sync(barrier)) => self.on_synced(barrier, response.of_play(), cx),
                 Some(Asked::Trim) => self.on_trimmed(&response, cx),
                 None => {}
             }
@@ -363,7 +363,7 @@ impl TreeFeeder {
     }
 
     /// How far a change of the shards has come.
-    fn progress(&self) -> Progress {
+    pub fn progress(&self) -> Progress {
         let shard_map = self.handing.shard_map().unwrap_or(&self.shard_map).clone();
         let wanted = self.ticking.wanted_shards();
         let layout = Layout { version: shard_map.version, shard_map, ..Layout::at_bootstrap(1, 1) };

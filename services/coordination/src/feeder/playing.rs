@@ -2,7 +2,7 @@
 
 use super::{Asked, COLOUR, TreeFeeder};
 use crate::feeder::pack::Pack;
-use ::fuzzylog::{AppendTime, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall, SyncCall};
+use ::fuzzylog::{AppendTime, FuzzyRequest, NodePosition, PlayCall, PlayOutcome, SyncCall};
 use kernel::{Bytes, Cx, Decode as _};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -190,34 +190,23 @@ impl TreeFeeder {
         }
     }
 
-    pub(super) fn on_played(&mut self, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_played(&mut self, outcome: PlayOutcome, cx: &mut Cx<'_, Self>) {
         self.stream.plays = false;
-        match response {
-            FuzzyResponse::Played(page) => {
+        match outcome {
+            PlayOutcome::Page(page) => {
                 let bodies = page.nodes.into_iter().map(|node| node.body).collect();
                 self.take_page(page.from.0, bodies, cx);
             }
-            FuzzyResponse::AlreadyTrimmed { first } => self.on_gone(first, cx),
+            PlayOutcome::Gone(first) => self.on_gone(first, cx),
             // Asked again at the next tick.
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Appended { .. }
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => {}
+            PlayOutcome::Failed => {}
         }
     }
 
-    pub(super) fn on_synced(&mut self, barrier: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_synced(&mut self, barrier: u64, outcome: PlayOutcome, cx: &mut Cx<'_, Self>) {
         self.stream.syncs = false;
-        match response {
-            FuzzyResponse::Played(page) => {
+        match outcome {
+            PlayOutcome::Page(page) => {
                 self.stream.synced = self.stream.synced.max(barrier);
                 self.stream.learn(page.tail.0);
                 for waiting in self.barriers.iter_mut().filter(|waiting| waiting.number <= barrier) {
@@ -226,23 +215,12 @@ impl TreeFeeder {
                 let bodies = page.nodes.into_iter().map(|node| node.body).collect();
                 self.take_page(page.from.0, bodies, cx);
             }
-            FuzzyResponse::AlreadyTrimmed { first } => {
+            PlayOutcome::Gone(first) => {
                 // It has not said how far the colour goes.
                 self.stream.looks = true;
                 self.on_gone(first, cx);
             }
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Appended { .. }
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => self.stream.looks = true,
+            PlayOutcome::Failed => self.stream.looks = true,
         }
     }
 

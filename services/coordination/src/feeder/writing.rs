@@ -5,7 +5,7 @@
 use super::pack::{ITEMS_MAX, Pack, PackItem};
 use super::{Asked, COLOUR, TICK, TreeFeeder, TreeFeederTimer};
 use crate::home::{GROUP, HomeAnswers};
-use ::fuzzylog::{AppendCall, AppendTime, Content, FuzzyRefusal, FuzzyRequest, FuzzyResponse};
+use ::fuzzylog::{AppendCall, AppendOutcome, AppendTime, Content, FuzzyRequest};
 use kernel::{Bytes, Cx, Decode as _, Encode as _, Instant, Wall};
 use mason::client::{Answers, OperationAnswer, Skipped};
 use mason::{Gsn, MasonMessage, Operation};
@@ -166,9 +166,9 @@ impl TreeFeeder {
         self.ask(Asked::Append(node), FuzzyRequest::Append(call), cx);
     }
 
-    pub(super) fn on_appended(&mut self, node: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
-        match response {
-            FuzzyResponse::Appended { placed, .. } => {
+    pub(super) fn on_appended(&mut self, node: u64, outcome: AppendOutcome, cx: &mut Cx<'_, Self>) {
+        match outcome {
+            AppendOutcome::Appended { placed, .. } => {
                 let Some(flight) = self.writing.flight.take_if(|flight| flight.node == node) else { return };
                 let body = flight.call.content.body(0);
                 for placed in placed.into_iter().filter(|placed| placed.colour == COLOUR) {
@@ -177,27 +177,14 @@ impl TreeFeeder {
                     self.has_news = true;
                 }
             }
-            FuzzyResponse::Refused(FuzzyRefusal::Busy | FuzzyRefusal::Full | FuzzyRefusal::NoClock) => {
+            AppendOutcome::NoRoom => {
                 cx.mark("tree_feeder.appends_a_node_again");
                 if let Some(flight) = &mut self.writing.flight {
                     flight.again_at = Some(cx.now() + RETRY_AFTER);
                     cx.set_timer(TreeFeederTimer::Tick, TICK);
                 }
             }
-            // Nobody here knows what became of it.
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Played(_)
-            | FuzzyResponse::AlreadyTrimmed { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => {
+            AppendOutcome::Unknown => {
                 cx.mark("tree_feeder.lost_track_of_a_node");
                 self.writing.awaited.remove(&node);
                 self.writing.flight.take_if(|flight| flight.node == node);

@@ -59,6 +59,7 @@ impl Gateway {
                 }
                 Target::Quotas(round) => self.on_quotas(round, &body),
                 Target::Reapable => self.reap(&body),
+                Target::Config => self.on_config(error, &body),
                 Target::Forget(_) => {}
             }
         }
@@ -79,7 +80,7 @@ impl Gateway {
                         self.forget(paths.into_iter().map(unwatched));
                     }
                 }
-                Some(Target::Sizes(_) | Target::Quotas(_) | Target::Reapable) | None => {}
+                Some(Target::Sizes(_) | Target::Quotas(_) | Target::Reapable | Target::Config) | None => {}
             }
         }
     }

@@ -19,8 +19,8 @@ kernel::record! {
 kernel::record! {
     /// A call of the host's server to its gateway.
     pub struct HostCall {
-        /// An operation that the gateway submits: see `Body::Advertise`.
-        operation: Option<Bytes>,
+        /// Where the gateway is to be reached: a `Body::Advertise`.
+        advertises: Option<Bytes>,
         /// Replaces what was reported before.
         facts: Option<HostFacts>,
         /// Asks whether users would be served now: see `Gateway::READY`.

@@ -18,6 +18,7 @@
 //! **Order within a session.** Requests go on their way in the order they came; a read waits until the writes before it are
 //! answered, a write until the reads before it are. What comes back waits for its turn in `release.rs`.
 
+mod advertise;
 mod answers;
 mod choice;
 mod connection;
@@ -47,6 +48,7 @@ pub use facts::{HostCall, HostFacts};
 pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
+use crate::gateway::advertise::Advertised;
 use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage, Work};
 use crate::gateway::line::Line;
@@ -138,6 +140,7 @@ pub struct Gateway {
     write_bytes: usize,
     metrics: Metrics,
     facts: HostFacts,
+    advertised: Advertised,
     probes: Probes,
     /// What `stmk` has set; nothing is traced by it.
     trace_mask: u64,
@@ -176,6 +179,7 @@ impl Gateway {
             write_bytes: 0,
             metrics: Metrics::default(),
             facts: HostFacts::of_mode(&settings.mode),
+            advertised: Advertised::default(),
             probes: Probes::default(),
             trace_mask: words::TRACE_MASK,
             now: Instant::default(),
@@ -445,14 +449,13 @@ impl Role for Gateway {
         }
     }
 
-    /// From the host's server, a [`HostCall`]. What an operation comes to, the shard knows.
+    /// From the host's server, a [`HostCall`].
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         match HostCall::decoded(&request) {
-            Ok(HostCall { operation, facts, probes }) => {
-                if let Some(operation) = operation {
-                    let home = self.next_home % usize::from(self.upstream.layout().serving.max(1));
-                    self.submit(home, operation, Asker::Upkeep);
+            Ok(HostCall { advertises, facts, probes }) => {
+                if let Some(operation) = advertises {
+                    self.on_advertise(operation);
                 }
                 self.facts = facts.unwrap_or_else(|| self.facts.clone());
                 if probes {

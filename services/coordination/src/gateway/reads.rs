@@ -27,6 +27,8 @@ pub(crate) enum Target {
     /// Of this round.
     Quotas(u64),
     Reapable,
+    /// The config node.
+    Config,
     /// To forget what this question names.
     Forget(Bytes),
 }
@@ -95,6 +97,10 @@ impl Reads {
 
     pub(crate) fn ask_reapable(&mut self, space: Space, now: u64, limit: u16) {
         self.ask(space, None, Query::Reapable { now, limit }.written().into(), 0, Target::Reapable);
+    }
+
+    pub(crate) fn ask_config(&mut self, space: Space, query: &Query<'_>) {
+        self.ask(space, None, query.written().into(), 0, Target::Config);
     }
 
     pub(crate) fn flush(&mut self, servers: &[NodeId], cx: &mut Cx<'_, Gateway>) {

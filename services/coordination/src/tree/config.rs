@@ -22,9 +22,14 @@ fn lines_of(data: &[u8]) -> BTreeMap<u32, &str> {
         .collect()
 }
 
+/// True if these data have a host's line, and no lines of hosts that are no members.
+pub(crate) fn lists(data: &[u8], (host, line): (u32, &str), members: &[u32]) -> bool {
+    let lines = lines_of(data);
+    lines.get(&host) == Some(&line) && lines.keys().all(|number| *number == host || members.contains(number))
+}
+
 impl Znodes {
-    /// Puts a gateway's line among the others, and drops those of hosts that are no members. Changes nothing where nothing is new, so
-    /// that gateways may say it again and again.
+    /// Puts a gateway's line among the others, and drops those of hosts that are no members. Changes nothing where nothing is new.
     pub(crate) fn advertise(
         &mut self,
         (host, line): (u32, &str),
@@ -34,13 +39,13 @@ impl Znodes {
     ) {
         let Some((index, _)) = self.table.find(CONFIG) else { return };
         let (Some(node), Some(before)) = (self.table.at(index), self.table.meta(CONFIG)) else { return };
-        let known = lines_of(node.data().unwrap_or_default());
-        let mut lines = known.clone();
-        lines.retain(|number, _| members.contains(number));
-        lines.insert(host, line);
-        if lines == known {
+        let data = node.data().unwrap_or_default();
+        if lists(data, (host, line), members) {
             return;
         }
+        let mut lines = lines_of(data);
+        lines.retain(|number, _| members.contains(number));
+        lines.insert(host, line);
         let mut text: String =
             lines.iter().map(|(number, line)| format!("server.{number}={line}\n")).collect();
         text.push_str(&format!("version={:x}", order.gsn.0));

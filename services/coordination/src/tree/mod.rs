@@ -16,7 +16,7 @@ mod votes;
 mod watches;
 
 use crate::placement::Placement;
-pub(crate) use crate::tree::config::CONFIG;
+pub(crate) use crate::tree::config::{CONFIG, lists};
 use crate::tree::meta::{Kind, Meta};
 use crate::tree::quotas::Quotas;
 use crate::tree::snapshot::Snapshot;

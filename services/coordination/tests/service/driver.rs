@@ -78,7 +78,7 @@ pub(crate) struct Cluster {
     homes: Vec<Home>,
     log: Vec<Sequenced>,
     numbers: Vec<u64>,
-    gsn: u64,
+    pub(crate) gsn: u64,
     /// What was written to connections.
     outputs: BTreeMap<NodeId, Vec<u8>>,
     /// How much that was, since they came.
@@ -192,7 +192,7 @@ impl Cluster {
 
     /// The host's server says where the gateway is to be reached.
     pub(crate) fn advertise(&mut self, host: usize, body: Vec<u8>) {
-        self.host_call(host, HostCall { operation: Some(body.into()), facts: None, probes: false });
+        self.host_call(host, HostCall { advertises: Some(body.into()), facts: None, probes: false });
     }
 
     /// A call of the host's server.

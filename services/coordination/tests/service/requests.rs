@@ -383,7 +383,10 @@ fn what_is_not_understood_is_refused_in_zookeepers_way() {
 // Trap 9: Curator replaces its list of servers by what it finds in this node.
 #[test]
 fn the_config_node_lists_the_gateways_of_members() {
-    let mut cluster = Cluster::new(1, 1, 4, 35);
+    let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 35 };
+    let mut cluster = Cluster::with(shape, |settings| {
+        settings.super_digest = Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned());
+    });
     let c = &mut cluster;
     let mut client = Client::connect(c, 0);
     let shown = |client: &mut Client, c: &mut Cluster| {
@@ -401,10 +404,26 @@ fn the_config_node_lists_the_gateways_of_members() {
     let both = "server.5=a:1:1:participant;a:2181 server.7=b:1:1:participant;b:2181";
     assert_eq!(shown(&mut client, c), (both.to_owned(), 2));
     say(c, 5, "a:1:1:participant;a:2181", &[5, 7]);
+    let last = c.gsn;
+    for _ in 0..20 {
+        say(c, 5, "a:1:1:participant;a:2181", &[5, 7]);
+        c.pass(4_000);
+    }
+    assert_eq!(c.gsn, last, "what stands there is written again");
+    let mut client = Client::connect(c, 0);
     assert_eq!(shown(&mut client, c), (both.to_owned(), 2), "nothing new");
     say(c, 5, "a:1:1:participant;a:2182", &[5]);
     assert_eq!(shown(&mut client, c), ("server.5=a:1:1:participant;a:2182".to_owned(), 3));
     assert_eq!(client.ask(c, op::SET_DATA, &set("/zookeeper/config", b"", -1)).error, -102);
+    let mut admin = Client::connect(c, 0);
+    admin.send_as(c, -4, op::AUTH, &auth("digest", b"super:test"));
+    assert!(matches!(&admin.hear(c)[..], [Heard::Reply(Reply { error: 0, .. })]));
+    let written = set("/zookeeper/config", b"server.9=c:1:1:participant;c:2181", -1);
+    assert_eq!(admin.ask(c, op::SET_DATA, &written).error, 0);
+    c.pass(60_000);
+    say(c, 5, "a:1:1:participant;a:2182", &[5]);
+    let mut client = Client::connect(c, 0);
+    assert_eq!(shown(&mut client, c).0, "server.5=a:1:1:participant;a:2182");
 }
 
 // A sync that answers zxid 0 shows its client nothing about where it stands.

@@ -32,7 +32,7 @@ fn words_report_what_the_host_says_and_who_owns_what() {
         settings: row("clientPort", "2181"),
         environment: row("os.name", "Linux"),
     };
-    c.host_call(0, HostCall { operation: None, facts: Some(facts), probes: false });
+    c.host_call(0, HostCall { advertises: None, facts: Some(facts), probes: false });
     assert!(say(c, b"srvr").contains("Mode: leader\n"));
     assert!(say(c, b"mntr").contains("zk_server_state\tleader\n"));
     assert!(say(c, b"mntr").contains("zk_open_file_descriptor_count\t12\n"));

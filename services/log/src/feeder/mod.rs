@@ -268,9 +268,9 @@ impl Feeder {
 
     fn on_response(&mut self, id: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
         match self.asked.remove(&id) {
-            Some(Asked::Append(node)) => self.on_appended(node, response, cx),
-            Some(Asked::Play(space)) => self.on_played(space, response, cx),
-            Some(Asked::Sync(space, barrier)) => self.on_synced(space, barrier, response, cx),
+            Some(Asked::Append(node)) => self.on_appended(node, response.of_append(), cx),
+            Some(Asked::Play(space)) => self.on_played(space, response.of_play(), cx),
+            Some(Asked::Sync(space, barrier)) => self.on_synced(space, barrier, response.of_play(), cx),
             Some(Asked::Trim(space)) => self.on_trimmed(space, response, cx),
             None => {}
         }

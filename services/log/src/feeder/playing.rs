@@ -2,7 +2,7 @@
 
 use super::{Asked, Feeder, GROUP, Pack};
 use ::fuzzylog::{
-    AppendTime, Colour, ColourNode, FuzzyRequest, FuzzyResponse, NodePosition, PlayCall, SyncCall,
+    AppendTime, Colour, ColourNode, FuzzyRequest, NodePosition, PlayCall, PlayOutcome, SyncCall,
 };
 use kernel::{Bytes, Cx, Decode as _};
 use mason::proxy::delivery::Run;
@@ -55,6 +55,8 @@ pub(super) struct Stream {
     passed: AppendTime,
     /// The server has what is below this position.
     wanted: u64,
+    /// The server had that when it last said what it lacks.
+    lacked: u64,
     /// The server takes a snapshot, and is handed nothing.
     lags: bool,
     plays: bool,
@@ -90,6 +92,7 @@ impl Stream {
             own: BTreeMap::new(),
             passed: AppendTime::ZERO,
             wanted: 0,
+            lacked: 0,
             lags: false,
             plays: false,
             syncs: false,
@@ -240,26 +243,15 @@ impl Feeder {
         }
     }
 
-    pub(super) fn on_played(&mut self, space: Space, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_played(&mut self, space: Space, outcome: PlayOutcome, cx: &mut Cx<'_, Self>) {
         if let Some(stream) = self.stream(space) {
             stream.plays = false;
         }
-        match response {
-            FuzzyResponse::Played(page) => self.take_page(space, page.from.0, page.nodes),
-            FuzzyResponse::AlreadyTrimmed { first } => self.on_gone(space, first, cx),
+        match outcome {
+            PlayOutcome::Page(page) => self.take_page(space, page.from.0, page.nodes),
+            PlayOutcome::Gone(first) => self.on_gone(space, first, cx),
             // Asked again at the next tick.
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Appended { .. }
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => {}
+            PlayOutcome::Failed => {}
         }
     }
 
@@ -267,13 +259,13 @@ impl Feeder {
         &mut self,
         space: Space,
         barrier: u64,
-        response: FuzzyResponse,
+        outcome: PlayOutcome,
         cx: &mut Cx<'_, Self>,
     ) {
         let Some(stream) = self.stream(space) else { return };
         stream.syncs = false;
-        match response {
-            FuzzyResponse::Played(page) => {
+        match outcome {
+            PlayOutcome::Page(page) => {
                 stream.synced = stream.synced.max(barrier);
                 stream.known = stream.known.max(page.tail.0);
                 if page.nodes.is_empty() && page.tail.0 == stream.next && stream.ready.is_empty() {
@@ -281,23 +273,12 @@ impl Feeder {
                 }
                 self.take_page(space, page.from.0, page.nodes);
             }
-            FuzzyResponse::AlreadyTrimmed { first } => {
+            PlayOutcome::Gone(first) => {
                 // It has not said how far the colour goes.
                 stream.looks = true;
                 self.on_gone(space, first, cx);
             }
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Appended { .. }
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => stream.looks = true,
+            PlayOutcome::Failed => stream.looks = true,
         }
     }
 
@@ -328,6 +309,10 @@ impl Feeder {
     /// A server of this host has executed what is below, and perhaps lacks what comes then.
     pub(super) fn on_lacking(&mut self, from: &Placed, cx: &mut Cx<'_, Self>) {
         let position = from.number.0.saturating_sub(1);
+        let Some(stream) = self.stream(from.space) else { return };
+        // What it executed before it last said so is answered by now; answers to the rest may be on their way.
+        let answered = std::mem::replace(&mut stream.lacked, position).min(position);
+        self.writing.forget_skipped(from.space, answered);
         let Some(stream) = self.stream(from.space) else { return };
         if stream.lags && position == stream.wanted && stream.quiet > 0 {
             return;

@@ -4,7 +4,7 @@
 //! has the numbers that follow one another, and a node that is stuck in one partition holds up no other.
 
 use super::{Asked, Feeder, GROUP, Pack, packed, unpacked};
-use ::fuzzylog::{AppendCall, AppendTime, Content, FuzzyRefusal, FuzzyRequest, FuzzyResponse};
+use ::fuzzylog::{AppendCall, AppendOutcome, AppendTime, Content, FuzzyRequest};
 use kernel::{Bytes, Cx, Encode as _, Instant, Wall};
 use mason::client::{Answers, OperationAnswer, Skipped};
 use mason::{MasonMessage, Operation, ShardMap, Space, Stub as _};
@@ -33,6 +33,15 @@ struct Flight {
     again_at: Option<Instant>,
 }
 
+/// A node that is not known to be executed.
+#[derive(Clone, Debug)]
+struct Awaited {
+    /// Of the operations in it.
+    tags: Vec<u64>,
+    /// Where the server that answers finds it, once that is known.
+    placed: Option<(Space, u64)>,
+}
+
 /// What the feeder has in hand for its gateway.
 #[derive(Clone, Debug)]
 pub(super) struct Writing {
@@ -46,8 +55,7 @@ pub(super) struct Writing {
     flights: BTreeMap<u64, Flight>,
     /// Spaces that a node is on its way to.
     busy: BTreeSet<Space>,
-    /// Of nodes that are not executed, the tags of the operations in them.
-    awaited: BTreeMap<u64, Vec<u64>>,
+    awaited: BTreeMap<u64, Awaited>,
     last_node: u64,
     /// Spaces to look at.
     ready: BTreeSet<Space>,
@@ -75,7 +83,7 @@ impl Writing {
     }
 
     pub(super) fn unfinished(&self) -> usize {
-        self.queued.len() + self.awaited.values().map(Vec::len).sum::<usize>()
+        self.queued.len() + self.awaited.values().map(|node| node.tags.len()).sum::<usize>()
     }
 
     /// True if a node is to be appended again.
@@ -89,6 +97,12 @@ impl Writing {
         self.queued.clear();
         self.queues.iter_mut().for_each(VecDeque::clear);
         self.awaited.clear();
+    }
+
+    /// The space's server is beyond this position, and has answered what it executed before: the rest it has from a snapshot.
+    pub(super) fn forget_skipped(&mut self, space: Space, below: u64) {
+        let is_skipped = |placed: (Space, u64)| placed.0 == space && placed.1 < below;
+        self.awaited.retain(|_, node| !node.placed.is_some_and(is_skipped));
     }
 
     fn push(&mut self, queued: Queued) {
@@ -201,7 +215,7 @@ impl Feeder {
             content: Content::new(colours, vec![pack.encoded().into()]),
         };
         self.writing.busy.extend(&spaces);
-        self.writing.awaited.insert(number, tags);
+        self.writing.awaited.insert(number, Awaited { tags, placed: None });
         self.writing.flights.insert(number, Flight { spaces, call: call.clone(), again_at: None });
         self.ask(Asked::Append(number), FuzzyRequest::Append(call), cx);
     }
@@ -217,41 +231,34 @@ impl Feeder {
         Some(flight)
     }
 
-    pub(super) fn on_appended(&mut self, node: u64, response: FuzzyResponse, cx: &mut Cx<'_, Self>) {
-        match response {
-            FuzzyResponse::Appended { at, placed } => {
+    pub(super) fn on_appended(&mut self, node: u64, outcome: AppendOutcome, cx: &mut Cx<'_, Self>) {
+        match outcome {
+            AppendOutcome::Appended { at, placed } => {
                 let Some(flight) = self.land(node) else { return };
                 self.writing.seen = self.writing.seen.max(at);
                 let body = flight.call.content.body(0);
                 for placed in placed {
                     let Some(&space) = self.spaces.get(&placed.colour) else { continue };
+                    if let Some(awaited) = self.writing.awaited.get_mut(&node) {
+                        // The first space's server answers.
+                        let first = awaited.placed.is_none_or(|(first, _)| space < first);
+                        awaited.placed =
+                            if first { Some((space, placed.position.0)) } else { awaited.placed };
+                    }
                     let stream = &mut self.streams[usize::from(space.0)];
                     stream.learn(placed.position.0 + 1);
                     stream.add_own(placed.position.0, at, &flight.spaces, &body);
                     self.news.push(space);
                 }
             }
-            FuzzyResponse::Refused(FuzzyRefusal::Busy | FuzzyRefusal::Full | FuzzyRefusal::NoClock) => {
+            AppendOutcome::NoRoom => {
                 cx.mark("feeder.appends_a_node_again");
                 if let Some(flight) = self.writing.flights.get_mut(&node) {
                     flight.again_at = Some(cx.now() + RETRY_AFTER);
                     cx.set_timer(super::FeederTimer::Tick, super::TICK);
                 }
             }
-            // Nobody here knows what became of it.
-            FuzzyResponse::Refused(_)
-            | FuzzyResponse::Snapshotted { .. }
-            | FuzzyResponse::Played(_)
-            | FuzzyResponse::AlreadyTrimmed { .. }
-            | FuzzyResponse::Trimmed { .. }
-            | FuzzyResponse::LogsCounted { .. }
-            | FuzzyResponse::LogsFound { .. }
-            | FuzzyResponse::Scanned(_)
-            | FuzzyResponse::Restored { .. }
-            | FuzzyResponse::Changed { .. }
-            | FuzzyResponse::PlacesForgotten { .. }
-            | FuzzyResponse::ChangeUnknown
-            | FuzzyResponse::Followed { .. } => {
+            AppendOutcome::Unknown => {
                 cx.mark("feeder.lost_track_of_a_node");
                 self.writing.awaited.remove(&node);
                 if let Some(space) = self.land(node).and_then(|flight| flight.spaces.first().copied()) {
@@ -282,12 +289,31 @@ impl Feeder {
             if incarnation != self.run {
                 continue;
             }
-            let Some(tags) = self.writing.awaited.remove(&node) else { continue };
+            let Some(Awaited { tags, .. }) = self.writing.awaited.remove(&node) else { continue };
             let bodies = unpacked(&body).unwrap_or_default();
             answered.extend(tags.into_iter().zip(bodies).map(|(tag, body)| (tag, gsn, body)));
         }
         if !answered.is_empty() {
             self.answer(answered, cx);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // An operation that its server has from a snapshot is answered by nobody, and would be unfinished until the host is used again.
+    #[test]
+    fn what_a_server_has_skipped_is_forgotten_and_nothing_else() {
+        let mut writing = Writing::new(2, 1_000);
+        for (node, placed) in
+            [(1, Some((Space(0), 7))), (2, Some((Space(1), 7))), (3, Some((Space(0), 8))), (4, None)]
+        {
+            writing.awaited.insert(node, Awaited { tags: vec![node], placed });
+        }
+        writing.forget_skipped(Space(0), 8);
+        assert_eq!(writing.awaited.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
+        assert_eq!(writing.unfinished(), 3);
     }
 }

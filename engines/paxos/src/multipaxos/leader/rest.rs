@@ -60,12 +60,6 @@ impl Rest {
     }
 }
 
-/// The next turn of what all logs of a host do so often: at the same moments, or each would wake those that sleep for itself.
-fn turn_after(at: Instant, every: Duration) -> Instant {
-    let every = every.as_nanos() as u64;
-    Instant((at.0 / every + 1) * every)
-}
-
 impl Leader {
     /// Everybody is sent the whole pulse within this time of a rest.
     pub(super) fn whole_every(&self) -> Duration {
@@ -93,7 +87,8 @@ impl Leader {
     /// How long it is until the next whole pulse at rest, at a moment at which its host wakes anyhow.
     fn whole_in(&self, now: Instant) -> Option<Duration> {
         let State::Leading(pipeline) = &self.state else { return None };
-        let due = turn_after(pipeline.rest.whole_at?, self.whole_every()).since(now);
+        // All logs of a host do so at the same moments, or each would wake those that sleep for itself.
+        let due = pipeline.rest.whole_at?.next_turn(self.whole_every()).since(now);
         Some(due + until_moment(now + due))
     }
 
@@ -200,7 +195,7 @@ impl Leader {
         let whole_every = self.whole_every();
         let State::Leading(pipeline) = &mut self.state else { return };
         let (ballot, rest) = (pipeline.ballot(), &mut pipeline.rest);
-        let is_due = rest.whole_at.is_none_or(|at| now >= turn_after(at, whole_every));
+        let is_due = rest.whole_at.is_none_or(|at| now >= at.next_turn(whole_every));
         if is_due {
             rest.whole_at = Some(now);
         }

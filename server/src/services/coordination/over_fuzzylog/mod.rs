@@ -146,6 +146,13 @@ pub(super) fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
     slot_owner(slots::COORDINATION_OVER_FUZZYLOG, "coordination", "coordination feeder", host_slot)
 }
 
+/// The feeder that a node is, if it is one.
+pub(super) fn feeder_of(node: &HostedNode) -> Option<&TreeFeeder> {
+    let HostedNode::TreeFeeder(embedded) = node else { return None };
+    let TreeFeederNode::Feeder(feeder) = embedded.node();
+    Some(feeder)
+}
+
 /// The home that a node is, if it is one.
 pub(super) fn home_of(node: &HostedNode) -> Option<&ShardServer<HomeShard>> {
     let HostedNode::TreeHome(embedded) = node else { return None };

@@ -1,13 +1,12 @@
 //! What a host knows of what orders the coordination service over FuzzyLog.
 
-use super::home_of;
+use super::{feeder_of, home_of};
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::ClusterFile;
 use crate::family::HostedNode;
 use crate::services::fuzzylog::{ChainServerStatus, ChainStatus};
 use crate::services::mason::ShardStatus;
 use ::fuzzylog::FuzzyMember;
-use coordination::feeder::TreeFeederNode;
 use serde::Serialize;
 
 /// What a host knows of what orders the tree.
@@ -36,11 +35,7 @@ pub struct TreeChainStatus {
 impl TreeChainStatus {
     /// Of a host's roles; none if the tree has no chain.
     pub(crate) fn of(file: &ClusterFile, nodes: &[&HostedNode]) -> Option<Self> {
-        let feeder = nodes.iter().find_map(|node| {
-            let HostedNode::TreeFeeder(embedded) = node else { return None };
-            let TreeFeederNode::Feeder(feeder) = embedded.node();
-            Some(feeder)
-        })?;
+        let feeder = nodes.iter().find_map(|node| feeder_of(node))?;
         let (first, next) = feeder.extent();
         let mut status = Self {
             server: None,
