@@ -201,7 +201,7 @@ fn the_page_has_every_route_and_no_other() {
 }
 
 /// The calls in an order in which each finds what it needs; `begin` and what commits give names that later ones use.
-const CALLS: [&str; 56] = [
+const CALLS: [&str; 58] = [
     "putKey",
     "getKey",
     "incrementKey",
@@ -232,9 +232,11 @@ const CALLS: [&str; 56] = [
     "putMapKey",
     "readMapKey",
     "transactOnMap",
+    "scanMap",
     "mapStatus",
     "listMaps",
     "deleteMapKey",
+    "removeMap",
     "transact",
     "commitStatus",
     "beginTransaction",

@@ -44,6 +44,7 @@ fn explain(error: &FuzzyError, endpoint: &Endpoint) -> Failure {
         FuzzyError::AlreadyTrimmed { .. }
         | FuzzyError::BeyondTail { .. }
         | FuzzyError::NoMemory { .. }
+        | FuzzyError::MapRemoved
         | FuzzyError::Fault(_) => {
             Failure::failed("O1012", "the partially ordered log refused the call", said, "")
         }

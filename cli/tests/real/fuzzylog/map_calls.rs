@@ -12,18 +12,18 @@ use wire::fuzzylog::SeenTime;
 
 const SETTINGS: &str = "[fuzzylog]\npartitions = 2\nmap_bytes = \"1MiB\"\nmap_log_bytes = \"16KiB\"\n";
 
-fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
+pub(super) fn ask(address: SocketAddr, method: &str, path: &str, body: &str) -> (u16, Value) {
     let answer = http::ask(address, method, path, body.as_bytes()).expect("an answer");
     (answer.code, answer.json())
 }
 
-fn create(address: SocketAddr, map: &str, kind: &str, shards: Option<u64>) -> (u16, Value) {
+pub(super) fn create(address: SocketAddr, map: &str, kind: &str, shards: Option<u64>) -> (u16, Value) {
     let body = json!({ "kind": kind, "shards": shards }).to_string();
     ask(address, "PUT", &format!("/v1/map/{map}"), &body)
 }
 
 /// It was refused, with this in its words.
-fn refused((code, answer): (u16, Value), expected: u16, why: &str) {
+pub(super) fn refused((code, answer): (u16, Value), expected: u16, why: &str) {
     assert_eq!((code, &answer["executed"]), (expected, &json!(false)), "{answer}");
     assert!(answer["error"].as_str().is_some_and(|it| it.contains(why)), "{answer}: not {why}");
 }
@@ -307,6 +307,7 @@ fn maps_need_rights_on_their_names() {
             ("PUT", "/keys/k", "v", [false, true, true, false]),
             ("GET", "/keys/k", "", [true, false, true, false]),
             ("GET", "", "", [true, false, true, false]),
+            ("GET", "/keys?prefix=k", "", [true, false, true, false]),
             ("POST", "/get", keys, [true, false, true, false]),
             ("POST", "/put", puts, [false, true, true, false]),
             ("POST", "/transaction", puts, [false, false, true, false]),
@@ -326,7 +327,7 @@ fn maps_need_rights_on_their_names() {
 }
 
 /// `ordinate map`, with its exit code; none without one.
-fn run(address: SocketAddr, arguments: &[&str]) -> (Option<i32>, String, String) {
+pub(super) fn run(address: SocketAddr, arguments: &[&str]) -> (Option<i32>, String, String) {
     let hosts = ["--admin", &address.to_string()];
     let output = Command::new(ORDINATE).arg("map").args(arguments).args(hosts).output();
     let output = output.expect("the binary under test runs");

@@ -2,6 +2,8 @@
 
 mod client;
 mod map_calls;
+mod map_removal;
+mod map_scans;
 mod maps;
 mod members;
 mod moving;

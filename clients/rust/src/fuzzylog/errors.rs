@@ -39,6 +39,9 @@ pub enum FuzzyError {
         /// What they may.
         max: usize,
     },
+    /// The map is removed. What the call changes is no part of any map.
+    #[error("the map is removed")]
+    MapRemoved,
 }
 
 impl FuzzyError {
@@ -50,7 +53,8 @@ impl FuzzyError {
             | Self::BeyondTail { .. }
             | Self::Fault(_)
             | Self::Unreached(_)
-            | Self::NoMemory { .. } => true,
+            | Self::NoMemory { .. }
+            | Self::MapRemoved => true,
             Self::Unknown(_) => false,
         }
     }
@@ -59,6 +63,7 @@ impl FuzzyError {
     pub(crate) fn behind_an_append(self) -> Self {
         match self {
             Self::Unreached(why) => Self::Unknown(why),
+            Self::MapRemoved => Self::MapRemoved,
             error if error.is_surely_void() => Self::Failed(FuzzyFailure::Unknown),
             error => error,
         }

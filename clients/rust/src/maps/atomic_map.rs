@@ -3,7 +3,8 @@
 use super::key_hash;
 use super::log::MapLog;
 use super::log_map::{LatestValues, MapChange};
-use super::shard::{MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
+use super::shard::{LockedView, MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
 use kernel::{Bytes, Encode as _, planted};
@@ -74,17 +75,27 @@ impl<L: MapLog> AtomicMap<L> {
         self.put_all([(key, None)]).await
     }
 
+    /// Whether the map is there: it plays the key's colour, of a removed map to its last node.
+    ///
+    /// # Errors
+    /// [`FuzzyError::MapRemoved`].
+    pub async fn is_there(&self, key: &str) -> Result<(), FuzzyError> {
+        self.shards[self.shard_of(key)].synced().await.map(drop)
+    }
+
     /// What a key holds, with everything that was acknowledged before.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.shards[self.shard_of(key)].synced().await?.view.get(key))
     }
 
-    /// What keys hold, all at one point of the order: no change is half seen.
-    pub async fn get_all<K: AsRef<str>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, FuzzyError> {
-        let shards: BTreeSet<usize> = keys.iter().map(|key| self.shard_of(key.as_ref())).collect();
+    /// The views of some shards at one point of the order.
+    async fn at_one_point(
+        &self,
+        shards: impl Iterator<Item = usize>,
+    ) -> Result<Vec<LockedView<'_, L, LatestValues>>, FuzzyError> {
         // Nobody plays on while this is between the snapshot and the views: they would go beyond it. Everybody locks in one order.
-        let mut views = Vec::with_capacity(shards.len());
-        for &at in &shards {
+        let mut views = Vec::new();
+        for at in shards {
             views.push(self.shards[at].locked().await);
         }
         match &mut views[..] {
@@ -97,6 +108,24 @@ impl<L: MapLog> AtomicMap<L> {
             }
             views => play_to_one_point(&self.log, views).await?,
         }
+        Ok(views)
+    }
+
+    /// A page of keys and their values, in order, all at one point of the order of changes.
+    pub async fn scan(
+        &self,
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
+        let views = self.at_one_point(0..self.shards.len()).await?;
+        let views: Vec<_> = views.iter().map(|it| &it.played.view).collect();
+        Ok(page_of(&views, scan, point))
+    }
+
+    /// What keys hold, all at one point of the order: no change is half seen.
+    pub async fn get_all<K: AsRef<str>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, FuzzyError> {
+        let shards: BTreeSet<usize> = keys.iter().map(|key| self.shard_of(key.as_ref())).collect();
+        let views = self.at_one_point(shards.iter().copied()).await?;
         let played: BTreeMap<usize, _> = shards.into_iter().zip(&views).collect();
         let get = |key: &K| played.get(&self.shard_of(key.as_ref()))?.played.view.get(key.as_ref());
         Ok(keys.iter().map(get).collect())

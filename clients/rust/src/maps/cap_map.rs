@@ -10,8 +10,9 @@
 //! change is one node, in the log of its own region, and what goes to the primary region is only its place in the order. So no change comes
 //! twice, and a join that comes late, or twice, changes nothing.
 
-use super::cap_view::{CapJoin, CapNode, CapPut, CapView};
+use super::cap_view::{CapJoin, CapNode, CapPut, CapView, Ordered, WithFork};
 use super::regions::{PrimaryRegion, RegionLog, not_seen_in_time, play_until};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{MapShard, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use crate::CallError;
@@ -100,7 +101,8 @@ fn is_cut(error: &FuzzyError) -> bool {
         FuzzyError::AlreadyTrimmed { .. }
         | FuzzyError::BeyondTail { .. }
         | FuzzyError::Fault(_)
-        | FuzzyError::NoMemory { .. } => false,
+        | FuzzyError::NoMemory { .. }
+        | FuzzyError::MapRemoved => false,
     }
 }
 
@@ -169,9 +171,28 @@ impl<L: RegionLog> CapMap<L> {
 
     /// What a key holds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
+        self.shown(|view| view.ordered(key), |view| view.forked(key)).await
+    }
+
+    /// A page of keys and what they hold, in order, at one moment of the call.
+    pub async fn scan(
+        &self,
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
+        let ordered = |view: &CapView| page_of(&[&Ordered(view)], scan, point);
+        self.shown(ordered, |view| page_of(&[&WithFork(view)], scan, point)).await
+    }
+
+    /// Looks at what is shown: what is in order, or, of a process that is alone, the fork as well.
+    async fn shown<T>(
+        &self,
+        ordered: impl Fn(&CapView) -> T,
+        forked: impl Fn(&CapView) -> T,
+    ) -> Result<T, FuzzyError> {
         let Shared { shard, primary, joins, .. } = &*self.0;
         if primary.is_here() {
-            return Ok(shard.synced().await?.view.ordered(key));
+            return Ok(ordered(&shard.synced().await?.view));
         }
         loop {
             let mode = self.0.state().mode;
@@ -181,7 +202,7 @@ impl<L: RegionLog> CapMap<L> {
                         let played = shard.view().await;
                         // Else somebody may have been shown more meanwhile.
                         if self.0.state().mode == Mode::Ordered {
-                            return Ok(played.view.ordered(key));
+                            return Ok(ordered(&played.view));
                         }
                     }
                     Err(error) if is_cut(&error) => self.fork(),
@@ -189,7 +210,7 @@ impl<L: RegionLog> CapMap<L> {
                 },
                 Mode::Joining => drop(joins.lock().await),
                 Mode::Forked => {
-                    if let Some(found) = self.0.show_fork(|view| view.forked(key)).await? {
+                    if let Some(found) = self.0.show_fork(&forked).await? {
                         return Ok(found);
                     }
                 }
@@ -234,7 +255,7 @@ impl<L: RegionLog> CapMap<L> {
         vec![self.0.shard.status().await]
     }
 
-    /// Stores the view if it is time, and trims the log behind it; not among several regions. Returns how many.
+    /// Stores the view if it is time, and trims the log behind it, in this region. Returns how many.
     pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
         Ok(usize::from(self.0.shard.store(limits).await?.is_some()))
     }

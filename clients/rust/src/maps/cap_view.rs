@@ -7,11 +7,13 @@
 //! Invariant: what is in order is a function of the nodes of the primary region's log that were played, and so the same in all regions.
 
 use super::regions::{LogCounts, Origin, RegionView};
+use super::scan::{KeysFrom, KeysInOrder};
 use super::shard::MapView;
 use super::{detached, entry_bytes};
 use crate::fuzzylog::FuzzyNode;
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use wire::fuzzylog::LogCount;
 
 kernel::messages! {
@@ -161,6 +163,51 @@ impl CapView {
         let change = ForkedChange { region, number, edges, position, put };
         self.bytes += Self::forked_bytes(&change);
         self.fork.push(change);
+    }
+}
+
+/// The keys by what is in order.
+pub(super) struct Ordered<'a>(pub(super) &'a CapView);
+
+impl KeysInOrder for Ordered<'_> {
+    type Held = Bytes;
+
+    fn keys_from(&self, from: Bound<&[u8]>) -> KeysFrom<'_, Bytes> {
+        let keys = self.0.values.range::<[u8], _>((from, Bound::Unbounded));
+        Box::new(keys.map(|(key, value)| (key, value.clone())))
+    }
+
+    fn len_of(value: &Bytes) -> usize {
+        value.len()
+    }
+}
+
+/// The keys with the fork.
+pub(super) struct WithFork<'a>(pub(super) &'a CapView);
+
+impl KeysInOrder for WithFork<'_> {
+    type Held = Bytes;
+
+    fn keys_from(&self, from: Bound<&[u8]>) -> KeysFrom<'_, Bytes> {
+        let CapView { values, forked, .. } = self.0;
+        let mut ordered = values.range::<[u8], _>((from, Bound::Unbounded)).peekable();
+        let mut fork = forked.range::<[u8], _>((from, Bound::Unbounded)).peekable();
+        Box::new(std::iter::from_fn(move || {
+            loop {
+                let in_order = ordered.peek().map(|(key, _)| *key);
+                let Some((key, value)) = fork.next_if(|(key, _)| in_order.is_none_or(|it| *key <= it)) else {
+                    return ordered.next().map(|(key, value)| (key, value.clone()));
+                };
+                ordered.next_if(|(it, _)| *it == key);
+                if let Some(value) = value {
+                    return Some((key, value.clone()));
+                }
+            }
+        }))
+    }
+
+    fn len_of(value: &Bytes) -> usize {
+        value.len()
     }
 }
 
@@ -320,6 +367,19 @@ mod tests {
         assert_eq!((view.ordered("a"), view.forked("a")), (Some("o0".into()), Some("t0".into())));
         view.play(&nodes[1]);
         assert_eq!((view.ordered("a"), view.forked("a")), (Some("o1".into()), Some("t0".into())));
+        for (key, value) in [("0", Some("first")), ("b", Some("forked")), ("c", None), ("d", None)] {
+            view.forked.insert(key.into(), value.map(Bytes::from));
+        }
+        for (key, value) in [("aa", "x"), ("c", "taken away"), ("e", "y")] {
+            view.values.insert(key.into(), value.into());
+        }
+        let text = |(key, value): (&Bytes, Bytes)| format!("{:?}={value:?}", key).replace(['b', '"'], "");
+        let shown: Vec<String> = WithFork(&view).keys_from(Bound::Unbounded).map(text).collect();
+        assert_eq!(shown, ["0=first", "a=t0", "aa=x", "=forked", "e=y"]);
+        let shown: Vec<String> = Ordered(&view).keys_from(Bound::Excluded(b"aa")).map(text).collect();
+        assert_eq!(shown, ["c=taken away", "e=y"]);
+        (view.values, view.forked) =
+            (BTreeMap::from([("a".into(), "o1".into())]), BTreeMap::from([("a".into(), Some("t0".into()))]));
         view.play(&nodes[2]);
         assert_eq!((view.ordered("a"), view.fork_len()), (Some("t0".into()), 0));
     }

@@ -5,6 +5,7 @@
 use super::cops_view::{CopsChange, CopsContext, CopsView, is_shown, lacking, show};
 use super::key_hash;
 use super::regions::RegionLog;
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{LockedView, MapShard, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::FuzzyError;
@@ -121,6 +122,23 @@ impl<L: RegionLog> CopsMap<L> {
         Ok(played.view.puts.get(key))
     }
 
+    /// A page of keys and what they hold, in order, with all that the context has; the context has all shards as they are here then.
+    ///
+    /// # Errors
+    /// As [`CopsMap::put`].
+    pub async fn scan(
+        &self,
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+        context: &mut CopsContext,
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
+        self.until_shown(context).await?;
+        let views = self.views().await;
+        (0..).zip(&views).for_each(|(at, it)| context.see(at, &it.played.view.shown));
+        let views: Vec<_> = views.iter().map(|it| &it.played.view.puts).collect();
+        Ok(page_of(&views, scan, point))
+    }
+
     /// Waits until all that a context has is shown here.
     async fn until_shown(&self, context: &CopsContext) -> Result<(), FuzzyError> {
         let past = context.past();
@@ -178,7 +196,7 @@ impl<L: RegionLog> CopsMap<L> {
         status_of(&self.shards).await
     }
 
-    /// Stores views where it is time, and trims the log behind them; not among several regions. Returns how many.
+    /// Stores views where it is time, and trims the log behind them, in this region. Returns how many.
     pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
         store_each(&self.shards, limits).await
     }

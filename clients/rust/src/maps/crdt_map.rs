@@ -2,12 +2,14 @@
 
 use super::log::MapLog;
 use super::named::{self, ChangeName, ChangeNames, StoredNames};
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{MapShard, MapView, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _, planted};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wire::fuzzylog::NumberedBy;
@@ -164,6 +166,19 @@ impl ObservedPuts {
     }
 }
 
+impl KeysInOrder for ObservedPuts {
+    type Held = Bytes;
+
+    fn keys_from(&self, from: Bound<&[u8]>) -> KeysFrom<'_, Bytes> {
+        let keys = self.puts.range::<[u8], _>((from, Bound::Unbounded));
+        Box::new(keys.filter_map(|(key, puts)| Some((key, puts.last_key_value()?.1.clone()))))
+    }
+
+    fn len_of(value: &Bytes) -> usize {
+        value.len()
+    }
+}
+
 /// The view of a map: what keys hold, and which changes with names were executed.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct ObservedKeys {
@@ -304,6 +319,11 @@ impl<L: MapLog> CrdtMap<L> {
     /// All values of a key that were put without knowing of each other.
     pub async fn get_concurrent(&self, key: &str) -> BTreeSet<Bytes> {
         self.shard.view().await.view.puts.all(key)
+    }
+
+    /// A page of keys and what they hold, in order, as far as this process has played.
+    pub async fn scan(&self, scan: &MapScan, point: Option<&MapScanPoint>) -> MapKeys<Bytes> {
+        page_of(&[&self.shard.view().await.view.puts], scan, point)
     }
 
     /// Plays everything that was appended before.

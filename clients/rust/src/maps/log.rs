@@ -55,6 +55,11 @@ pub trait MapLog: Clone + Send + Sync + 'static {
     /// True if the session has found that its positions are of one region among several.
     fn is_among_regions(&self) -> bool;
 
+    /// Among several regions, the one whose positions these are: the one that the session has played in; none before.
+    fn region(&self) -> Option<Bytes> {
+        None
+    }
+
     /// What the views of maps over it may take together in this process; without a bound, unless it says one.
     fn memory(&self) -> MapMemory {
         MapMemory::default()
@@ -102,5 +107,9 @@ impl MapLog for FuzzyLog {
 
     fn is_among_regions(&self) -> bool {
         self.knows_regions()
+    }
+
+    fn region(&self) -> Option<Bytes> {
+        self.region()
     }
 }

@@ -1,13 +1,15 @@
 //! LogMap and ShardedMap (the paper's sections 4 and 4.1): a key's shard is a colour. Linearizable.
 
 use super::log::MapLog;
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan, MapScanPoint, PageSoFar};
 use super::shard::{MapShard, MapView, ShardPlayed, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes, key_hash};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::BTreeMap;
-use wire::fuzzylog::NumberedBy;
+use std::ops::Bound;
+use wire::fuzzylog::{FuzzyFailure, NumberedBy};
 
 kernel::record! {
     /// A change of a map: keys and their values, in order; no value deletes.
@@ -48,6 +50,19 @@ impl LatestValues {
     /// What a key holds.
     pub fn get(&self, key: &str) -> Option<Bytes> {
         self.values.get(key.as_bytes()).cloned()
+    }
+}
+
+impl KeysInOrder for LatestValues {
+    type Held = Bytes;
+
+    fn keys_from(&self, from: Bound<&[u8]>) -> KeysFrom<'_, Bytes> {
+        let keys = self.values.range::<[u8], _>((from, Bound::Unbounded));
+        Box::new(keys.map(|(key, value)| (key, value.clone())))
+    }
+
+    fn len_of(value: &Bytes) -> usize {
+        value.len()
     }
 }
 
@@ -136,9 +151,45 @@ impl<L: MapLog> ShardedMap<L> {
         shard.log().append_by(by, vec![(shard.colour().to_owned(), body.into())]).await.map(|_| ())
     }
 
+    /// Whether the map is there: it plays the key's colour, of a removed map to its last node.
+    ///
+    /// # Errors
+    /// [`FuzzyError::MapRemoved`].
+    pub async fn is_there(&self, key: &str) -> Result<(), FuzzyError> {
+        self.shard(key).synced().await.map(drop)
+    }
+
     /// What a key holds.
     pub async fn get(&self, key: &str) -> Result<Option<Bytes>, FuzzyError> {
         Ok(self.shard(key).synced().await?.view.get(key))
+    }
+
+    /// A page of keys and their values, shard by shard, and in order in each. The keys of a shard that are on one page are as they were at one
+    /// moment of the call, with everything that was acknowledged before it.
+    ///
+    /// # Errors
+    /// [`FuzzyFailure::Malformed`]: there is no such point.
+    pub async fn scan(
+        &self,
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Bytes>, FuzzyError> {
+        let first = point.map_or(0, |point| point.shard);
+        if first as usize >= self.shards.len() {
+            return Err(FuzzyError::Failed(FuzzyFailure::Malformed));
+        }
+        let mut page = PageSoFar::empty();
+        let mut after = point.and_then(|point| point.after.clone());
+        for (at, shard) in (first..).zip(&self.shards[first as usize..]) {
+            let before = page.entries.len();
+            if page.read(&[&shard.synced().await?.view], scan, after.as_ref()) {
+                let last = page.entries[before..].last().map(|(key, _)| key.clone());
+                let next = Some(MapScanPoint { shard: at, after: last.or(after) });
+                return Ok(MapKeys { entries: page.entries, next });
+            }
+            after = None;
+        }
+        Ok(page.ended(false))
     }
 
     /// Plays everything that was appended before.

@@ -13,12 +13,15 @@
 //! | [`CapMap`] | one, in several regions | linearizable; causal where the primary region does not answer |
 //! | [`CopsMap`] | one a shard, in several regions | causal over all keys, convergent, for contexts that users carry |
 //!
+//! Each has scans of its keys ([`MapScan`]), and [`MapCatalogue`] says which maps hosts serve, makes them and removes them.
+//!
 //! A view of all of a log needs all of it. So `store_views`, which each map has, stores views in the log and trims behind them; who finds
 //! nodes trimmed goes on from the last view. The view of the colour `m` is in the colour `m.view`, which must be nobody else's.
 
 mod atomic_map;
 mod cap_map;
 mod cap_view;
+mod catalogue;
 mod cops_map;
 mod cops_view;
 mod crdt_map;
@@ -28,6 +31,7 @@ mod memory;
 mod named;
 mod red_blue_map;
 mod regions;
+mod scan;
 mod shard;
 mod stored;
 mod tx_crdt_map;
@@ -37,6 +41,9 @@ mod tx_view;
 pub use atomic_map::AtomicMap;
 pub use cap_map::{CapMap, CapOrder, CapStatus};
 pub use cap_view::{CapJoin, CapNode, CapPut, CapView};
+pub use catalogue::{
+    MAPS_MAX, MapCatalogue, MapEntry, MapMade, MapNames, NotCreated, NotRemoved, check_map_name,
+};
 pub use cops_map::CopsMap;
 pub use cops_view::{CopsChange, CopsContext, CopsView, ShardPast};
 pub use crdt_map::{CrdtMap, KeyChange, NamedChange, ObservedKeys, ObservedPuts, PutTag};
@@ -46,6 +53,7 @@ pub use memory::MapMemory;
 pub use named::{ChangeName, ChangeNames, NamePast, StoredNames};
 pub use red_blue_map::{AddAmount, BalanceNode, Balances, RedBlueMap, TakeAmount};
 pub use regions::{PrimaryRegion, RegionLog};
+pub use scan::{MapKeys, MapScan, MapScanPoint};
 pub use shard::{MapShard, MapView, ShardPlayed};
 pub use stored::{StoreError, StoredView, ViewBegun, ViewChunk, ViewLimits, ViewNode, ViewStored};
 pub use tx_crdt_map::{NamedShardChange, ObservedChanges, ShardChange, TxCrdtMap};

@@ -10,12 +10,14 @@
 
 use super::crdt_map::PutTag;
 use super::regions::{LogCounts, Origin, PrimaryRegion, RegionLog, RegionView, not_seen_in_time, play_until};
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{MapShard, MapView, ShardPlayed};
 use super::stored::{StoreError, ViewLimits};
 use super::{detached, entry_bytes};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use wire::fuzzylog::{FuzzyFailure, LogCount};
@@ -147,6 +149,19 @@ fn halves(amount: i128) -> (u64, u64) {
 
 fn whole((upper, lower): (u64, u64)) -> i128 {
     i128::from(upper as i64) << 64 | i128::from(lower)
+}
+
+impl KeysInOrder for Balances {
+    type Held = i128;
+
+    fn keys_from(&self, from: Bound<&[u8]>) -> KeysFrom<'_, i128> {
+        let keys = self.balances.range::<[u8], _>((from, Bound::Unbounded));
+        Box::new(keys.map(|(key, balance)| (key, balance.amount)))
+    }
+
+    fn len_of(_: &i128) -> usize {
+        size_of::<i128>()
+    }
 }
 
 impl RegionView for Balances {
@@ -284,6 +299,11 @@ impl<L: RegionLog> RedBlueMap<L> {
         self.shard.view().await.view.balance(key).amount
     }
 
+    /// A page of keys and what they have, in order, as far as this process has played.
+    pub async fn scan(&self, scan: &MapScan, point: Option<&MapScanPoint>) -> MapKeys<i128> {
+        page_of(&[&self.shard.view().await.view], scan, point)
+    }
+
     /// Plays everything that is in this region.
     pub async fn sync(&self) -> Result<(), FuzzyError> {
         self.shard.follow().await?;
@@ -295,7 +315,7 @@ impl<L: RegionLog> RedBlueMap<L> {
         vec![self.shard.status().await]
     }
 
-    /// Stores the view if it is time, and trims the log behind it; not among several regions. Returns how many.
+    /// Stores the view if it is time, and trims the log behind it, in this region. Returns how many.
     pub async fn store_views(&self, limits: &ViewLimits) -> Result<usize, StoreError> {
         Ok(usize::from(self.shard.store(limits).await?.is_some()))
     }

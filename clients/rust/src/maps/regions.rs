@@ -16,9 +16,6 @@ use wire::fuzzylog::{FuzzyFailure, LogCount, SnapshotId};
 /// **Contract.** A node says where it is from. Among the nodes of a colour, each comes behind those of its region's log before it, and behind
 /// those of other regions that its session had played or awaited: in every region.
 pub trait RegionLog: MapLog {
-    /// The region that the session has played in; none before, and where there are no regions.
-    fn region(&self) -> Option<Bytes>;
-
     /// A page of a colour from a position on, as far as the colour goes; where there is nothing yet, waits for a node.
     fn play_next(
         &self,
@@ -42,10 +39,6 @@ pub trait RegionLog: MapLog {
 }
 
 impl RegionLog for FuzzyLog {
-    fn region(&self) -> Option<Bytes> {
-        self.region()
-    }
-
     async fn play_next(&self, colour: &str, from: u64, wait: Duration) -> Result<MapPage, FuzzyError> {
         let snapshot = SnapshotId::of(colour, from, self.seen());
         let mut instance = self.new_instance(colour, Some(&snapshot))?;
@@ -212,7 +205,7 @@ impl<L: RegionLog> PrimaryRegion<L> {
         below: u64,
     ) -> Result<(), FuzzyError> {
         if let Some(there) = &self.log {
-            let named = shard.log().named(shard.colour(), below).await?;
+            let named = named_below(shard, below).await?;
             there.await_named(&named, self.wait).await?;
         }
         self.check(shard)
@@ -246,12 +239,7 @@ impl<L: RegionLog> PrimaryRegion<L> {
     /// How many nodes the region's own log has.
     async fn count_there<V: RegionView>(&self, there: &L, shard: &MapShard<L, V>) -> Result<u64, FuzzyError> {
         let Known { next, count } = *self.known();
-        let (page, is_trimmed) = match there.play(shard.colour(), next, None).await {
-            Err(FuzzyError::AlreadyTrimmed { resume_from }) => {
-                (there.play(shard.colour(), resume_from, None).await?, true)
-            }
-            page => (page?, false),
-        };
+        let (page, is_trimmed) = play_what_is_left(there, shard.colour(), next).await?;
         let own = page.nodes.iter().filter_map(|node| node.origin.as_ref());
         let own = own.filter(|it| it.region == self.name).map(|it| it.number + 1);
         let mut found = Known { next: page.next, count: own.max().unwrap_or(0).max(count) };
@@ -273,6 +261,44 @@ impl<L: RegionLog> PrimaryRegion<L> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A page of a colour from a position on, or from the first one that is left; true: it is that.
+async fn play_what_is_left<L: MapLog>(
+    log: &L,
+    colour: &str,
+    from: u64,
+) -> Result<(MapPage, bool), FuzzyError> {
+    let (mut next, mut rounds) = (from, 0);
+    loop {
+        match log.play(colour, next, None).await {
+            Ok(page) => return Ok((page, next > from)),
+            // Each time, somebody has trimmed more meanwhile.
+            Err(FuzzyError::AlreadyTrimmed { resume_from }) if rounds < TRIMS_MAX => {
+                (next, rounds) = (resume_from, rounds + 1);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// What is below a position of a shard's colour; below the first one that is left, if that is further.
+async fn named_below<L: RegionLog, V: MapView>(
+    shard: &MapShard<L, V>,
+    below: u64,
+) -> Result<SnapshotId, FuzzyError> {
+    let (mut below, mut rounds) = (below, 0);
+    loop {
+        match shard.log().named(shard.colour(), below).await {
+            Err(FuzzyError::AlreadyTrimmed { resume_from }) if rounds < TRIMS_MAX => {
+                (below, rounds) = (resume_from, rounds + 1);
+            }
+            named => return named,
+        }
+    }
+}
+
+/// How often a page is asked for whose first nodes are trimmed meanwhile.
+const TRIMS_MAX: usize = 16;
 
 /// Plays what comes until something is found in the view, as long as `wait` says. None: it was not.
 pub(super) async fn play_until<L: RegionLog, V: MapView, T>(

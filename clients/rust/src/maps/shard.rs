@@ -14,6 +14,14 @@ use wire::fuzzylog::FuzzyFailure;
 /// Points of the order that are asked for, one after the other, while views go beyond them.
 const POINTS_MAX: usize = 16;
 
+/// The last node of a colour whose map is removed. No kind of map reads it as a change.
+const LAST_NODE: &[u8] = b"\xff\xff\xff\xffordinate: this map is removed";
+
+/// The same.
+pub(super) fn last_node() -> Bytes {
+    Bytes::from_static(LAST_NODE)
+}
+
 /// What nodes of a colour make: a function of them and their order, the same in every process.
 ///
 /// **Contract.** A view that was loaded goes on as the one that was stored: after the same nodes both store the same bytes.
@@ -85,6 +93,8 @@ impl<L: Clone, V> Clone for MapShard<L, V> {
 pub(super) struct Played<V> {
     /// The position after the last node.
     pub(super) next: u64,
+    /// The last node was played: the map is removed, and what follows counts for nothing.
+    is_removed: bool,
     /// The last sync that has ended well.
     ended: u64,
     /// Up to where the last stored view covers, as far as it is known, and about how many bytes of nodes were played behind that.
@@ -111,7 +121,7 @@ impl<V: MapView> Played<V> {
             self.play(node);
         }
         self.next = self.next.max(next);
-        Ok(())
+        self.check()
     }
 
     /// The same of nodes for which there is room.
@@ -122,6 +132,10 @@ impl<V: MapView> Played<V> {
     }
 
     fn play(&mut self, node: &FuzzyNode) {
+        self.is_removed |= node.body == LAST_NODE;
+        if self.is_removed {
+            return;
+        }
         self.uncovered_bytes += node.body.len() as u64;
         self.view.play(node);
         self.next = node.position + 1;
@@ -137,6 +151,11 @@ impl<V: MapView> Played<V> {
 }
 
 impl<V> Played<V> {
+    /// Fails if the map is removed.
+    fn check(&self) -> Result<(), FuzzyError> {
+        if self.is_removed { Err(FuzzyError::MapRemoved) } else { Ok(()) }
+    }
+
     /// A stored view covers so much. Bytes are shared out evenly among the nodes behind the one before it.
     fn covered(&mut self, covers: u64) {
         let behind = |from: u64| self.next.saturating_sub(from);
@@ -152,7 +171,9 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
     /// Nothing of a colour was played yet: this is the view then.
     pub fn new(log: L, colour: &str, view: V) -> Self {
         let (memory, bytes) = (log.memory(), 0);
-        let played = Played { next: 0, ended: 0, covered: 0, uncovered_bytes: 0, memory, bytes, view };
+        let is_removed = false;
+        let played =
+            Played { next: 0, is_removed, ended: 0, covered: 0, uncovered_bytes: 0, memory, bytes, view };
         Self {
             store: Arc::new(ViewStore::of(log.clone(), colour)),
             log,
@@ -210,6 +231,7 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
     /// Plays up to a position, or as far as the colour goes. What was trimmed comes from a stored view, which may go beyond the position.
     async fn catch_up(&self, played: &mut Played<V>, to: Option<u64>) -> Result<(), FuzzyError> {
         let mut end = to;
+        played.check()?;
         while end.is_none_or(|end| played.next < end) {
             match self.log.play(&self.colour, played.next, end).await {
                 Ok(page) => {
@@ -278,11 +300,12 @@ impl<L: MapLog, V: MapView> MapShard<L, V> {
     /// Nothing that is needed was dropped; it may be tried again.
     pub async fn store(&self, limits: &ViewLimits) -> Result<Option<StoredView>, StoreError> {
         let is_due = |played: &Played<V>| played.uncovered_bytes >= limits.log_bytes.max(1);
-        if !is_due(&*self.view().await) {
-            return Ok(None);
-        }
-        if self.log.is_among_regions() {
-            return Err(StoreError::AmongRegions);
+        {
+            let played = self.view().await;
+            played.check()?;
+            if !is_due(&played) {
+                return Ok(None);
+            }
         }
         let mut known = self.stored.lock().await;
         self.store.read(&mut known).await?;
@@ -373,7 +396,7 @@ pub(super) async fn follow_to_one_point<L: MapLog, V: MapView>(
     log.memory().check(AHEAD_BYTES_MAX - room)?;
     // Who was faster has brought all of them to a later point.
     views.iter_mut().zip(&all).for_each(|(view, ahead)| view.played.take_all(ahead));
-    Ok(())
+    views.iter().try_for_each(|view| view.played.check())
 }
 
 /// A shard, and its view, on which nobody plays meanwhile.

@@ -8,6 +8,10 @@
 //! stored at once the first to end counts, and the other one is nothing: its end says so to everybody alike. Each that counts covers at least
 //! as much as the one before it. The last two stay: readers, and backups that are being taken, have the older one and the nodes behind it.
 //!
+//! Among several regions each has views of its own, since positions are: a colour of views has those of all regions, and of them only the
+//! region's own count. A trim drops the others with its own ones. It waits for regions that have not copied what it drops, so what is left may
+//! begin anywhere; then a view that counted is one that a later one names.
+//!
 //! Invariant: nodes are trimmed up to where the last view but one ends to cover them, and views up to where that one begins.
 
 use super::log::MapLog;
@@ -101,9 +105,6 @@ pub enum StoreError {
         /// The longest that is stored.
         limit: usize,
     },
-    /// Positions are of one region alone. Nothing was done.
-    #[error("views are not stored in a cluster of several regions")]
-    AmongRegions,
     /// The log's word. A part of the view may be stored, which nobody loads and the next one trims.
     #[error(transparent)]
     Log(#[from] FuzzyError),
@@ -168,6 +169,31 @@ impl<L: MapLog> ViewStore<L> {
         Self { log, colour: colour.to_owned(), views: format!("{colour}.view") }
     }
 
+    /// Another region's views are none here.
+    fn is_own(&self, node: &FuzzyNode) -> bool {
+        let own = self.log.region();
+        node.origin.as_ref().is_none_or(|origin| own.is_some_and(|own| own == origin.region))
+    }
+
+    /// Where to begin, of what is left behind a trim: with a view that counted.
+    async fn begin(&self, first: u64) -> Result<u64, FuzzyError> {
+        let (mut next, mut end, mut named) = (first, None, None::<u64>);
+        while end.is_none_or(|end| next < end) {
+            let page = self.log.play(&self.views, next, end).await?;
+            if !self.log.is_among_regions() {
+                // A trim begins exactly there.
+                return Ok(first);
+            }
+            for node in page.nodes.iter().filter(|node| self.is_own(node)) {
+                if let Ok(ViewNode::ViewBegun(ViewBegun { after })) = ViewNode::decoded(&node.body) {
+                    named = named.max(after.filter(|after| *after >= first));
+                }
+            }
+            (next, end) = (page.next, Some(page.tail));
+        }
+        Ok(named.unwrap_or(first))
+    }
+
     async fn append(&self, node: impl Into<ViewNode> + Send) -> Result<u64, FuzzyError> {
         let body = body_of(node);
         let appended = self.log.append(vec![(self.views.clone(), body)]).await?;
@@ -180,13 +206,17 @@ impl<L: MapLog> ViewStore<L> {
         while end.is_none_or(|end| known.next < end) {
             match self.log.play(&self.views, known.next, end).await {
                 Ok(page) => {
-                    page.nodes.iter().for_each(|node| known.take(node));
+                    page.nodes.iter().filter(|node| self.is_own(node)).for_each(|node| known.take(node));
                     (known.next, end) = (page.next, Some(page.tail));
                 }
                 Err(FuzzyError::AlreadyTrimmed { resume_from }) if rounds < ROUNDS_MAX => {
-                    // What is left begins with a view that counted.
-                    *known = StoredViews { next: resume_from, ..StoredViews::default() };
                     (end, rounds) = (None, rounds + 1);
+                    match self.begin(resume_from).await {
+                        Ok(next) => *known = StoredViews { next, ..StoredViews::default() },
+                        // More was trimmed meanwhile: the next play says so, too.
+                        Err(FuzzyError::AlreadyTrimmed { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -252,7 +282,7 @@ impl<L: MapLog> ViewStore<L> {
         let (mut next, mut chunks, mut view) = (stored.begun, 0, Vec::new());
         while next < stored.stored {
             let page = self.log.play(&self.views, next, Some(stored.stored)).await?;
-            for node in &page.nodes {
+            for node in page.nodes.iter().filter(|node| self.is_own(node)) {
                 let Ok(ViewNode::ViewChunk(chunk)) = ViewNode::decoded(&node.body) else { continue };
                 if chunk.view == stored.begun {
                     if chunk.index != chunks || (view.len() + chunk.bytes.len()) as u64 > stored.len {

@@ -4,6 +4,7 @@ use super::crdt_map::{KeyChange, ObservedKeys};
 use super::key_hash;
 use super::log::MapLog;
 use super::named::{self, ChangeName};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
 use super::shard::{LockedView, MapShard, MapView, ShardPlayed, follow_to_one_point, status_of, store_each};
 use super::stored::{StoreError, ViewLimits};
 use crate::fuzzylog::{FuzzyError, FuzzyNode};
@@ -156,6 +157,13 @@ impl<L: MapLog> TxCrdtMap<L> {
         keys.iter()
             .map(|key| views[self.shard_of(key.as_ref())].played.view.0.puts().get(key.as_ref()))
             .collect()
+    }
+
+    /// A page of keys and what they hold, in order, as far as this process has played: all at one point of the order of changes.
+    pub async fn scan(&self, scan: &MapScan, point: Option<&MapScanPoint>) -> MapKeys<Bytes> {
+        let views = self.views().await;
+        let views: Vec<_> = views.iter().map(|it| it.played.view.0.puts()).collect();
+        page_of(&views, scan, point)
     }
 
     /// Plays everything that was appended before, up to one point of the order of all colours.

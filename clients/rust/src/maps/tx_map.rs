@@ -2,7 +2,8 @@
 
 use super::key_hash;
 use super::log::MapLog;
-use super::shard::{MapShard, ShardPlayed, status_of, store_each, sync_each};
+use super::scan::{MapKeys, MapScan, MapScanPoint, page_of};
+use super::shard::{LockedView, MapShard, ShardPlayed, play_to_one_point, status_of, store_each, sync_each};
 use super::stored::{StoreError, ViewLimits};
 use super::tx_view::{Decision, Intention, MapTxn, TxView, Written, body_of};
 use crate::fuzzylog::FuzzyError;
@@ -14,6 +15,8 @@ use wire::fuzzylog::{FuzzyFailure, NumberedBy};
 
 /// Rounds in which a transaction is decided; each plays all colours that are in its way.
 const ROUNDS_MAX: usize = 1_000;
+/// Points of the order at which a page is tried; at each, some of its keys were in doubt.
+const PAGES_MAX: usize = 64;
 
 /// A map over several colours with transactions. Strictly serializable: a transaction is an intention in all its colours, and is applied
 /// when each of them has found that nothing was written since it was read. Each process that has the map open decides; nothing else has to run.
@@ -65,6 +68,47 @@ impl<L: MapLog> TxMap<L> {
     /// The same, and which version that is: it has another one after every write. 0: it holds nothing.
     pub async fn get_version(&self, key: &str) -> Result<(Option<Bytes>, u64), FuzzyError> {
         self.read(key).await.map(|read| (read.value, read.version))
+    }
+
+    /// A page of keys with their versions and values, in order, all at one point of the order of transactions.
+    ///
+    /// # Errors
+    /// [`FuzzyFailure::Busy`]: at each of 64 points, transactions that write some of these keys were undecided.
+    pub async fn scan(
+        &self,
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<(u64, Bytes)>, FuzzyError> {
+        let after = point.and_then(|point| point.after.as_ref());
+        for _ in 0..PAGES_MAX {
+            let doubtful: Vec<usize> = {
+                let views = self.at_one_point().await?;
+                let views: Vec<_> = views.iter().map(|it| &it.played.view).collect();
+                let page = page_of(&views, scan, point);
+                let is_doubtful = |view: &TxView| view.makes_doubtful(scan, after, &page);
+                let doubtful = views.iter().enumerate().filter(|(_, view)| is_doubtful(view));
+                let doubtful: Vec<usize> = doubtful.map(|(at, _)| at).collect();
+                if doubtful.is_empty() {
+                    return Ok(page);
+                }
+                doubtful
+            };
+            self.decide(&doubtful).await?;
+        }
+        Err(FuzzyError::Failed(FuzzyFailure::Busy))
+    }
+
+    /// All views at one point of the order.
+    async fn at_one_point(&self) -> Result<Vec<LockedView<'_, L, TxView>>, FuzzyError> {
+        let mut views = Vec::with_capacity(self.shards.len());
+        for shard in &self.shards {
+            views.push(shard.locked().await);
+        }
+        match &mut views[..] {
+            [view] => view.catch_up().await?,
+            views => play_to_one_point(&self.log, views).await?,
+        }
+        Ok(views)
     }
 
     /// Plays everything that was appended before, shard by shard, and decides nothing.

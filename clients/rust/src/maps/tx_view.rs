@@ -8,11 +8,13 @@
 //! the intention. That is a function of the colour's nodes, so decisions of one colour are equal, however many there are. What follows
 //! an intention waits for its outcome.
 
+use super::scan::{KeysFrom, KeysInOrder, MapKeys, MapScan};
 use super::shard::MapView;
 use super::{detached, entry_bytes};
 use crate::fuzzylog::FuzzyNode;
 use kernel::{Bytes, Decode as _, DecodeError, Encode as _, planted};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 kernel::record! {
     /// Names a transaction.
@@ -152,6 +154,16 @@ impl TxView {
         self.waiting.iter().take_while(|(position, _)| *position < below).any(|(_, it)| writes(it))
     }
 
+    /// True if an undecided intention writes a key that is on a page of a scan from there on, or may be.
+    pub(super) fn makes_doubtful<T>(&self, scan: &MapScan, after: Option<&Bytes>, page: &MapKeys<T>) -> bool {
+        let last = page.next.as_ref().and_then(|next| next.after.as_ref());
+        let is_doubtful = |key: &Bytes| {
+            let is_behind = after.is_none_or(|after| key > after);
+            is_behind && last.is_none_or(|last| key <= last) && scan.wants(key)
+        };
+        self.waiting.iter().any(|(_, it)| it.keys.iter().any(is_doubtful))
+    }
+
     /// The colours whose decisions are waited for.
     pub(super) fn awaited(&self) -> Vec<String> {
         self.waiting.front().map(|(_, intention)| intention.colours.clone()).unwrap_or_default()
@@ -228,6 +240,20 @@ impl TxView {
             }
             self.outcomes.push_back((txn, commits));
         }
+    }
+}
+
+impl KeysInOrder for TxView {
+    /// The version, and the value.
+    type Held = (u64, Bytes);
+
+    fn keys_from(&self, from: Bound<&[u8]>) -> KeysFrom<'_, (u64, Bytes)> {
+        let keys = self.keys.range::<[u8], _>((from, Bound::Unbounded));
+        Box::new(keys.filter_map(|(key, it)| Some((key, (it.version, it.value.clone()?)))))
+    }
+
+    fn len_of((_, value): &(u64, Bytes)) -> usize {
+        value.len()
     }
 }
 

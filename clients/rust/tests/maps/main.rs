@@ -4,6 +4,8 @@ mod once;
 mod reading;
 mod region_workload;
 mod regions;
+mod removing;
+mod scanning;
 mod simulated;
 mod simulated_regions;
 mod storing;

@@ -1,6 +1,6 @@
 //! Workers and users of maps of several regions, and what they saw.
 
-use super::workload::{Recorder, Seen, name};
+use super::workload::{LIMITS, Recorder, STORES, Seen, name};
 use kernel::Rng;
 use ordinate_client::maps::{CapMap, CopsContext, CopsMap, RedBlueMap, RegionLog};
 use ordinate_client::{FuzzyError, FuzzyFailure};
@@ -32,8 +32,11 @@ pub(crate) async fn has_enough(map: &RedBlueMap<impl RegionLog>) {
 
 /// Adds, takes and transfers.
 pub(crate) async fn banking(map: RedBlueMap<impl RegionLog>, worker: u64, calls: usize, ledger: &Ledger) {
-    let mut rng = Rng::seeded(worker);
+    let (mut rng, mut storing) = (Rng::seeded(worker), Rng::seeded(worker).fork());
     for _ in 0..calls {
+        if storing.chance(STORES) {
+            map.store_views(&LIMITS).await.expect("its region serves");
+        }
         let (key, amount) = (rng.index(KEYS), 1 + rng.index(9) as u64);
         if rng.chance(0.5) {
             map.add(&name(key), amount).await.expect("its region serves");
@@ -73,7 +76,11 @@ pub(crate) async fn set_all(map: &CapMap<impl RegionLog>, worker: u64, recorder:
 /// Puts and gets of single keys.
 pub(crate) async fn capped(map: CapMap<impl RegionLog>, worker: u64, calls: usize, recorder: &Recorder) {
     let mut rng = Rng::seeded(worker + recorder.now());
+    let mut storing = Rng::seeded(worker).fork();
     for _ in 0..calls {
+        if storing.chance(STORES) {
+            map.store_views(&LIMITS).await.expect("its region serves");
+        }
         let (key, begun) = (rng.index(KEYS), recorder.now());
         if rng.chance(0.4) {
             let value = recorder.value();
@@ -93,9 +100,12 @@ pub(crate) async fn travelling(
     calls: usize,
     recorder: &Recorder,
 ) -> usize {
-    let mut rng = Rng::seeded(user);
+    let (mut rng, mut storing) = (Rng::seeded(user), Rng::seeded(user).fork());
     let (mut context, mut at, mut early) = (CopsContext::default(), user as usize % maps.len(), 0);
     for _ in 0..calls {
+        if storing.chance(STORES) {
+            maps[at].store_views(&LIMITS).await.expect("its region serves");
+        }
         let before = at;
         if rng.chance(0.3) {
             at = rng.index(maps.len());

@@ -55,7 +55,7 @@ fn regions() -> impl Iterator<Item = (u64, usize)> {
 // A balance that is below 0 somewhere, a taking that one region counts and the other does not, or one that is lost or done twice.
 #[test]
 fn balances_are_never_below_nothing() {
-    let (mut taken, mut refused, mut unreached) = (0, 0, 0);
+    let (mut taken, mut refused, mut unreached, mut trims) = (0, 0, 0, Trims::default());
     for seed in 0..SEEDS {
         run(async {
             let (log, ledger) = (RegionSession::seeded(seed), Rc::new(Ledger::default()));
@@ -71,9 +71,10 @@ fn balances_are_never_below_nothing() {
                 };
                 all_at_once((0..).zip(&maps).map(work)).await;
             }
+            trims.count(&log, "bank");
             log.settle();
             let mut sums = Vec::new();
-            for map in maps.iter().chain([&open(99, 1)]) {
+            for map in maps.iter().chain([&open(99, 1), &open(98, 0)]) {
                 map.sync().await.expect("it is played");
                 has_enough(map).await;
                 let mut balances = Vec::new();
@@ -94,6 +95,7 @@ fn balances_are_never_below_nothing() {
     }
     println!("takings: {taken} done, {refused} refused, {unreached} not answered");
     assert!(taken > 100 && refused > 100 && unreached > 100);
+    trims.check();
 }
 
 // Who takes in one region what was acknowledged as given in the other one is refused, by what is known here.
@@ -147,6 +149,26 @@ fn joins(log: &RegionSession) -> usize {
     log.all("cap", 0).iter().filter(|node| is_join(&node.body)).count()
 }
 
+/// How often something was trimmed in a region, and how often a trim waited for the other one at the end of a run.
+#[derive(Default, Debug)]
+struct Trims([usize; 2]);
+
+impl Trims {
+    fn count(&mut self, log: &RegionSession, name: &str) {
+        for region in 0..2 {
+            let (trimmed, waits) = log.trimmed(name, region);
+            self.0[0] += usize::from(trimmed > 0);
+            self.0[1] += usize::from(waits > 0);
+        }
+    }
+
+    /// Views were stored, and logs trimmed behind them.
+    fn check(&self) {
+        println!("trims, and those that wait: {self:?}");
+        assert!(self.0[0] > SEEDS as usize && self.0[1] > 0, "{self:?}");
+    }
+}
+
 /// What the processes of a map do at once, and what they see.
 async fn work(maps: &[CapMap<RegionSession>], recorder: &Rc<Recorder>) -> Vec<Draft> {
     let work = |(worker, map): (u64, &CapMap<RegionSession>)| {
@@ -167,7 +189,7 @@ async fn join(maps: &[CapMap<RegionSession>], seed: u64) {
 }
 
 /// One run: linearizable before a cut and behind it, and causal as a whole.
-async fn capped_run(seed: u64) {
+async fn capped_run(seed: u64, trims: &mut Trims) {
     let (log, recorder) = (RegionSession::seeded(seed), Rc::new(Recorder::default()));
     let open = |(process, region)| {
         CapMap::open(&log.session(region, region), "cap", primary(&log, region), process, None)
@@ -200,9 +222,10 @@ async fn capped_run(seed: u64) {
         }
     }
     decide(all, Model::CausalPlus);
+    trims.count(&log, "cap");
     log.settle();
     let mut ends = Vec::new();
-    for map in &maps {
+    for map in maps.iter().chain([&open((99, 1)), &open((98, 0))]) {
         assert_eq!(map.status().await.order, CapOrder::Linearizable, "seed {seed}");
         let mut values = Vec::new();
         for key in 0..KEYS {
@@ -217,9 +240,11 @@ async fn capped_run(seed: u64) {
 // A get that does not see what was put in the other region; a process that shows less after a cut than in it; forks in two orders.
 #[test]
 fn cap_map_is_linearizable_but_for_a_cut_and_causal_in_it() {
+    let mut trims = Trims::default();
     for seed in 0..SEEDS {
-        run(capped_run(seed));
+        run(capped_run(seed, &mut trims));
     }
+    trims.check();
 }
 
 /// Each change has a later count than all that its user had seen, in whichever shard: else two keys' copies choose against each other. And it
@@ -251,7 +276,7 @@ fn changes_follow(log: &RegionSession) {
 // A user who sees a change, and not what its writer had seen; or less in the next region than in the one before.
 #[test]
 fn cops_map_is_causal_for_users_who_travel() {
-    let mut early = 0;
+    let (mut early, mut trims) = (0, Trims::default());
     for seed in 0..SEEDS {
         run(async {
             let (log, recorder) = (RegionSession::seeded(seed), Rc::new(Recorder::default()));
@@ -269,10 +294,11 @@ fn cops_map_is_causal_for_users_who_travel() {
                 early += all_at_once((0..5).map(work)).await.into_iter().sum::<usize>();
             }
             assert!(recorder.decide(Model::CausalPlus) > 5 * CALLS, "seed {seed}");
+            trims.count(&log, "cops");
             log.settle();
             changes_follow(&log);
             let mut ends = Vec::new();
-            for map in &maps {
+            for map in maps.iter().chain([&open((99, 1)), &open((98, 0))]) {
                 map.sync().await.expect("it is played");
                 let (mut values, mut context) = (Vec::new(), Default::default());
                 for key in 0..KEYS {
@@ -285,4 +311,5 @@ fn cops_map_is_causal_for_users_who_travel() {
         });
     }
     assert!(early > 0, "nobody came too early");
+    trims.check();
 }

@@ -65,6 +65,11 @@ impl SimulatedLog {
         world.colours.iter().filter(|it| it.0.starts_with(name)).map(|it| it.1.first).sum()
     }
 
+    /// How many nodes a colour has lost to trims.
+    pub(crate) fn trimmed_of(&self, name: &str) -> u64 {
+        self.world().colours.get(name).map_or(0, |colour| colour.first)
+    }
+
     /// All nodes that a colour has ever had.
     pub(crate) fn all(&self, name: &str) -> Vec<FuzzyNode> {
         self.world().colours.get(name).map(|colour| colour.nodes.clone()).unwrap_or_default()

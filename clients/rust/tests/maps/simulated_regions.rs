@@ -37,6 +37,8 @@ struct Chain {
     nodes: Vec<(usize, u64)>,
     /// How many nodes of each region's log there are.
     counts: Counts,
+    /// What was to be trimmed; what the other region has not stays.
+    wanted: u64,
 }
 
 impl Chain {
@@ -72,6 +74,16 @@ impl Chain {
 struct Colour {
     logs: [Vec<Logged>; 2],
     chains: [Chain; 2],
+}
+
+impl Colour {
+    /// The first position that a region has not trimmed.
+    fn first(&self, region: usize) -> u64 {
+        let (own, other) = (&self.chains[region], &self.chains[1 - region]);
+        let is_copied = |(of, number): &(usize, u64)| *number < other.counts[*of];
+        let copied = own.nodes.iter().take_while(|node| is_copied(node)).count() as u64;
+        copied.min(own.wanted)
+    }
 }
 
 struct World {
@@ -141,6 +153,14 @@ impl RegionSession {
         (0..colour.chains[region].nodes.len()).map(|at| node_at(colour, name, region, at)).collect()
     }
 
+    /// How many nodes colours have lost to trims in a region, whose names begin like this; and how many trims wait there for the other one.
+    pub(crate) fn trimmed(&self, name: &str, region: usize) -> (u64, usize) {
+        let world = self.world();
+        let all = world.colours.iter().filter(|it| it.0.starts_with(name)).map(|it| it.1);
+        let waits = all.clone().filter(|it| it.first(region) < it.chains[region].wanted).count();
+        (all.map(|it| it.first(region)).sum(), waits)
+    }
+
     /// Copies until both regions have everything.
     pub(crate) fn settle(&self) {
         let is_whole = |world: &World| {
@@ -180,17 +200,21 @@ impl RegionSession {
         *known = next.max(*known);
     }
 
-    fn page(&self, name: &str, from: u64, to: Option<u64>) -> MapPage {
+    fn page(&self, name: &str, from: u64, to: Option<u64>) -> Result<MapPage, FuzzyError> {
         let page = {
             let mut world = self.world();
             let colour = world.colour(name);
+            let first = colour.first(self.region);
+            if from < first {
+                return Err(FuzzyError::AlreadyTrimmed { resume_from: first });
+            }
             let tail = to.unwrap_or(colour.chains[self.region].nodes.len() as u64);
             let end = tail.min(from + PAGE as u64).max(from);
             let node = |at| node_at(colour, name, self.region, at as usize);
             MapPage { nodes: (from..end).map(node).collect(), next: end, tail }
         };
         self.has_played(name, page.next);
-        page
+        Ok(page)
     }
 }
 
@@ -260,23 +284,30 @@ impl MapLog for RegionSession {
         self.ask().await?;
         let page = self.page(name, from, to);
         self.delay().await;
-        Ok(page)
+        page
     }
 
-    async fn trim(&self, _: &str, _: u64) -> Result<(), FuzzyError> {
-        Err(FuzzyError::Failed(FuzzyFailure::OtherRegion))
+    async fn trim(&self, name: &str, before: u64) -> Result<(), FuzzyError> {
+        self.ask().await?;
+        {
+            let mut world = self.world();
+            let chain = &mut world.colour(name).chains[self.region];
+            assert!(before <= chain.nodes.len() as u64, "{name} is trimmed beyond its end");
+            chain.wanted = chain.wanted.max(before);
+        }
+        self.ask().await
     }
 
     fn is_among_regions(&self) -> bool {
         true
     }
-}
 
-impl RegionLog for RegionSession {
     fn region(&self) -> Option<Bytes> {
         Some(Bytes::from_static(REGIONS[self.region].as_bytes()))
     }
+}
 
+impl RegionLog for RegionSession {
     async fn play_next(&self, name: &str, from: u64, _: Duration) -> Result<MapPage, FuzzyError> {
         self.ask().await?;
         for _ in 0..WAIT {
@@ -287,12 +318,20 @@ impl RegionLog for RegionSession {
             self.world().copy_some();
             tokio::task::yield_now().await;
         }
-        Ok(self.page(name, from, None))
+        self.page(name, from, None)
     }
 
     async fn named(&self, name: &str, below: u64) -> Result<SnapshotId, FuzzyError> {
         self.ask().await?;
-        let counts = self.world().colour(name).chains[self.region].counts(below);
+        let counts = {
+            let mut world = self.world();
+            let colour = world.colour(name);
+            let first = colour.first(self.region);
+            if below < first {
+                return Err(FuzzyError::AlreadyTrimmed { resume_from: first });
+            }
+            colour.chains[self.region].counts(below)
+        };
         let logs = REGIONS.iter().map(|region| (*region).to_owned()).zip(counts).collect();
         let logs = [(name.to_owned(), logs)].into_iter().collect();
         let across = SnapshotAcross { cluster: 1, region: REGIONS[self.region].to_owned(), logs };

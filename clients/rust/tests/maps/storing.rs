@@ -19,7 +19,7 @@ const CALLS_MAX: i64 = 60;
 
 /// A log that fails from a call on; the first that fails is carried out or not.
 #[derive(Clone)]
-struct FailingLog {
+pub(crate) struct FailingLog {
     log: SimulatedLog,
     left: Arc<AtomicI64>,
     is_carried_out: bool,
@@ -27,7 +27,7 @@ struct FailingLog {
 }
 
 impl FailingLog {
-    fn new(log: SimulatedLog, left: i64, is_carried_out: bool) -> Self {
+    pub(crate) fn new(log: SimulatedLog, left: i64, is_carried_out: bool) -> Self {
         Self { log, left: Arc::new(AtomicI64::new(left)), is_carried_out, memory: MapMemory::default() }
     }
 

@@ -27,9 +27,9 @@ pub(crate) struct Recorder {
 }
 
 /// Views are stored whenever somebody tries, in many chunks.
-const LIMITS: ViewLimits = ViewLimits { log_bytes: 1, view_bytes: 1 << 20, chunk_bytes: 64 };
+pub(crate) const LIMITS: ViewLimits = ViewLimits { log_bytes: 1, view_bytes: 1 << 20, chunk_bytes: 64 };
 /// How often a worker tries.
-const STORES: f64 = 0.15;
+pub(crate) const STORES: f64 = 0.15;
 
 /// What a call has read of keys, and written to them.
 pub(crate) struct Seen<'a> {

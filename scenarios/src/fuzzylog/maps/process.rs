@@ -236,7 +236,7 @@ async fn store(maps: &Maps, kind: Kind) -> Result<usize, FuzzyError> {
     };
     stored.map_err(|error| match error {
         StoreError::Log(error) => error,
-        StoreError::TooLarge { .. } | StoreError::AmongRegions => OTHER_KIND,
+        StoreError::TooLarge { .. } => OTHER_KIND,
     })
 }
 

@@ -73,7 +73,9 @@ pub const LISTED: Listed = Listed {
         includes: |method, path| {
             let colour = path.strip_prefix("/v1/fuzzylog/colours/");
             let is_page = *method == Method::GET && colour.is_some_and(|rest| !rest.contains('/'));
-            is_page || (*method == Method::POST && path.starts_with("/v1/map/") && path.ends_with("/get"))
+            let is_read = *method == Method::POST && path.ends_with("/get");
+            let is_scan = *method == Method::GET && path.ends_with("/keys");
+            is_page || (path.starts_with("/v1/map/") && (is_read || is_scan))
         },
     }),
     owner: |host_slot| -> Option<RecordOwner> { nodes::owner(host_slot) },

@@ -17,7 +17,7 @@ pub(in crate::services::fuzzylog) fn check_http(
     let rights: &[Right] = match (call.method, call.parameter("key")) {
         (&Method::GET | &Method::HEAD, _) => &[Right::Read],
         (_, Some(_)) => &[Right::Write],
-        (&Method::PUT, None) => &[Right::Manage],
+        (&Method::PUT | &Method::DELETE, None) => &[Right::Manage],
         (_, None) if rest.ends_with("/get") => &[Right::Read],
         // The answer says whether what was read is as the caller believes.
         (_, None) if rest.ends_with("/transaction") => &[Right::Read, Right::Write],

@@ -4,39 +4,35 @@
 //! ordered behind what it has seen.
 
 use super::super::body::ClientBody;
-use super::super::http::{read_body, seen, service};
+use super::super::http::{read_body, service};
 use super::super::replies::Refused;
-use super::catalogue::{MapMade, NotCreated};
+use super::SHARDS_MAX;
+use super::call::{ANSWER_WITHIN, KEY_BYTES_MAX, MapCall, in_time, maps};
 use super::kinds::MapKind;
-use super::open::{Maps, OpenMap};
+use super::removal;
 use super::served::Changes;
 use super::words;
-use super::{SHARDS_MAX, check_name};
 use crate::admin::state::Admin;
 use crate::services::json_bytes::JsonBytes;
+use crate::unique::unique_number;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ordinate_client::maps::entry_bytes;
+use ordinate_client::maps::{NotCreated, check_map_name};
 use ordinate_client::{FuzzyError, FuzzyFailure, NumberedBy};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest key, in bytes.
-const KEY_BYTES_MAX: usize = 1_024;
 /// Keys of one call.
 const KEYS_MAX: usize = 256;
 /// Values of one answer together, in bytes, unless a single one is longer.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// How long a call waits for others that play the map, and for the log: longer than the log tries.
-const ANSWER_WITHIN: Duration = Duration::from_secs(15);
 /// How long a list waits for what the host has of maps, of all together.
 const LISTED_WITHIN: Duration = Duration::from_secs(2);
 /// Colours of a map whose maker does not say how many.
@@ -46,7 +42,8 @@ const SHARDS_DEFAULT: u16 = 4;
 pub(in crate::services::fuzzylog) fn routes() -> Router<Arc<Admin>> {
     Router::new()
         .route("/v1/map", get(list))
-        .route("/v1/map/{map}", get(status).put(create))
+        .route("/v1/map/{map}", get(status).put(create).delete(removal::remove))
+        .route("/v1/map/{map}/keys", get(super::scans::scan))
         .route("/v1/map/{map}/keys/{*key}", get(read).put(put).delete(delete))
         .route("/v1/map/{map}/get", post(read_several))
         .route("/v1/map/{map}/put", post(put_several))
@@ -129,100 +126,6 @@ struct TransactionBody {
     client: Option<ClientBody>,
 }
 
-/// This host's maps.
-fn maps(admin: &Admin) -> Result<Arc<Maps>, Refused> {
-    let service = service(admin)?;
-    if !admin.file.regions.is_empty() {
-        return Err(Refused::bad("maps are not served in a cluster of several regions: nothing was done"));
-    }
-    Ok(service.maps.of(admin, service))
-}
-
-/// A call of one map at this host.
-struct MapCall {
-    maps: Arc<Maps>,
-    map: Arc<OpenMap>,
-    /// The caller has seen something, here or elsewhere.
-    has_seen: bool,
-}
-
-impl MapCall {
-    async fn begin(admin: &Admin, name: &str, given: Option<&str>) -> Result<Self, Refused> {
-        let maps = maps(admin)?;
-        check_name(name).map_err(|fault| Refused::fault(&fault))?;
-        let given_time = seen(given)?;
-        let map = match maps.in_use(name) {
-            Some(map) => in_time(maps.use_map(name, map.kind, map.shards)).await,
-            None => {
-                let made = in_time(maps.catalogue.find(name)).await;
-                let made = made.map_err(|error| words::refused(error, false))?;
-                let MapMade { kind, shards } = made.ok_or_else(|| words::no_such_map(name))?;
-                let kind = kind.ok_or_else(|| words::of_a_later_version(name))?;
-                in_time(maps.use_map(name, kind, shards)).await
-            }
-        };
-        let refused = |error| refused(&maps, error, false);
-        let map = map.map_err(refused)?;
-        in_time(map.log.come_after(given_time, &map.colour())).await.map_err(refused)?;
-        Ok(Self { maps, map, has_seen: given.is_some() })
-    }
-
-    /// What a call of the map comes to, in time; `writes`: it may have been done although nobody answers.
-    async fn done_in_time<T>(
-        &self,
-        call: impl Future<Output = Result<T, FuzzyError>>,
-        writes: bool,
-    ) -> Result<T, Refused> {
-        in_time(call).await.map_err(|error| refused(&self.maps, error, writes))
-    }
-
-    /// What goes by what was played here, and asks nobody, is behind what its caller has seen elsewhere.
-    async fn come_after(&self) -> Result<(), Refused> {
-        if self.has_seen && self.map.map.asks_nobody() {
-            self.done_in_time(self.map.map.sync(), false).await?;
-        }
-        Ok(())
-    }
-
-    async fn admit(&self, changes: &Changes) -> Result<(), Refused> {
-        let put = |(key, value): &(String, Option<kernel::Bytes>)| {
-            value.as_ref().map_or(0, |value| entry_bytes(key.as_bytes(), value))
-        };
-        let bytes: usize = changes.iter().map(put).sum();
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.done_in_time(self.maps.admit(&self.map, bytes), false).await
-    }
-
-    fn seen(&self) -> String {
-        self.map.log.seen().to_string()
-    }
-
-    fn answer(&self, mut fields: Map<String, Value>) -> Response {
-        fields.insert("seen".to_owned(), json!(self.seen()));
-        Json(fields).into_response()
-    }
-
-    /// It is done.
-    fn done(&self) -> Response {
-        self.answer(Map::new())
-    }
-}
-
-async fn in_time<T>(call: impl Future<Output = Result<T, FuzzyError>>) -> Result<T, FuzzyError> {
-    let done = tokio::time::timeout(ANSWER_WITHIN, call).await;
-    done.unwrap_or(Err(FuzzyError::Failed(FuzzyFailure::Unknown)))
-}
-
-/// The log's word, or that there is no memory, which is counted.
-fn refused(maps: &Maps, error: FuzzyError, writes: bool) -> Refused {
-    if matches!(error, FuzzyError::NoMemory { .. }) {
-        maps.count_refused();
-    }
-    words::refused(error, writes)
-}
-
 fn check_keys<'a>(keys: impl ExactSizeIterator<Item = &'a String>) -> Result<(), Refused> {
     if keys.len() > KEYS_MAX {
         return Err(Refused::bad(format!("it names {} keys, which is more than {KEYS_MAX}", keys.len())));
@@ -278,8 +181,7 @@ async fn status(
 ) -> Result<Response, Refused> {
     let call = MapCall::begin(&admin, &name, query.seen.as_deref()).await?;
     call.done_in_time(call.map.map.sync(), false).await?;
-    let made = MapMade { kind: Some(call.map.kind), shards: call.map.shards };
-    let mut fields = words::made(&name, &made, service(&admin)?.order);
+    let mut fields = words::made(&name, &call.map.made, service(&admin)?.order);
     fields.extend(words::in_use(&call.map).await);
     Ok(call.answer(fields))
 }
@@ -291,7 +193,7 @@ async fn create(
     body: Bytes,
 ) -> Result<Response, Refused> {
     let maps = maps(&admin)?;
-    check_name(&name).map_err(|fault| Refused::fault(&fault))?;
+    check_map_name(&name).map_err(|fault| Refused::fault(&fault))?;
     let CreateBody { kind, shards } = read_body(&body)?;
     let kind: MapKind = kind.parse().map_err(|why: super::kinds::NoMapKind| Refused::bad(why.to_string()))?;
     let shards = match (kind.is_of_one_colour(), shards) {
@@ -307,11 +209,12 @@ async fn create(
     if !(1..=SHARDS_MAX).contains(&usize::from(shards)) {
         return Err(Refused::bad(format!("{shards} shards: wanted are 1 to {SHARDS_MAX}")));
     }
-    let created = tokio::time::timeout(ANSWER_WITHIN, maps.catalogue.create(&name, kind, shards)).await;
+    let create = maps.catalogue.create(&name, kind.name(), shards, unique_number());
+    let created = tokio::time::timeout(ANSWER_WITHIN, create).await;
     let unknown = || Err(NotCreated::Log(FuzzyError::Failed(FuzzyFailure::Unknown)));
     let created = created.unwrap_or_else(|_| unknown());
-    let created = created.map_err(|why| words::not_created(&name, why))?;
-    let mut fields = words::made(&name, &MapMade { kind: Some(kind), shards }, service(&admin)?.order);
+    let (made, created) = created.map_err(|why| words::not_created(&name, why))?;
+    let mut fields = words::made(&name, &made, service(&admin)?.order);
     fields.insert("created".to_owned(), json!(created));
     Ok(Json(fields).into_response())
 }

@@ -2,16 +2,18 @@
 //! log behind them.
 //!
 //! ```text
-//! call -> http -> OpenMap -> ServedMap (ordinate_client::maps) -> HostLog -> this host's gateway -> chains
-//!                   '- tended: plays on, stores views, is closed when nobody has used it for a while
+//! call -> http, call -> OpenMap -> ServedMap (ordinate_client::maps) -> HostLog -> this host's gateway -> chains
+//!                   '- tended: plays on, stores views, is closed when nobody has used it for a while, or it is removed
 //! ```
 
 mod access;
-mod catalogue;
+mod call;
 mod http;
 mod kinds;
 mod log;
 mod open;
+mod removal;
+mod scans;
 mod served;
 mod status;
 mod words;
@@ -21,13 +23,7 @@ pub(super) use http::routes;
 pub(super) use open::MapsOfHosts;
 pub use status::{MapLimits, MapsStatus};
 
-use wire::fuzzylog::{COLOURS_MAX, FuzzyFault, check_colour};
+use wire::fuzzylog::COLOURS_MAX;
 
 /// Colours of a map: a change may be in all of them.
 pub(super) const SHARDS_MAX: usize = COLOURS_MAX;
-
-/// Whether a map can have this name: its colours must have theirs.
-pub(super) fn check_name(name: &str) -> Result<(), FuzzyFault> {
-    check_colour(name.as_bytes())?;
-    check_colour(format!("{name}.{}.view", SHARDS_MAX - 1).as_bytes())
-}

@@ -1,7 +1,6 @@
 //! The maps of a host that are in use: their memory, and who tends them.
 
 use super::super::{FuzzyService, nodes};
-use super::catalogue::Catalogue;
 use super::kinds::MapKind;
 use super::log::{HostGateway, HostLog};
 use super::served::ServedMap;
@@ -9,7 +8,7 @@ use super::status::{MapLimits, MapsStatus};
 use crate::admin::state::Admin;
 use kernel::HostId;
 use ordinate_client::FuzzyError;
-use ordinate_client::maps::{MapMemory, StoreError, ViewLimits};
+use ordinate_client::maps::{MapCatalogue, MapMade, MapMemory, StoreError, ViewLimits};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,7 +65,11 @@ impl MapsOfHosts {
 
 /// The maps of a host.
 pub(super) struct Maps {
-    pub(super) catalogue: Catalogue,
+    pub(super) catalogue: MapCatalogue<HostLog>,
+    /// When the catalogue was looked at, and how many removals were not finished then.
+    looked: Mutex<Option<Instant>>,
+    unfinished: AtomicUsize,
+    removed: AtomicU64,
     host: HostGateway,
     limits: MapLimits,
     /// Bytes that were put here and not played yet, of all maps.
@@ -77,6 +80,8 @@ pub(super) struct Maps {
     views_stored: AtomicU64,
     views_failed: AtomicU64,
     refused: AtomicU64,
+    pages_scanned: AtomicU64,
+    keys_scanned: AtomicU64,
     views: ViewLimits,
 }
 
@@ -84,7 +89,7 @@ pub(super) struct Maps {
 pub(super) struct OpenMap {
     pub(super) name: String,
     pub(super) kind: MapKind,
-    pub(super) shards: u16,
+    pub(super) made: MapMade,
     pub(super) map: ServedMap,
     pub(super) log: HostLog,
     /// It was played once.
@@ -94,6 +99,8 @@ pub(super) struct OpenMap {
     is_touched: AtomicBool,
     /// A view of it was too large to be stored: its log is not trimmed.
     is_too_large: AtomicBool,
+    /// It is known here that it is removed.
+    is_gone: AtomicBool,
     ahead: Ahead,
 }
 
@@ -130,7 +137,16 @@ impl Drop for Ahead {
 impl OpenMap {
     /// A colour of it.
     pub(super) fn colour(&self) -> String {
-        format!("{}.0", self.name)
+        format!("{}.0", self.made.opened_as(&self.name))
+    }
+
+    /// It is removed; true for the first who says so.
+    pub(super) fn is_learned_gone(&self) -> bool {
+        !self.is_gone.swap(true, Ordering::Relaxed)
+    }
+
+    fn is_known_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
     }
 
     fn touch(&self) {
@@ -152,12 +168,17 @@ impl Maps {
             numbers: Arc::clone(&service.numbers),
             memory: MapMemory::of(limits.bytes.saturating_add(limits.bytes / RESERVE_PART)),
         };
+        // Which maps there are is known also where their views have no room.
+        let catalogued = HostGateway { memory: MapMemory::default(), ..host.clone() };
         // The first host of the file is the first to store a view; the next ones if that one has not.
         let rank = admin.file.hosts.iter().position(|it| it.name == admin.host).unwrap_or_default() as u64;
         let log_bytes = limits.log_bytes.saturating_add(limits.log_bytes / 4 * rank.min(8));
         let all = ViewLimits::default();
         Self {
-            catalogue: Catalogue::new(HostLog::new(host.clone())),
+            catalogue: MapCatalogue::open(&HostLog::new(catalogued)),
+            looked: Mutex::default(),
+            unfinished: AtomicUsize::new(0),
+            removed: AtomicU64::new(0),
             host,
             limits,
             ahead: Arc::default(),
@@ -166,6 +187,8 @@ impl Maps {
             views_stored: AtomicU64::new(0),
             views_failed: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            pages_scanned: AtomicU64::new(0),
+            keys_scanned: AtomicU64::new(0),
             views: ViewLimits { log_bytes, view_bytes: limits.bytes.min(all.view_bytes), ..all },
         }
     }
@@ -185,6 +208,10 @@ impl Maps {
             views_stored: self.views_stored.load(Ordering::Relaxed),
             views_failed: self.views_failed.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
+            removed: self.removed.load(Ordering::Relaxed),
+            removals_unfinished: self.unfinished.load(Ordering::Relaxed),
+            pages_scanned: self.pages_scanned.load(Ordering::Relaxed),
+            keys_scanned: self.keys_scanned.load(Ordering::Relaxed),
         }
     }
 
@@ -193,19 +220,14 @@ impl Maps {
         self.open_maps().get(name).cloned()
     }
 
-    /// A map, which is in use from now on: it was played at least once.
-    pub(super) async fn use_map(
-        self: &Arc<Self>,
-        name: &str,
-        kind: MapKind,
-        shards: u16,
-    ) -> Result<Arc<OpenMap>, FuzzyError> {
+    /// A map, which is in use from now on.
+    pub(super) fn use_map(self: &Arc<Self>, name: &str, kind: MapKind, made: &MapMade) -> Arc<OpenMap> {
         let map = {
             let mut open = self.open_maps();
             match open.get(name) {
                 Some(map) => Arc::clone(map),
                 None => {
-                    let map = Arc::new(self.opened(name, kind, shards));
+                    let map = Arc::new(self.opened(name, kind, made));
                     open.insert(name.to_owned(), Arc::clone(&map));
                     tokio::spawn(Arc::clone(self).tend(Arc::clone(&map)));
                     map
@@ -213,30 +235,36 @@ impl Maps {
             }
         };
         map.touch();
+        map
+    }
+
+    /// It was played at least once.
+    pub(super) async fn begun(&self, map: &Arc<OpenMap>) -> Result<(), FuzzyError> {
         match map.begun.get_or_try_init(|| map.map.sync()).await {
-            Ok(()) => Ok(map),
+            Ok(()) => Ok(()),
             Err(error) => {
                 // What has no room here must not take that of others.
                 if matches!(error, FuzzyError::NoMemory { .. }) {
-                    self.close(&map);
+                    self.close(map);
                 }
                 Err(error)
             }
         }
     }
 
-    fn opened(&self, name: &str, kind: MapKind, shards: u16) -> OpenMap {
+    fn opened(&self, name: &str, kind: MapKind, made: &MapMade) -> OpenMap {
         let log = HostLog::new(self.host.clone());
         OpenMap {
             name: name.to_owned(),
             kind,
-            shards,
-            map: ServedMap::open(&log, name, kind, usize::from(shards)),
+            made: made.clone(),
+            map: ServedMap::open(&log, &made.opened_as(name), kind, usize::from(made.shards)),
             log,
             begun: OnceCell::new(),
             used: Mutex::new(Instant::now()),
             is_touched: AtomicBool::new(true),
             is_too_large: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
             ahead: Ahead { own: AtomicUsize::new(0), all: Arc::clone(&self.ahead) },
         }
     }
@@ -258,9 +286,34 @@ impl Maps {
         self.host.memory.used().saturating_add(ahead) <= self.limits.bytes
     }
 
+    /// A map is removed.
+    pub(super) fn count_removed(&self) {
+        self.removed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_unfinished(&self, removals: usize) {
+        self.unfinished.store(removals, Ordering::Relaxed);
+    }
+
+    /// True for one who asks, each time so much has passed.
+    pub(super) fn is_time_to_look(&self, every: Duration) -> bool {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_time = looked.is_none_or(|looked| looked.elapsed() >= every);
+        if is_time {
+            *looked = Some(Instant::now());
+        }
+        is_time
+    }
+
     /// A call was refused because there is no room in memory.
     pub(super) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A page of so many keys is answered.
+    pub(super) fn count_scanned(&self, keys: usize) {
+        self.pages_scanned.fetch_add(1, Ordering::Relaxed);
+        self.keys_scanned.fetch_add(keys as u64, Ordering::Relaxed);
     }
 
     /// Plays what was put before.
@@ -278,6 +331,12 @@ impl Maps {
             if map.unused_for() >= CLOSE_AFTER {
                 return self.close(&map);
             }
+            if map.is_known_gone() {
+                // If this fails, who is asked to remove the map again does it.
+                let _ = self.catalogue.trim_again(&map.name, &map.made).await;
+                return self.close(&map);
+            }
+            self.look_around().await;
             // Who asks for it plays; this is for what is only put, and for what is read as it was played.
             if (map.is_touched.swap(false, Ordering::Relaxed) || map.map.asks_nobody())
                 && let Err(error) = Self::play(&map).await
@@ -285,6 +344,7 @@ impl Maps {
                 if matches!(error, FuzzyError::NoMemory { .. }) {
                     return self.close(&map);
                 }
+                self.is_gone(&map, &error).await;
                 // It may succeed the next time; who uses it learns why not.
                 map.is_touched.store(true, Ordering::Relaxed);
                 continue;
@@ -296,6 +356,7 @@ impl Maps {
                     map.is_too_large.store(false, Ordering::Relaxed);
                 }
                 // Else it is tried again, and may succeed.
+                Err(StoreError::Log(error)) if self.is_gone(&map, &error).await => {}
                 Err(error) => {
                     self.views_failed.fetch_add(1, Ordering::Relaxed);
                     let is_too_large = matches!(error, StoreError::TooLarge { .. });
@@ -305,7 +366,7 @@ impl Maps {
         }
     }
 
-    fn close(&self, map: &Arc<OpenMap>) {
+    pub(super) fn close(&self, map: &Arc<OpenMap>) {
         let mut open = self.open_maps();
         if open.get(&map.name).is_some_and(|it| Arc::ptr_eq(it, map)) {
             open.remove(&map.name);

@@ -5,7 +5,8 @@ use super::log::HostLog;
 use crate::unique::unique_number;
 use kernel::Bytes;
 use ordinate_client::maps::{
-    AtomicMap, CrdtMap, ShardPlayed, ShardedMap, StoreError, TxCrdtMap, TxMap, ViewLimits,
+    AtomicMap, CrdtMap, MapKeys, MapScan, MapScanPoint, ShardPlayed, ShardedMap, StoreError, TxCrdtMap,
+    TxMap, ViewLimits,
 };
 use ordinate_client::{FuzzyError, FuzzyFailure, NumberedBy};
 
@@ -110,6 +111,25 @@ impl ServedMap {
         }
     }
 
+    /// A page of keys and what they hold.
+    pub(super) async fn scan(
+        &self,
+        scan: &MapScan,
+        point: Option<&MapScanPoint>,
+    ) -> Result<MapKeys<Found>, FuzzyError> {
+        let plain = |value: Bytes| Found::from(Some(value));
+        Ok(match self {
+            Self::Sharded(map) => each_found(map.scan(scan, point).await?, plain),
+            Self::Atomic(map) => each_found(map.scan(scan, point).await?, plain),
+            Self::Tx(map) => {
+                let versioned = |(version, value)| Found { value: Some(value), version: Some(version) };
+                each_found(map.scan(scan, point).await?, versioned)
+            }
+            Self::Crdt(map) => each_found(map.scan(scan, point).await, plain),
+            Self::TxCrdt(map) => each_found(map.scan(scan, point).await, plain),
+        })
+    }
+
     /// Sets a key, or removes it; with a number once.
     pub(super) async fn change(
         &self,
@@ -118,9 +138,12 @@ impl ServedMap {
         value: Option<Bytes>,
     ) -> Result<(), FuzzyError> {
         match self {
-            Self::Sharded(map) => map.change(by, &key, value).await,
+            Self::Sharded(map) => {
+                let (done, is_there) = tokio::join!(map.change(by, &key, value), map.is_there(&key));
+                done.and(is_there_or_may_be(is_there))
+            }
             Self::Crdt(map) => map.change(by, &key, value).await,
-            Self::Atomic(map) => map.change_all(by, [(key, value)]).await,
+            Self::Atomic(_) => self.change_all(by, vec![(key, value)]).await,
             Self::TxCrdt(map) => map.change_all(by, [(key, value)]).await,
             Self::Tx(map) => commit(map, by, &[], vec![(key, value)]).await.map(|_| ()),
         }
@@ -133,7 +156,11 @@ impl ServedMap {
         changes: Changes,
     ) -> Result<(), FuzzyError> {
         match self {
-            Self::Atomic(map) => map.change_all(by, changes).await,
+            Self::Atomic(map) => {
+                let first = changes.first().map(|(key, _)| key.clone()).unwrap_or_default();
+                let (done, is_there) = tokio::join!(map.change_all(by, changes), map.is_there(&first));
+                done.and(is_there_or_may_be(is_there))
+            }
             Self::TxCrdt(map) => map.change_all(by, changes).await,
             Self::Tx(map) => commit(map, by, &[], changes).await.map(|_| ()),
             Self::Sharded(_) | Self::Crdt(_) => Err(OTHER_KIND),
@@ -152,6 +179,21 @@ impl ServedMap {
             Self::Sharded(_) | Self::Atomic(_) | Self::Crdt(_) | Self::TxCrdt(_) => Err(OTHER_KIND),
         }
     }
+}
+
+/// Who looks whether a map is there while it is changed learns that it is removed, if that was so when the change began. That it cannot be
+/// read here for want of memory says nothing; otherwise nobody knows.
+fn is_there_or_may_be(is_there: Result<(), FuzzyError>) -> Result<(), FuzzyError> {
+    match is_there {
+        Ok(()) | Err(FuzzyError::NoMemory { .. }) => Ok(()),
+        Err(error @ (FuzzyError::MapRemoved | FuzzyError::AlreadyTrimmed { .. })) => Err(error),
+        Err(_) => Err(FuzzyError::Failed(FuzzyFailure::Unknown)),
+    }
+}
+
+fn each_found<T>(page: MapKeys<T>, found: impl Fn(T) -> Found) -> MapKeys<Found> {
+    let entries = page.entries.into_iter().map(|(key, held)| (key, found(held)));
+    MapKeys { entries: entries.collect(), next: page.next }
 }
 
 /// Nothing was done: the map's kind has no such call.

@@ -27,6 +27,14 @@ pub struct MapsStatus {
     pub views_failed: u64,
     /// Calls that it refused because there was no room in memory.
     pub refused: u64,
+    /// Pages of keys that this host has answered since it started.
+    pub pages_scanned: u64,
+    /// Keys on them.
+    pub keys_scanned: u64,
+    /// Maps that were in use here, or that this host was asked to remove, and are removed.
+    pub removed: u64,
+    /// Removals whose colours are not empty yet, as far as this host knows.
+    pub removals_unfinished: usize,
     /// Maps whose views are too large to be stored: their logs are not trimmed.
     pub too_large: Vec<String>,
 }
@@ -38,6 +46,11 @@ impl MapsStatus {
             ("fuzzylog_maps", "Maps that are in use at this host", self.open),
             ("fuzzylog_map_bytes", "Bytes that their views take in memory", self.bytes),
             ("fuzzylog_map_bytes_max", "What they may take, by fuzzylog.map_bytes", self.bytes_max),
+            (
+                "fuzzylog_map_removals_unfinished",
+                "Removed maps whose colours are not empty yet, as far as this host knows",
+                self.removals_unfinished,
+            ),
         ] {
             page.gauge(name, help, value as f64);
         }
@@ -45,6 +58,13 @@ impl MapsStatus {
             ("fuzzylog_map_views_stored", "Views of maps that this host has stored", self.views_stored),
             ("fuzzylog_map_views_failed", "Views that it could not store", self.views_failed),
             ("fuzzylog_map_refused", "Calls of maps refused for want of memory", self.refused),
+            ("fuzzylog_map_pages_scanned", "Pages of keys of maps that were answered", self.pages_scanned),
+            (
+                "fuzzylog_map_removed",
+                "Removals of maps that this host has learned of in use, or done",
+                self.removed,
+            ),
+            ("fuzzylog_map_keys_scanned", "Keys on pages that were answered", self.keys_scanned),
         ] {
             page.counter(name, help, count);
         }

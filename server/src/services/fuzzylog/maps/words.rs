@@ -1,7 +1,6 @@
 //! Maps, and why a call of one came to nothing, as HTTP and JSON.
 
 use super::super::replies::Refused;
-use super::catalogue::{MAPS_MAX, MapMade, NotCreated};
 use super::kinds::MapKind;
 use super::open::OpenMap;
 use super::served::Found;
@@ -9,6 +8,7 @@ use crate::services::json_bytes::put_bytes;
 use axum::http::StatusCode;
 use fuzzylog::FuzzyOrder;
 use ordinate_client::FuzzyError;
+use ordinate_client::maps::{MAPS_MAX, MapMade, NotCreated, NotRemoved};
 use serde_json::{Map, Value, json};
 use wire::fuzzylog::{FuzzyFailed, FuzzyFailure};
 
@@ -24,6 +24,10 @@ pub(super) fn refused(error: FuzzyError, writes: bool) -> Refused {
         error @ FuzzyError::NoMemory { .. } => {
             let why = format!("{error} by fuzzylog.map_bytes: nothing was done");
             Refused::new(StatusCode::INSUFFICIENT_STORAGE, &why, Some(false), false)
+        }
+        FuzzyError::MapRemoved => {
+            let why = "there is no such map any more: it is removed";
+            Refused::new(StatusCode::NOT_FOUND, why, Some(false), false)
         }
         FuzzyError::Unreached(why) => {
             let executed = (!writes).then_some(false);
@@ -51,11 +55,39 @@ pub(super) fn of_a_later_version(name: &str) -> Refused {
     Refused::new(StatusCode::CONFLICT, &why, Some(false), false)
 }
 
+/// Which map of its name it is, in hexadecimal digits.
+pub(super) fn id_of(made: &MapMade) -> String {
+    format!("{:x}", made.id)
+}
+
+/// The same as it is given.
+pub(super) fn read_id(text: &str) -> Result<u64, Refused> {
+    let sound = !text.is_empty() && text.bytes().all(|it| it.is_ascii_hexdigit());
+    let id = u64::from_str_radix(text, 16).ok().filter(|_| sound);
+    id.ok_or_else(|| Refused::bad("id is none of a map: wanted is what GET /v1/map/MAP has answered"))
+}
+
+/// Why a map was not removed.
+pub(super) fn not_removed(name: &str, why: NotRemoved) -> Refused {
+    match why {
+        NotRemoved::NoMap => {
+            let why = format!("there is no map {name}, and none that was removed lately");
+            Refused::new(StatusCode::NOT_FOUND, &why, Some(false), false)
+        }
+        NotRemoved::Other(made) => {
+            let why = format!("{name} is another map now, with the id {}: nothing was done", id_of(&made));
+            Refused::new(StatusCode::CONFLICT, &why, Some(false), false)
+        }
+        why @ NotRemoved::TooMany => Refused::busy(&why.to_string()),
+        NotRemoved::Log(error) => refused(error, true),
+    }
+}
+
 /// Why a map was not made.
 pub(super) fn not_created(name: &str, why: NotCreated) -> Refused {
     match why {
-        NotCreated::Other(MapMade { kind, shards }) => {
-            let kind = kind.map_or("a later version's", MapKind::name);
+        NotCreated::Other(MapMade { kind, shards, .. }) => {
+            let kind = kind.parse().map_or("a later version's", MapKind::name);
             let why = format!("there is a map {name} already, of the kind {kind} and of {shards} shards");
             Refused::new(StatusCode::CONFLICT, &why, Some(false), false)
         }
@@ -63,6 +95,7 @@ pub(super) fn not_created(name: &str, why: NotCreated) -> Refused {
             let why = format!("there are {MAPS_MAX} maps, which is as many as there can be");
             Refused::new(StatusCode::INSUFFICIENT_STORAGE, &why, Some(false), false)
         }
+        why @ NotCreated::Name => Refused::bad(format!("{name:?}: {why}")),
         NotCreated::Log(error) => refused(error, true),
     }
 }
@@ -71,8 +104,10 @@ pub(super) fn not_created(name: &str, why: NotCreated) -> Refused {
 pub(super) fn made(name: &str, made: &MapMade, order: FuzzyOrder) -> Map<String, Value> {
     let mut fields = Map::new();
     fields.insert("map".to_owned(), json!(name));
-    fields.insert("kind".to_owned(), json!(made.kind.map_or("unknown", MapKind::name)));
-    let consistency = made.kind.map_or("unknown: of a later version", |kind| kind.consistency(order));
+    let kind = made.kind.parse::<MapKind>().ok();
+    fields.insert("id".to_owned(), json!(id_of(made)));
+    fields.insert("kind".to_owned(), json!(kind.map_or("unknown", MapKind::name)));
+    let consistency = kind.map_or("unknown: of a later version", |kind| kind.consistency(order));
     fields.insert("consistency".to_owned(), json!(consistency));
     fields.insert("shards".to_owned(), json!(made.shards));
     fields

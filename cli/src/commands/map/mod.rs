@@ -1,12 +1,16 @@
 //! `ordinate map`: maps over the partially ordered log from the command line, over HTTP.
 
+mod scan;
+
 use super::admin::{AdminHosts, Call, HostAnswer, Verdict, busy, in_path};
 use super::fuzzylog::nobody_serves;
 use super::kv::Output;
 use crate::failure::Failure;
 use clap::Subcommand;
+use scan::ScanArguments;
 use serde_json::{Map, Value, json};
 use server::unique::unique_number;
+use std::io::{IsTerminal as _, Write as _};
 use std::str::FromStr;
 
 /// `KEY=VALUE`, as it is given; a key has no `=` in it.
@@ -94,6 +98,15 @@ pub enum MapVerb {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Print keys and what they hold, in order, a page at a time
+    Scan {
+        /// The map
+        map: String,
+        #[command(flatten)]
+        scan: ScanArguments,
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// Set keys; several at once, all or none: of atomic, tx and tx-crdt
     Put {
         /// The map
@@ -136,6 +149,16 @@ pub enum MapVerb {
         #[command(flatten)]
         asked: Asked,
     },
+    /// Remove a map, with all that it holds; its name may be used again
+    Remove {
+        /// The map
+        map: String,
+        /// Do not ask
+        #[arg(long)]
+        yes: bool,
+        #[command(flatten)]
+        asked: Asked,
+    },
     /// The maps: what each promises, and what the host that is asked has of it
     Status {
         /// One of them
@@ -162,6 +185,7 @@ impl MapVerb {
                 Ok(())
             }
             Self::Get { map, keys, asked } => get(&map, &keys, &asked),
+            Self::Scan { map, scan, asked } => scan.run(&map, &asked),
             Self::Put { map, pairs, once, asked } => match &pairs[..] {
                 [Pair { key, value }] => asked.change("PUT", &map, key, value, &once),
                 pairs => {
@@ -189,6 +213,7 @@ impl MapVerb {
                 asked.show(&answer, || "committed".to_owned());
                 Ok(())
             }
+            Self::Remove { map, yes, asked } => remove(&map, yes, &asked),
             Self::Status { map: Some(map), asked } => {
                 let answer = asked.read(&asked.query(&path_of(&map, "")))?;
                 asked.show(&answer, || status_of(&answer));
@@ -281,6 +306,41 @@ fn get(map: &str, keys: &[String], asked: &Asked) -> Result<(), Failure> {
     Ok(())
 }
 
+fn remove(map: &str, yes: bool, asked: &Asked) -> Result<(), Failure> {
+    // With its id, only this map is removed, however often that is sent. One that cannot be read any more has none to be found.
+    let found = asked.read(&path_of(map, "")).ok();
+    if let Some(found) = &found {
+        eprintln!("{}, {} entries", line_of(found), found["entries"]);
+    }
+    if !yes && !is_confirmed(map)? {
+        let fact = "it was not confirmed".to_owned();
+        let what = "the map is not removed";
+        return Err(Failure::input("O1067", what, fact, "the same with --yes"));
+    }
+    let id = found.as_ref().and_then(|it| it["id"].as_str());
+    let query = id.map_or_else(String::new, |id| format!("?id={}", in_path(id)));
+    let answer = asked.write("DELETE", &path_of(map, &query), "")?;
+    asked.show(&answer, || match answer["removed"] == true {
+        true => "removed".to_owned(),
+        false => "was removed before".to_owned(),
+    });
+    Ok(())
+}
+
+/// Asks at the terminal.
+fn is_confirmed(map: &str) -> Result<bool, Failure> {
+    if !std::io::stdin().is_terminal() {
+        let fact = "nobody can be asked: the standard input is no terminal".to_owned();
+        return Err(Failure::input("O1067", "the map is not removed", fact, "--yes"));
+    }
+    eprint!("All that it holds is lost. Type the map's name to remove it: ");
+    let _ = std::io::stderr().flush();
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.map_err(|error| Failure::input("O1067", "the map is not removed", error.to_string(), "--yes"))?;
+    Ok(line.trim_end_matches(['\r', '\n']) == map)
+}
+
 impl Name {
     /// In the body of a call.
     fn with(self, mut body: Value) -> Value {
@@ -294,6 +354,14 @@ impl Asked {
     fn show(&self, answer: &Value, line: impl FnOnce() -> String) {
         match self.output {
             Output::Table => println!("{}", line()),
+            Output::Json => println!("{answer}"),
+        }
+    }
+
+    /// A line each, or none.
+    fn show_lines(&self, answer: &Value, lines: impl FnOnce() -> Vec<String>) {
+        match self.output {
+            Output::Table => lines().iter().for_each(|line| println!("{line}")),
             Output::Json => println!("{answer}"),
         }
     }
