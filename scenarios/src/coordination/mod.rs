@@ -67,6 +67,8 @@ pub struct CoordinationScenario {
     /// Where the users' operations wait; the users themselves are the scenario.
     desk: HostId,
     deployment: Deployment,
+    /// Nothing fails in this run.
+    has_no_faults: bool,
     placement: Placement,
     sessions: SessionSettings,
     consistency: Consistency,
@@ -161,7 +163,10 @@ impl CoordinationScenario {
         let shards = rng.between(1, 4) as u16;
         let fixed = alone || rng.chance(0.4);
         let shards_room = if fixed { shards } else { rng.between(u64::from(shards), 5) as u16 };
+        let has_no_faults = limits::is_calm(rng);
         let (parameters, log) = draw_parameters(rng);
+        let (parameters, log) =
+            if has_no_faults { limits::patient(parameters, log) } else { (parameters, log) };
         let sequencers = if alone { 0 } else { 3 };
         let placement = Placement::new(shards).resharding(rng.below(3) as u16);
         let sessions = SessionSettings::new(placement, [7; 32]);
@@ -176,6 +181,7 @@ impl CoordinationScenario {
             .with_room_for(room, shards_room);
         Self {
             hosts,
+            has_no_faults,
             desk: HostId::named("users"),
             changes: Changes::new(deployment.clone(), ASK_FOR_HOSTS, rng.chance(0.5)),
             deployment,
@@ -289,6 +295,7 @@ fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
         retained_bytes_max: 8_000 << rng.below(6),
         ..paxos::Parameters::default()
     };
+    let (parameters, log) = limits::narrowed(parameters, log, rng);
     limits::fit(parameters, log)
 }
 
@@ -328,6 +335,7 @@ impl Scenario for CoordinationScenario {
             operations: (30, 200),
             liveness: s(120),
             bounds: limits::BOUNDS,
+            calm: self.has_no_faults.then_some(limits::CALM_MOST),
             ..Tuning::default()
         }
     }
