@@ -150,6 +150,12 @@ impl Leader {
             return;
         };
         let (version, in_force) = (activation.version, pipeline.active_version);
+        kernel::invariant!(
+            LIN,
+            !activation.sealed.leaves_a_read_quorum(&activation.previous),
+            "puts {version} in force, and a read quorum of {in_force} may answer: {:?} are sealed",
+            activation.sealed
+        );
         kernel::invariant!(AGREE, version == in_force + 1, "puts {version} in force after {in_force}");
         pipeline.active_version = version;
         pipeline.phase1_version = pipeline.phase1_version.max(version);
