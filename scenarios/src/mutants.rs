@@ -310,8 +310,6 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&::paxos::planted::seal_counts_a_read_quorum, &["LIN"]),
     paxos(&::paxos::planted::recall_reaches_beyond_its_pages, &["AGREE"]),
     fuzzylog(&::fuzzylog::planted::durable_of_another_epoch_counts, &["DUR"]),
-    coordination(&::mason::planted::earlier_incarnation_begins_again, &["RISE", "LIN", "UNIQ"]),
-    mason(&::mason::planted::seal_of_another_attempt_counted, &["UNIQ"]),
     paxos(&::paxos::planted::change_settled_one_slot_early, &["AGREE", "LIN", "DUR"]),
     coordination(&::coordination::planted::moved_watch_loses_its_number, &["WATCH"]),
     coordination(&parts::planted::closed_account_stays_counted, &["BOUND"]),

@@ -85,8 +85,4 @@ kernel::planted_bugs! {
     row_across_low_watermark_forgotten = "M43",
     /// Inputs of operations that a snapshot holds stay.
     received_inputs_stay_across_snapshot = "M44",
-    /// The first operation of an earlier incarnation of an origin begins that incarnation again.
-    earlier_incarnation_begins_again = "M45",
-    /// A sequencer counts a seal that was asked for by another attempt at its epoch.
-    seal_of_another_attempt_counted = "M46",
 }

@@ -13,6 +13,7 @@ use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::{membership::Changes, operator};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
+use beginning::Sealing;
 use deposing::Deposing;
 use history::History;
 use invariants::Invariants;
@@ -51,8 +52,7 @@ pub struct MasonScenario {
     deposing: Option<Deposing>,
     /// How often it still looks for the next sequencer.
     looks_for_the_next: u32,
-    /// The next one is killed while it seals, and for how long what is sent to it is repeated.
-    kills_while_it_seals: Option<Duration>,
+    sealing: Sealing,
     /// Until then clients ask for nothing.
     hushed_until: u64,
     /// Little goes wrong but leaders that are deposed, one after the other.
@@ -224,7 +224,7 @@ impl MasonScenario {
             busy: (0, 0),
             deposing: None,
             looks_for_the_next: 0,
-            kills_while_it_seals: None,
+            sealing: Sealing::draw(rng),
             hushed_until: 0,
             is_calm: rng.chance(0.125),
         }
@@ -341,7 +341,7 @@ impl Scenario for MasonScenario {
     }
 
     fn on_begin(&mut self, control: &mut Control<'_, Node>) {
-        if self.is_calm {
+        if self.is_calm && !self.has_no_faults {
             control.alarm(DEPOSE_EVERY / 2, DEPOSE_ANOTHER);
         }
     }
@@ -464,11 +464,14 @@ impl Scenario for MasonScenario {
     }
 
     fn watches(&self) -> bool {
-        self.ambushes.any()
+        self.ambushes.any() || self.sealing.is_on()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
         self.ambushes.look(control);
+        if self.sealing.is_on() && !self.has_no_faults {
+            self.sealing.look(control);
+        }
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {

@@ -73,11 +73,11 @@ pub(crate) fn sequencer<N: Seated>(cluster: &Cluster<'_, N>) -> Option<HostId> {
     active.max().map(|(_, host)| host)
 }
 
-/// A standby that has some groups sealed.
-pub(crate) fn recovering<N: Seated>(cluster: &Cluster<'_, N>) -> Option<NodeId> {
+/// A standby that has the groups sealed, and for which epoch.
+pub(crate) fn recovering<N: Seated>(cluster: &Cluster<'_, N>) -> Option<(NodeId, u64)> {
     let mut all = members(cluster.nodes());
     all.find_map(|(id, member)| match member {
-        MasonMember::Sequencer(sequencer) => sequencer.recovering_epoch().map(|_| id),
+        MasonMember::Sequencer(sequencer) => sequencer.recovering_epoch().map(|epoch| (id, epoch)),
         _ => None,
     })
 }

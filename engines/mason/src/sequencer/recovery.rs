@@ -76,8 +76,7 @@ impl Sequencer {
     pub(super) fn on_sealed(&mut self, message: GroupSealed, cx: &mut Cx<'_, Self>) {
         let GroupSealed { group, epoch, view, gsn, attempt, layout, handed } = message;
         let State::Recovering(recovery) = &mut self.state else { return };
-        let is_its = attempt == Some(recovery.attempt) || planted!(seal_of_another_attempt_counted);
-        if epoch != self.epoch || !is_its || !recovery.sealed.insert(group) {
+        if epoch != self.epoch || attempt != Some(recovery.attempt) || !recovery.sealed.insert(group) {
             return;
         }
         recovery.view.merge(&view);

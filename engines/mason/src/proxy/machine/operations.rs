@@ -6,7 +6,7 @@ use crate::order::{Gsn, Operation, Order};
 use crate::proxy::entry::Item;
 use crate::proxy::{FollowUp, NextTag};
 use crate::service::{Stub, StubOut, Verdict};
-use kernel::{Encode, NodeId, planted};
+use kernel::{Encode, NodeId};
 
 /// Origins whose tags are remembered; the one used least recently leaves first.
 const ORIGINS_MAX: usize = 4_096;
@@ -46,9 +46,7 @@ impl<S: Stub> ProxyMachine<S> {
             Some(position) => tags.remove(position),
             None => NextTag { origin: operation.origin, incarnation: operation.incarnation, next: 1 },
         };
-        let begins = known.incarnation < operation.incarnation
-            || planted!(earlier_incarnation_begins_again) && known.incarnation != operation.incarnation;
-        if begins && operation.tag == 1 {
+        if known.incarnation < operation.incarnation && operation.tag == 1 {
             (known.incarnation, known.next) = (operation.incarnation, 1);
         }
         let admitted = known.incarnation == operation.incarnation && known.next == operation.tag;
