@@ -79,7 +79,7 @@ pub(crate) fn patient(
     (parameters, paxos::Parameters { resend_after, ..log })
 }
 
-/// Tell the draws of narrow and of calm clusters apart from all others.
+/// For draws of narrow and of calm clusters, which are apart from all others.
 const NARROW: u64 = 0x6e61_7272_6f77;
 const CALM: u64 = 0x6361_6c6d;
 

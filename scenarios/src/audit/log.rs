@@ -1,8 +1,10 @@
 //! One replicated log: votes that were reported are durable, what is executed was chosen by a quorum of them, and nothing is forgotten
 //! that too few have in durable snapshots.
 
+mod changes;
 mod restarts;
 
+use self::changes::needed_of;
 use super::acceptor::AcceptorDisk;
 use super::rising::Rising;
 use super::snapshots::{Snapshots, Written};
@@ -65,12 +67,6 @@ struct Pages {
 struct Proposal {
     value: Value,
     voters: BTreeSet<NodeId>,
-}
-
-/// How many replicas need what acceptors forget: as many as may fail, plus one. Either of two may leave.
-fn needed_of(configuration: &Configuration) -> usize {
-    let spare = configuration.acceptors.faults().max(usize::from(configuration.replicas.len() == 2));
-    (spare + 1).min(configuration.replicas.len())
 }
 
 /// True if a message makes a promise that it must honour.
@@ -255,28 +251,6 @@ impl LogAudit {
             AGREE,
             highest.any(is_reported_by_quorum),
             "{value:?} is proposed for slot {slot} in {ballot:?}, whose leader was sent {notified:?}"
-        );
-    }
-
-    /// A change is proposed when all slots of the configuration before the last, and one of the last, are in durable snapshots: so nobody
-    /// needs to know of more than two.
-    fn check_change(&self, slot: Slot, value: &Value) {
-        let Value::Configure(next) = value else { return };
-        let known =
-            self.proposals.get(&slot).is_some_and(|known| known.values().any(|it| it.value == *value));
-        let latest = next.version.checked_sub(1).and_then(|version| self.configurations.get(&version));
-        let Some(latest) = latest.filter(|latest| !known && latest.version > 0) else { return };
-        let reach = |node: &&NodeId| {
-            let through = self.replicas.get(node).and_then(Snapshots::furthest);
-            through.is_some_and(|through| through > latest.first_slot)
-        };
-        let (count, needed) = (latest.replicas.iter().filter(reach).count(), needed_of(latest));
-        invariant!(
-            DUR,
-            count >= needed,
-            "configuration {} is proposed in slot {slot}, and {count} of {needed} replicas have a slot of the one before, which begins with {}, in durable snapshots",
-            next.version,
-            latest.first_slot
         );
     }
 
