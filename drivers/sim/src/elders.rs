@@ -135,7 +135,11 @@ impl Elders {
         for copy in 0..1 + mix(draw, 1) % COPIES_MAX {
             let bits = mix(draw, 100 + copy);
             // Two of three come to those between whom something changes.
-            let from = if far.is_empty() || !near.is_empty() && bits % 3 > 0 { &mut near } else { &mut far };
+            let from = if far.is_empty() || !near.is_empty() && !bits.is_multiple_of(3) {
+                &mut near
+            } else {
+                &mut far
+            };
             if from.is_empty() {
                 break;
             }
