@@ -69,8 +69,6 @@ pub struct CoordinationScenario {
     /// Where the users' operations wait; the users themselves are the scenario.
     desk: HostId,
     deployment: Deployment,
-    /// Nothing fails in this run.
-    has_no_faults: bool,
     placement: Placement,
     sessions: SessionSettings,
     consistency: Consistency,
@@ -165,10 +163,7 @@ impl CoordinationScenario {
         let shards = rng.between(1, 4) as u16;
         let fixed = alone || rng.chance(0.4);
         let shards_room = if fixed { shards } else { rng.between(u64::from(shards), 5) as u16 };
-        let has_no_faults = limits::is_calm(rng);
         let (parameters, log) = draw_parameters(rng);
-        let (parameters, log) =
-            if has_no_faults { limits::patient(parameters, log) } else { (parameters, log) };
         let sequencers = if alone { 0 } else { 3 };
         let placement = Placement::new(shards).resharding(rng.below(3) as u16);
         let sessions = SessionSettings::new(placement, [7; 32]);
@@ -183,7 +178,6 @@ impl CoordinationScenario {
             .with_room_for(room, shards_room);
         Self {
             hosts,
-            has_no_faults,
             desk: HostId::named("users"),
             changes: Changes::new(deployment.clone(), ASK_FOR_HOSTS, rng.chance(0.5)),
             deployment,
@@ -307,7 +301,6 @@ impl Scenario for CoordinationScenario {
             operations: (30, 200),
             liveness: s(120),
             bounds: limits::BOUNDS,
-            calm: self.has_no_faults.then_some(limits::CALM_MOST),
             ..Tuning::default()
         }
     }

@@ -42,8 +42,6 @@ pub struct SpannerScenario {
     hosts: Vec<HostId>,
     deployment: SpannerDeployment,
     parameters: SpannerParameters,
-    /// Nothing fails in this run.
-    has_no_faults: bool,
     mix: Mix,
     sessions: Sessions,
     interactive: BTreeMap<RequestId, Interactive>,
@@ -201,21 +199,12 @@ impl SpannerScenario {
             ..tight(rng)
         };
         let log = Self::log_parameters(far, rng);
-        let has_no_faults = lies.is_none() && !is_wide && limits::is_calm(rng);
-        let (parameters, log) = match has_no_faults {
-            true => (
-                SpannerParameters { resend_after: limits::CALM_PATIENCE, ..parameters },
-                paxos::Parameters { resend_after: limits::CALM_PATIENCE, ..log },
-            ),
-            false => (parameters, log),
-        };
         let levels = if is_early { 0 } else { rng.below(2) as u32 };
         let deployment = SpannerDeployment::new(0, entries, shards, levels, parameters.clone(), log);
         let (distances, away) = Self::distances(count, is_wide, is_early, rng);
         let early = is_early.then(|| EarlyReaders::new(away.map(|at| hosts[at]), rng));
         let mut scenario = Self {
             hosts,
-            has_no_faults,
             mix: Mix::draw(parameters.keep / 4, is_tight(&parameters), rng),
             sessions: Sessions::default(),
             interactive: BTreeMap::new(),
@@ -228,7 +217,7 @@ impl SpannerScenario {
             core: Vec::new(),
             distances,
             clock_grain: ms(if lies.is_none() && rng.chance(0.3) { 1 << rng.below(4) } else { 0 }),
-            plots: (lies.is_none() && rng.chance(0.35)).then(|| Plots::draw(rng)).filter(|_| !has_no_faults),
+            plots: (lies.is_none() && rng.chance(0.35)).then(|| Plots::draw(rng)),
             early,
             lies,
             probes: Probes::default(),
@@ -369,7 +358,6 @@ impl Scenario for SpannerScenario {
             clock_grain: self.clock_grain,
             distances: self.distances.clone(),
             bounds: limits::BOUNDS,
-            calm: self.has_no_faults.then_some(limits::CALM_MOST),
             ..Tuning::default()
         }
     }
