@@ -2,6 +2,7 @@
 //! in one seed of four, operations as large as they may be.
 
 use kernel::{Bounds, Rng};
+use std::time::Duration;
 
 /// What a journal takes in one record, and a link in four times as much.
 pub(crate) const BOUNDS: Bounds = Bounds::small(16 << 10);
@@ -32,6 +33,55 @@ pub(crate) fn fit(
     assert!(misfit.is_none() && of_log.is_none(), "BOUND: {misfit:?}, {of_log:?}");
     (parameters, log)
 }
+
+/// In a quarter of the seeds everything that has several parts has many: pages of votes and of values, batches, and how many of those
+/// wait. What is drawn for that shifts nothing else.
+pub(crate) fn narrowed(
+    parameters: mason::MasonParameters,
+    log: paxos::Parameters,
+    rng: &Rng,
+) -> (mason::MasonParameters, paxos::Parameters) {
+    let mut own = Rng::seeded(rng.clone().bits() ^ NARROW);
+    if !own.chance(0.25) {
+        return (parameters, log);
+    }
+    let parameters = mason::MasonParameters {
+        batches_max: own.between(1, 4) as usize,
+        batch_operations_max: own.between(1, 4) as usize,
+        ..parameters
+    };
+    let log = narrowed_log(log, &mut own);
+    (parameters, log)
+}
+
+/// The same of a log alone.
+pub(crate) fn narrowed_log(log: paxos::Parameters, own: &mut Rng) -> paxos::Parameters {
+    paxos::Parameters { page_bytes: 200 << own.below(4), snapshot_chunk_bytes: 128 << own.below(4), ..log }
+}
+
+/// Nothing fails in one seed of sixteen. What is drawn for that shifts nothing else.
+pub(crate) fn is_calm(rng: &Rng) -> bool {
+    Rng::seeded(rng.clone().bits() ^ CALM).chance(1.0 / 16.0)
+}
+
+/// Where nothing fails nobody waits for an answer as long as this, and so nothing is asked for again: what was not done shows.
+pub(crate) const CALM_PATIENCE: Duration = Duration::from_secs(4);
+/// How long an operation takes there at most, where some wait for others, or for a moment.
+pub(crate) const CALM_MOST: Duration = Duration::from_secs(3);
+
+/// Parameters of a cluster where nothing fails.
+pub(crate) fn patient(
+    parameters: mason::MasonParameters,
+    log: paxos::Parameters,
+) -> (mason::MasonParameters, paxos::Parameters) {
+    let (resend_after, ask_after) = (CALM_PATIENCE, CALM_PATIENCE);
+    let parameters = mason::MasonParameters { resend_after, ask_after, ..parameters };
+    (parameters, paxos::Parameters { resend_after, ..log })
+}
+
+/// For draws of narrow and of calm clusters, which are apart from all others.
+const NARROW: u64 = 0x6e61_7272_6f77;
+const CALM: u64 = 0x6361_6c6d;
 
 /// How large what users write is.
 #[derive(Clone, Copy, Debug)]

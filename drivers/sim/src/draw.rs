@@ -94,6 +94,7 @@ pub(crate) enum Purpose {
     Turns,
     DryRestart,
     Echoes,
+    Elders,
 }
 
 /// The root of one purpose's draws in one seed.

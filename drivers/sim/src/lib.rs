@@ -166,6 +166,7 @@ mod draw;
 mod echoes;
 mod effects;
 mod effort;
+mod elders;
 mod experiment;
 mod explore;
 mod fact;

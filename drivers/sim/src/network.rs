@@ -7,6 +7,7 @@ use crate::latency::Latency;
 use crate::plan::{Fate, Fault, HostIndex, NetworkPartition};
 use crate::swarm::Swarm;
 use kernel::{Bytes, NodeId};
+use std::collections::BTreeSet;
 
 /// A message in flight.
 #[derive(Clone, Debug)]
@@ -99,6 +100,8 @@ pub(crate) struct Network {
     pub(crate) drawn: Vec<Fault>,
     hindered: Vec<Hindered>,
     healed: bool,
+    /// What arrives once more: links, and which of their messages.
+    repeated: BTreeSet<(HostIndex, HostIndex, u64)>,
     /// Which message of its link was carried last, and when it arrives; none if a fault struck it.
     unstruck: Option<(u64, u64)>,
 }
@@ -147,6 +150,7 @@ impl Network {
             drawn: Vec::new(),
             hindered: Vec::new(),
             healed: false,
+            repeated: BTreeSet::new(),
             unstruck: None,
         }
     }
@@ -208,17 +212,22 @@ impl Network {
         self.unstruck.filter(|&(_, at)| arrivals == [Some(at), None])
     }
 
-    /// A message arrives once more: the one that was sent as the `nth` of its link, at this time, and so much later than it.
+    /// A message arrives once more: the one that was sent as the `nth` of its link, at this time, and so much later than it. False if it
+    /// does so already.
     pub(crate) fn repeat(
         &mut self,
         packet: &Packet,
         (nth, sent): (u64, u64),
         later: u64,
         injections: &mut Injections,
-    ) {
-        injections.count(Class::Duplication);
+    ) -> bool {
         let (from, to) = (packet.from_host, packet.to_host);
+        if !self.repeated.insert((from, to, nth)) {
+            return false;
+        }
+        injections.count(Class::Duplication);
         self.drawn.push(Fault::Message { from, to, nth, at: Some(sent), fate: Fate::Twice { later } });
+        true
     }
 
     fn distance(&self, from: HostIndex, to: HostIndex) -> u64 {
@@ -299,6 +308,11 @@ impl Network {
             // What a clog still holds comes late; what is sent from now on does not wait for it.
             link.last_arrival = 0;
         }
+    }
+
+    /// Whether no message is struck any more.
+    pub(crate) fn is_healed(&self) -> bool {
+        self.healed
     }
 
     /// Whether a link carries nothing.

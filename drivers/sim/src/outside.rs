@@ -4,7 +4,8 @@ use crate::archive::SimulatedArchive;
 use crate::beacons::BeaconList;
 use crate::class::Injections;
 use crate::draw::mix_bytes;
-use crate::echoes::Echoes;
+use crate::echoes::{Echo, Echoes};
+use crate::elders::Elders;
 use crate::fact::Fact;
 use crate::network::{Arrivals, Network, Packet};
 use crate::plan::HostIndex;
@@ -59,6 +60,7 @@ pub(crate) struct Outside<F: Family> {
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
     echoes: Echoes,
+    elders: Elders,
     read_before: ReadBefore<F::Message>,
     packets: Vec<Option<Packet>>,
     free: Vec<u32>,
@@ -74,7 +76,7 @@ impl<F: Family> Outside<F> {
         trace: Trace,
         swarm: Swarm,
         bounds: Bounds,
-        echoes: Echoes,
+        (echoes, elders): (Echoes, Elders),
     ) -> Self {
         let mut index: Vec<_> = hosts.iter().enumerate().map(|(i, host)| (host.id, i as HostIndex)).collect();
         index.sort_unstable();
@@ -96,6 +98,7 @@ impl<F: Family> Outside<F> {
             names: BTreeMap::new(),
             current: None,
             echoes,
+            elders,
             read_before: ReadBefore::new(),
             packets: Vec::new(),
             free: Vec::new(),
@@ -160,14 +163,28 @@ impl<F: Family> Outside<F> {
         let packet = Packet { from, to, from_host, to_host, from_incarnation, bytes, beacons: None };
         if let Some((nth, arrives)) = self.network.unstruck(arrivals) {
             self.echoes.remember(&packet, nth, self.now, arrives);
+            if !self.network.is_healed() {
+                let elders = self.elders.on_sent(&packet, nth, self.now, arrives);
+                elders.into_iter().for_each(|elder| self.arrives_again(elder));
+            }
         }
         self.depart(packet, arrivals);
     }
 
     /// A host has started again: some of what was sent to it and by it before arrives once more.
     pub(crate) fn echo(&mut self, host: HostIndex, lost_its_disk: bool) {
-        for echo in self.echoes.draw(host, lost_its_disk, self.now) {
-            self.network.repeat(&echo.packet, (echo.nth, echo.sent), echo.later, &mut self.injections);
+        let echoes = self.echoes.draw(host, lost_its_disk, self.now);
+        echoes.into_iter().for_each(|echo| self.arrives_again(echo));
+    }
+
+    /// Nobody hears any more what a host sent before it lost its disk.
+    pub(crate) fn forget_elders(&mut self, host: HostIndex) {
+        self.elders.forget(host);
+    }
+
+    fn arrives_again(&mut self, echo: Echo) {
+        let sent = (echo.nth, echo.sent);
+        if self.network.repeat(&echo.packet, sent, echo.later, &mut self.injections) {
             self.depart(echo.packet, [Some(echo.at), None]);
         }
     }

@@ -53,6 +53,9 @@ pub struct Tuning {
     /// What a journal takes in one record, and a link in one frame: the runtime's bounds, unless a scenario whose pages are smaller
     /// sets closer ones.
     pub bounds: Bounds,
+    /// Nothing fails in this run, and everything is quick: an operation takes no longer than this, beside the way. Who waits longer waits
+    /// for a timer that makes up for what was not done. None: all may fail.
+    pub calm: Option<Duration>,
 }
 
 impl Default for Tuning {
@@ -77,6 +80,7 @@ impl Default for Tuning {
             blows: (0.3, 30.0),
             message_rate: (0.0003, 0.1),
             bounds: Bounds::REAL,
+            calm: None,
         }
     }
 }
@@ -118,6 +122,13 @@ pub struct Swarm {
     /// the order in which everything came.
     pub timers_last: bool,
 }
+
+/// How long packets take where nothing fails, and fsyncs at most, in nanoseconds.
+const CALM_LATENCY: u64 = 200_000;
+/// How long a burst keeps a host busy there at most.
+const CALM_BURST: u64 = 5_000;
+/// How long clients wait there between operations, on average and at least: some have to begin when all hosts have found together.
+const CALM_THINK: u64 = 50_000_000;
 
 impl Swarm {
     /// Draws the options of `seed`.
@@ -161,7 +172,7 @@ impl Swarm {
         let operations = log_uniform_of(&mut rng, operations.0, operations.1) as u32;
         let safety = rng.between(tuning.safety.0.as_nanos() as u64, tuning.safety.1.as_nanos() as u64);
         let (safety, think) = fitted(safety, think, operations, tuning, &mut rng);
-        Self {
+        let drawn = Self {
             classes,
             rates,
             safety,
@@ -178,6 +189,21 @@ impl Swarm {
             clocks_at_edges,
             trimmed_restored: rng.chance(0.5),
             timers_last,
+        };
+        if tuning.calm.is_some() { drawn.calmed() } else { drawn }
+    }
+
+    /// The same, where nothing fails.
+    fn calmed(self) -> Self {
+        let burst = self.burst.min(CALM_BURST);
+        Self {
+            classes: Classes::NONE,
+            latency: Latency::Constant(CALM_LATENCY),
+            sync: self.sync.min(CALM_LATENCY),
+            burst,
+            per_message: burst / 10,
+            think: self.think.max(CALM_THINK),
+            ..self
         }
     }
 

@@ -79,4 +79,6 @@ kernel::planted_bugs! {
     segment_dropped_too_early = "F42",
     /// A segment that is written again lacks one of the nodes that are left.
     rewritten_segment_loses_a_node = "F43",
+    /// A server takes what was durable before it in another epoch for durable in its own.
+    durable_of_another_epoch_counts = "F44",
 }

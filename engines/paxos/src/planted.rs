@@ -108,4 +108,10 @@ kernel::planted_bugs! {
     resigned_leader_shows_beacons = "P64",
     /// A leader that resigns takes a timer that it has stopped for one that runs.
     stopped_timer_taken_for_set = "P65",
+    /// A configuration is in force when a read quorum of the acceptors before it is sealed, and not a write quorum.
+    seal_counts_a_read_quorum = "P69",
+    /// A leader that reads chosen values back takes votes from beyond a page of which more follows.
+    recall_reaches_beyond_its_pages = "P67",
+    /// A change of configuration settles when the first slot of the last one is the first that is not in snapshots.
+    change_settled_one_slot_early = "P68",
 }

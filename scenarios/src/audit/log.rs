@@ -1,8 +1,10 @@
 //! One replicated log: votes that were reported are durable, what is executed was chosen by a quorum of them, and nothing is forgotten
 //! that too few have in durable snapshots.
 
+mod changes;
 mod restarts;
 
+use self::changes::needed_of;
 use super::acceptor::AcceptorDisk;
 use super::rising::Rising;
 use super::snapshots::{Snapshots, Written};
@@ -117,6 +119,7 @@ impl LogAudit {
                 let record: AcceptorRecord = read(record);
                 if let AcceptorRecord::Vote { ballot, slot, value } = &record {
                     self.check_proposal(*slot, *ballot, value);
+                    self.check_change(*slot, value);
                     self.check_in_force(node, *slot);
                     self.propose(node, *slot, *ballot, value, true);
                 }
@@ -404,9 +407,7 @@ impl LogAudit {
         };
         // A leader may know of a change that is not in force yet: it counts among the replicas of the latest.
         let count = latest.replicas.iter().filter(reach).count();
-        // Either of two may leave.
-        let spare = latest.acceptors.faults().max(usize::from(latest.replicas.len() == 2));
-        let needed = (spare + 1).min(latest.replicas.len());
+        let needed = needed_of(latest);
         invariant!(
             DUR,
             count >= needed,

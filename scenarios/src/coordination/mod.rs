@@ -6,6 +6,7 @@ pub(crate) mod calls;
 pub(crate) mod checks;
 mod connections;
 mod cutting;
+mod drawn;
 pub(crate) mod ephemerals;
 mod expiring;
 mod handing;
@@ -37,6 +38,7 @@ use crate::moments::{membership::Changes, operator};
 use checks::Checks;
 use coordination::{Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings};
 use cutting::Cutting;
+use drawn::draw_parameters;
 use ephemerals::Ephemerals;
 use expiring::{EXPIRE_EVERY, Expiring, LET_EXPIRE, LOOK_AT_A_SESSION};
 use judged::{JudgedSessions, JudgedTree, SharedTree};
@@ -46,7 +48,7 @@ use leaving::{LEAVE, Leaving};
 use living::Living;
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
-use mason::{Deployment, Group, HostParts, MasonMember, MasonParameters, Stub as _};
+use mason::{Deployment, Group, HostParts, MasonMember, Stub as _};
 use memory::Memory;
 use parts::ReplyBounds;
 use quiet::Quiet;
@@ -261,35 +263,6 @@ impl CoordinationScenario {
     fn is_linearizable(&self) -> bool {
         self.consistency == Consistency::Linearizable
     }
-}
-
-fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
-    let ms = Duration::from_millis;
-    let parameters = MasonParameters {
-        tick: ms(rng.between(10, 40)),
-        resend_after: ms(rng.between(30, 120)),
-        suspect_after: ms(rng.between(80, 400)),
-        clock_every: ms(rng.between(100, 300)),
-        collect_every: ms(rng.between(100, 1_000)),
-        collect_interval: rng.between(4, 64),
-        ask_after: ms(rng.between(20, 80)),
-        snapshot_every_bytes: 2_000 << rng.below(6),
-        snapshot_chunk_bytes: 256 << rng.below(4),
-        page_bytes: 128 << rng.below(7),
-        // Where nobody waits for the last server, it has to take a snapshot.
-        wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(100) },
-        ..MasonParameters::default()
-    };
-    let log = paxos::Parameters {
-        election_timeout: ms(rng.between(150, 400)),
-        heartbeat_every: ms(rng.between(25, 60)),
-        resend_after: ms(rng.between(50, 150)),
-        window: 32 << rng.below(4),
-        snapshot_every_bytes: 4_000 << rng.below(6),
-        retained_bytes_max: 8_000 << rng.below(6),
-        ..paxos::Parameters::default()
-    };
-    limits::fit(parameters, log)
 }
 
 fn send(to: NodeId, kind: u8, bytes: &[u8], control: &mut Control<'_, Seat>) {

@@ -64,6 +64,7 @@ fn draw_parameters(rng: &mut Rng) -> (MasonParameters, paxos::Parameters) {
         wait_for_last: if rng.chance(0.5) { Duration::ZERO } else { ms(500) },
         ..MasonParameters::default()
     };
+    let (parameters, log) = limits::narrowed(parameters, log, rng);
     limits::fit(parameters, log)
 }
 

@@ -4,7 +4,7 @@ mod history;
 mod late_votes;
 
 use crate::audit::corfu::{self as audit, CorfuAudit, Journal};
-use crate::limits::Sizes;
+use crate::limits::{self, Sizes};
 use ::corfu::{
     Auxiliary, Client, CorfuRequest, CorfuResponse, Entry, Epoch, LogPosition, Member, Parameters,
     Projection, Sequencer, StorageServer,
@@ -31,6 +31,8 @@ const ENTRY_BYTES_MAX: usize = 12 << 10;
 pub struct CorfuScenario {
     servers: Vec<HostId>,
     clients: Vec<HostId>,
+    /// Nothing fails in this run.
+    has_no_faults: bool,
     auxiliaries: Vec<NodeId>,
     sequencers: Vec<NodeId>,
     initial: Projection,
@@ -102,6 +104,9 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "kill the tail of a chain that is copied", class: Class::Strike },
 ];
 
+/// How long an operation takes at most where nothing fails.
+const CALM_MOST: Duration = Duration::from_millis(400);
+
 impl CorfuScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
@@ -134,8 +139,14 @@ impl CorfuScenario {
             entry_bytes_max: ENTRY_BYTES_MAX,
             ..Parameters::default()
         };
+        let has_no_faults = limits::is_calm(rng);
+        let parameters = match has_no_faults {
+            true => Parameters { resend_after: limits::CALM_PATIENCE, ..parameters },
+            false => parameters,
+        };
         let sizes = Sizes::draw(rng);
         Self {
+            has_no_faults,
             sizes,
             auxiliaries: servers.iter().take(AUXILIARIES).map(|&it| NodeId::new(it, AUXILIARY)).collect(),
             initial: Projection::initial(sequencers[0], chains),
@@ -144,7 +155,7 @@ impl CorfuScenario {
             clients,
             spares,
             comes_back,
-            plots: if rng.chance(0.4) { 6 } else { 0 },
+            plots: if rng.chance(0.4) && !has_no_faults { 6 } else { 0 },
             late_votes: LateVotes::draw(rng),
             let_in: None,
             parameters,
@@ -301,6 +312,7 @@ impl Scenario for CorfuScenario {
             operations: (30, 200),
             liveness: s(60),
             bounds: BOUNDS,
+            calm: self.has_no_faults.then_some(CALM_MOST),
             ..Tuning::default()
         }
     }

@@ -1,7 +1,7 @@
 //! What a crash would leave of each chain server, held against what it has said.
 
 use super::Node;
-use ::fuzzylog::chain_server::{ChainRecord, ChainServerIn, FromServer, Ordered};
+use ::fuzzylog::chain_server::{ChainRecord, ChainServerIn, Counts, FromServer, Ordered};
 use ::fuzzylog::director::DirectorIn;
 use ::fuzzylog::messages::client::FuzzyClientIn;
 use ::fuzzylog::partition::command::RowEntry;
@@ -44,11 +44,32 @@ pub(super) struct Disks {
     stable: BTreeMap<(HostSlot, RowIndex), RowEntry>,
     /// For which epochs servers have said that they are sealed.
     seals: BTreeMap<NodeId, ChainEpoch>,
+    /// The most that each server has said of its row, by epoch.
+    said: BTreeMap<(NodeId, ChainEpoch, Word), RowIndex>,
 }
 
 /// True of a message that promises something of the row of its sender, or of the epoch that it serves.
 pub(super) fn is_claim(message: &FuzzyMessage) -> bool {
-    promised(message).is_some() || in_force(message).is_some()
+    promised(message).is_some() || in_force(message).is_some() || said(message).is_some()
+}
+
+/// What servers of a chain say to each other of how long the row is that they have.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Word {
+    Durable,
+    Received,
+    Stable,
+}
+
+/// What the sender says of its row, and in which epoch.
+fn said(message: &FuzzyMessage) -> Option<(ChainEpoch, Word, RowIndex)> {
+    let FuzzyMessage::ChainServer(ChainServerIn::Server(message)) = message else { return None };
+    match message {
+        FromServer::DurableThrough(it) => Some((it.epoch, Word::Durable, it.through)),
+        FromServer::Received(it) => Some((it.epoch, Word::Received, it.length)),
+        FromServer::StableThrough(it) => Some((it.epoch, Word::Stable, it.through)),
+        _ => None,
+    }
 }
 
 /// The epoch that the sender says to serve.
@@ -189,6 +210,10 @@ impl Disks {
             Fact::Durable { .. } | Fact::Trimmed { .. } => {}
             Fact::Reported { from, message, .. } => {
                 self.check_seals(from, &message);
+                if let Some((epoch, word, length)) = said(&message) {
+                    let known = self.said.entry((from, epoch, word)).or_default();
+                    *known = length.max(*known);
+                }
                 let longest = self.disks.get(&from).map_or(RowIndex(0), |disk| disk.longest);
                 let promised = promised(&message).unwrap_or_default();
                 invariant!(
@@ -251,6 +276,26 @@ impl Disks {
             through <= durable,
             "{id} takes {through} commands for durable at {before}, whose disk has {durable}"
         );
+    }
+
+    /// What a server counts was said in its epoch, and by whom it is to be said.
+    pub(super) fn check_counted(&self, id: NodeId, server: &ChainServer) {
+        let Some(Counts { epoch, durable, received, stable }) = server.counts(id) else { return };
+        let said = |by, word| self.said.get(&(by, epoch, word)).copied().unwrap_or_default();
+        // What is stable the one behind has, whether or not it has said so.
+        let tail = stable.map_or(RowIndex(0), |(tail, _)| said(tail, Word::Stable));
+        let counted = [
+            ("durable", durable.map(|(by, most)| (most, said(by, Word::Durable)))),
+            ("received", received.map(|(by, most)| (most, said(by, Word::Received).max(tail)))),
+            ("stable", stable.map(|(_, most)| (most, tail))),
+        ];
+        for (what, (counts, said)) in counted.into_iter().filter_map(|(what, it)| Some((what, it?))) {
+            invariant!(
+                DUR,
+                counts <= said,
+                "{id} counts {counts} commands as {what} in epoch {epoch}, and was said to be so of {said}"
+            );
+        }
     }
 
     /// How long the row is that a restart finds.

@@ -110,6 +110,7 @@ impl Truth {
                 disks.note_applied(id, server.serves().is_some(), server.state().applied());
                 self.replay(id, server, disks);
                 disks.check_before(id, server, cluster);
+                disks.check_counted(id, server);
             }
         }
     }

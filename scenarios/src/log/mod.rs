@@ -40,6 +40,8 @@ pub struct LogScenario {
     hosts: Vec<HostId>,
     spaces: u16,
     sizes: Sizes,
+    /// Nothing fails in this run.
+    has_no_faults: bool,
     bounds: SpaceBounds,
     /// What the logs of a host may hold together.
     disk_bytes: u64,
@@ -155,6 +157,10 @@ impl LogScenario {
             retained_bytes_max: 4_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
+        let has_no_faults = limits::is_calm(rng);
+        let (parameters, log) = limits::narrowed(parameters, log, rng);
+        let (parameters, log) =
+            if has_no_faults { limits::patient(parameters, log) } else { (parameters, log) };
         let (parameters, log) = limits::fit(parameters, log);
         let sizes = Sizes::draw(rng);
         let bounds = SpaceBounds {
@@ -167,6 +173,7 @@ impl LogScenario {
         let disk_bytes = if rng.chance(0.4) { 2_000 << rng.below(5) } else { u64::MAX };
         let is_remade = disk_bytes < u64::MAX && rng.chance(0.5);
         Self {
+            has_no_faults,
             sizes,
             hosts,
             spaces,
@@ -260,6 +267,7 @@ impl Scenario for LogScenario {
             operations: (30, 150),
             liveness: s(120),
             bounds: limits::BOUNDS,
+            calm: self.has_no_faults.then_some(limits::CALM_MOST),
             ..Tuning::default()
         }
     }

@@ -31,6 +31,8 @@ pub struct LogChainsScenario {
     hosts: Vec<HostId>,
     spaces: u16,
     sizes: Sizes,
+    /// Nothing fails in this run.
+    has_no_faults: bool,
     bounds: SpaceBounds,
     disk_bytes: u64,
     /// Where gateways and shards are.
@@ -125,6 +127,10 @@ impl LogChainsScenario {
             page_bytes: 128 << rng.below(6),
             ..MasonParameters::default()
         };
+        let has_no_faults = limits::is_calm(rng);
+        let (parameters, log) = limits::narrowed(parameters, log, rng);
+        let (parameters, log) =
+            if has_no_faults { limits::patient(parameters, log) } else { (parameters, log) };
         let (parameters, log) = limits::fit(parameters, log);
         let over = Deployment::new(entries.clone(), 1, spaces, 0, parameters.clone(), log.clone());
         let chains =
@@ -138,6 +144,7 @@ impl LogChainsScenario {
             shards: over.topology().shards.clone(),
         };
         Self {
+            has_no_faults,
             sizes: Sizes::draw(rng),
             bounds: SpaceBounds {
                 segment_bytes: 32 << rng.below(5),
@@ -298,6 +305,7 @@ impl Scenario for LogChainsScenario {
             operations: (30, 150),
             liveness: s(120),
             bounds: limits::BOUNDS,
+            calm: self.has_no_faults.then_some(limits::CALM_MOST),
             ..Tuning::default()
         }
     }

@@ -13,6 +13,7 @@ use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::{membership::Changes, operator};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
+use beginning::Sealing;
 use deposing::Deposing;
 use history::History;
 use invariants::Invariants;
@@ -36,6 +37,8 @@ pub struct MasonScenario {
     shards: u16,
     deployment: Deployment,
     sizes: Sizes,
+    /// Nothing fails in this run.
+    has_no_faults: bool,
     history: History,
     invariants: Invariants,
     audit: MasonAudit,
@@ -49,6 +52,7 @@ pub struct MasonScenario {
     deposing: Option<Deposing>,
     /// How often it still looks for the next sequencer.
     looks_for_the_next: u32,
+    sealing: Sealing,
     /// Until then clients ask for nothing.
     hushed_until: u64,
     /// Little goes wrong but leaders that are deposed, one after the other.
@@ -100,6 +104,7 @@ const MARKS: &[&str] = &[
     "scenario.deposed_a_leader_whose_requests_were_late",
     "scenario.held_one_shard_back",
     "scenario.killed_a_sequencer_that_had_just_begun",
+    "scenario.repeated_seals_to_a_later_attempt",
     "scenario.killed_the_sequencer_when_a_group_retired",
     "scenario.killed_who_took_a_snapshot",
     "scenario.lost_answers_one_by_one_and_then_all",
@@ -151,6 +156,9 @@ const STRIKES: [StrikeKind; 17] = [
     },
 ];
 
+/// How long an operation takes at most where nothing fails.
+const CALM_MOST: Duration = Duration::from_millis(100);
+
 impl MasonScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
@@ -189,6 +197,10 @@ impl MasonScenario {
             retained_bytes_max: 4_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
+        let has_no_faults = limits::is_calm(rng);
+        let (parameters, log) = limits::narrowed(parameters, log, rng);
+        let (parameters, log) =
+            if has_no_faults { limits::patient(parameters, log) } else { (parameters, log) };
         let (parameters, log) = limits::fit(parameters, log);
         let room = if alone || rng.chance(0.4) { groups } else { rng.between(u64::from(groups), 4) as u16 };
         let deployment =
@@ -197,6 +209,7 @@ impl MasonScenario {
         let changes = Changes::new(deployment.clone(), ASK_FOR_HOSTS, rng.chance(0.5));
         Self {
             hosts,
+            has_no_faults,
             shards,
             deployment,
             sizes,
@@ -211,6 +224,7 @@ impl MasonScenario {
             busy: (0, 0),
             deposing: None,
             looks_for_the_next: 0,
+            sealing: Sealing::draw(rng),
             hushed_until: 0,
             is_calm: rng.chance(0.125),
         }
@@ -297,6 +311,7 @@ impl Scenario for MasonScenario {
             operations: (20, 150),
             liveness: s(120),
             bounds: limits::BOUNDS,
+            calm: self.has_no_faults.then_some(CALM_MOST),
             ..Tuning::default()
         }
     }
@@ -326,7 +341,7 @@ impl Scenario for MasonScenario {
     }
 
     fn on_begin(&mut self, control: &mut Control<'_, Node>) {
-        if self.is_calm {
+        if self.is_calm && !self.has_no_faults {
             control.alarm(DEPOSE_EVERY / 2, DEPOSE_ANOTHER);
         }
     }
@@ -449,11 +464,14 @@ impl Scenario for MasonScenario {
     }
 
     fn watches(&self) -> bool {
-        self.ambushes.any()
+        self.ambushes.any() || self.sealing.is_on()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
         self.ambushes.look(control);
+        if self.sealing.is_on() && !self.has_no_faults {
+            self.sealing.look(control);
+        }
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {

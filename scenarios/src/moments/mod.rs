@@ -73,6 +73,15 @@ pub(crate) fn sequencer<N: Seated>(cluster: &Cluster<'_, N>) -> Option<HostId> {
     active.max().map(|(_, host)| host)
 }
 
+/// A standby that has the groups sealed, and for which epoch.
+pub(crate) fn recovering<N: Seated>(cluster: &Cluster<'_, N>) -> Option<(NodeId, u64)> {
+    let mut all = members(cluster.nodes());
+    all.find_map(|(id, member)| match member {
+        MasonMember::Sequencer(sequencer) => sequencer.recovering_epoch().map(|epoch| (id, epoch)),
+        _ => None,
+    })
+}
+
 /// Who leads a group, and where.
 pub(crate) fn leaders<N: Seated>(cluster: &Cluster<'_, N>) -> Vec<(Group, HostId)> {
     let leading = members(cluster.nodes()).filter_map(|(id, member)| match member {

@@ -51,6 +51,10 @@ impl Floods {
         floods
     }
 
+    pub(super) fn are_on(&self) -> bool {
+        self.left > 0
+    }
+
     pub(super) fn begin(&mut self, control: &mut Control<'_, Node>) {
         if self.left > 0 {
             control.alarm(self.rng.duration(Duration::from_millis(200), Duration::from_secs(8)), FLOOD);

@@ -14,6 +14,7 @@ mod sessions;
 pub mod smallest;
 
 use crate::audit::{self, log::LogAudit};
+use crate::limits;
 use ::paxos::multipaxos::batcher::BatcherIn;
 use ::paxos::multipaxos::client::CommandClient;
 use ::paxos::multipaxos::replica::ReplicaIn;
@@ -37,6 +38,8 @@ type Node = Member<Judged>;
 pub struct PaxosScenario {
     layout: Layout,
     parameters: Parameters,
+    /// Nothing fails in this run.
+    has_no_faults: bool,
     histories: Histories,
     /// The history was too hard to check.
     undecided: bool,
@@ -158,6 +161,9 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "bring a leader back that the next one has outvoted", class: Class::Strike },
 ];
 
+/// How long an operation takes at most where nothing fails.
+const CALM_MOST: Duration = Duration::from_millis(100);
+
 impl PaxosScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
@@ -195,11 +201,16 @@ impl PaxosScenario {
         if rng.chance(0.25) {
             parameters.outstanding_max = rng.between(2, 8) as usize;
         }
+        let has_no_faults = focus == Focus::None && !floods.are_on() && limits::is_calm(rng);
+        if has_no_faults {
+            parameters.resend_after = limits::CALM_PATIENCE;
+        }
         let misfit = parameters.misfit(&floods.bounds);
         assert!(misfit.is_none(), "BOUND: {misfit:?} of {parameters:?}");
         Self {
             layout,
             parameters,
+            has_no_faults,
             floods,
             histories: Histories::default(),
             undecided: false,
@@ -278,6 +289,7 @@ impl Scenario for PaxosScenario {
             // Where a disk is slow and links stay cut, a client sends much again before it turns to a batcher that is there.
             liveness: s(120),
             bounds: self.floods.bounds,
+            calm: self.has_no_faults.then_some(CALM_MOST),
             ..Tuning::default()
         };
         match self.focus {

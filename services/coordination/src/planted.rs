@@ -87,4 +87,6 @@ kernel::planted_bugs! {
     tree_trimmed_behind_one_server = "K62",
     /// Over FuzzyLog: shards are handed what the sessions did not admit.
     void_operations_handed_over = "K63",
+    /// A watch that goes to another shard counts there as registered before all others.
+    moved_watch_loses_its_number = "K65",
 }

@@ -276,7 +276,7 @@ impl<S: Scenario> Run<S> {
         self.phase = Phase::Liveness;
         self.deadline = now + self.tuning.liveness.as_nanos() as u64;
         self.core = core.iter().filter_map(|&id| self.out.host_index(id)).collect();
-        if !self.replays {
+        if !self.replays && self.tuning.calm.is_none() {
             self.draw_frozen(scenario, &mut rng);
         }
         self.out.network.heal();

@@ -12,6 +12,7 @@ use crate::archive::SimulatedArchive;
 use crate::class::{Class, Classes};
 use crate::draw::{Purpose, root};
 use crate::echoes::Echoes;
+use crate::elders::Elders;
 use crate::fact::Fact;
 use crate::host::{Host, Input, Status};
 use crate::network::Network;
@@ -54,11 +55,12 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     };
     let salt = options.plan.as_ref().map_or(0, |plan| plan.salt);
     let network = Network::new(hosts.len(), seed, salt, &swarm, script);
-    let (trace, echoes) = (Trace::new(seed, options), Echoes::of(seed, &swarm, script.is_some()));
+    let trace = Trace::new(seed, options);
+    let again = (Echoes::of(seed, &swarm, script.is_some()), Elders::of(seed, &swarm, script.is_some()));
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
         hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),
-        out: Outside::new(&hosts, network, SimulatedArchive::new(seed), trace, swarm, tuning.bounds, echoes),
+        out: Outside::new(&hosts, network, SimulatedArchive::new(seed), trace, swarm, tuning.bounds, again),
         clients: Vec::new(),
         asked: BTreeMap::new(),
         requests: 0,
@@ -336,6 +338,7 @@ impl<S: Scenario> Run<S> {
     pub(crate) fn replace_disk(&mut self, index: HostIndex, scenario: &mut S) -> bool {
         let id = self.hosts[usize::from(index)].id;
         self.out.trace.line(self.out.now, Some(id), || "DISK LOST".to_owned());
+        self.out.forget_elders(index);
         if self.out.claims.is_some() {
             self.out.facts.push(Fact::DiskLost { host: id });
             self.notify_facts(scenario);

@@ -12,6 +12,12 @@ use std::collections::{BTreeMap, VecDeque};
 /// How long clients of a healed core wait between operations, on average and at most.
 const THINK_WHEN_HEALED_MAX: u64 = 100_000_000;
 
+/// How often an operation crosses the longest way, to the middle of the network or from there, at most.
+const CALM_WAYS: u64 = 24;
+
+/// What begins earlier may wait until all hosts have found together, in nanoseconds.
+const CALM_FROM: u64 = 3_000_000_000;
+
 /// A client of the workload, with one operation at a time.
 pub(crate) struct Client {
     pub(crate) node: NodeId,
@@ -23,11 +29,12 @@ pub(crate) struct Client {
     /// Operations completed that began after the heal.
     fresh: u32,
     began_fresh: bool,
+    began_at: u64,
 }
 
 impl Client {
     pub(crate) fn new(node: NodeId, host: HostIndex) -> Self {
-        Self { node, host, begun: 0, asked: None, next_at: 0, fresh: 0, began_fresh: false }
+        Self { node, host, begun: 0, asked: None, next_at: 0, fresh: 0, began_fresh: false, began_at: 0 }
     }
 }
 
@@ -122,6 +129,7 @@ impl<S: Scenario> Run<S> {
         let Some(operation) = operation else { return };
         client.begun = operation.nth + 1;
         client.began_fresh = self.phase == Phase::Liveness;
+        client.began_at = self.out.now;
         let node = client.node;
         if !self.omitted.contains(&operation) {
             self.begun.push(BegunOperation { operation, at: self.out.now });
@@ -143,10 +151,30 @@ impl<S: Scenario> Run<S> {
     }
 
     pub(crate) fn completed(&mut self, number: u16) {
+        self.check_calm(number);
         let client = &mut self.clients[usize::from(number)];
         client.asked = None;
         client.fresh += u32::from(client.began_fresh);
         self.schedule(number);
+    }
+
+    /// Where nothing fails nobody waits for what makes up for a failure.
+    fn check_calm(&self, number: u16) {
+        let client = &self.clients[usize::from(number)];
+        let is_early = client.began_at < CALM_FROM;
+        let Some(most) = self.tuning.calm.filter(|_| !client.began_fresh && !is_early) else { return };
+        let far = self.out.swarm.distances.iter().max().copied().unwrap_or(0);
+        let took = self.out.now - client.began_at;
+        let most = most.as_nanos() as u64 + far * CALM_WAYS;
+        kernel::invariant!(
+            CALM,
+            took <= most,
+            "{} waited {} us for operation {} of a cluster where nothing fails; {} us at most",
+            client.node,
+            took / 1_000,
+            client.begun - 1,
+            most / 1_000
+        );
     }
 
     /// What keeps the clients of the core waiting; `None` if all are served.

@@ -3,6 +3,7 @@
 
 mod beacons;
 mod blobs;
+mod calm;
 mod clocks;
 mod dry_restarts;
 mod effects;

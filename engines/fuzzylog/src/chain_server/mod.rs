@@ -95,6 +95,19 @@ struct Links {
     without: Vec<LeavingRegion>,
 }
 
+/// How long the row is that others say to have, in one epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Counts {
+    /// The epoch.
+    pub epoch: ChainEpoch,
+    /// What is durable at all servers before it, by word of the nearest.
+    pub durable: Option<(NodeId, RowIndex)>,
+    /// What the one behind it has.
+    pub received: Option<(NodeId, RowIndex)>,
+    /// What is durable everywhere, by word of the tail.
+    pub stable: Option<(NodeId, RowIndex)>,
+}
+
 /// A server of one partition.
 #[derive(Clone, Debug)]
 pub struct ChainServer {
@@ -267,6 +280,17 @@ impl ChainServer {
     pub fn durable_before(&self, me: NodeId) -> Option<(NodeId, RowIndex)> {
         let before = self.serving_projection()?.before(me)?;
         Some((before, self.links.above))
+    }
+
+    /// What it counts of what the others of its chain have said in its epoch. For invariants.
+    pub fn counts(&self, me: NodeId) -> Option<Counts> {
+        let projection = self.serving_projection()?;
+        Some(Counts {
+            epoch: projection.epoch,
+            durable: projection.before(me).map(|before| (before, self.links.above)),
+            received: projection.behind(me).zip(self.links.received),
+            stable: projection.tail().filter(|&tail| tail != me).map(|tail| (tail, self.links.stable)),
+        })
     }
 
     /// True if it serves as its chain's head: it orders, and copies other regions.

@@ -137,7 +137,10 @@ impl ChainServer {
     ) {
         let DurableThrough { epoch, through } = *message;
         let me = cx.node();
-        let before = self.serving_projection().filter(|it| it.epoch == epoch).and_then(|it| it.before(me));
+        let before = self
+            .serving_projection()
+            .filter(|it| it.epoch == epoch || planted!(durable_of_another_epoch_counts))
+            .and_then(|it| it.before(me));
         if before != Some(from) {
             return;
         }

@@ -19,15 +19,15 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use tree::{Shown, Tree};
-use watched::{CHILD, DATA, PERSISTENT, RECURSIVE, Watched};
+use watched::{CHILD, DATA, Moved, PERSISTENT, RECURSIVE, Watched, own_watches};
 
-/// The model that all servers of a run share.
+/// The model that all servers of a run share, and what watches have moved between servers of one host.
 #[derive(Clone, Debug)]
-pub(crate) struct SharedTree(Rc<RefCell<Tree>>);
+pub(crate) struct SharedTree(Rc<RefCell<Tree>>, Rc<RefCell<Moved>>);
 
 impl SharedTree {
     pub(crate) fn new() -> Self {
-        Self(Rc::new(RefCell::new(Tree::new())))
+        Self(Rc::new(RefCell::new(Tree::new())), Rc::default())
     }
 }
 
@@ -39,6 +39,8 @@ pub struct JudgedTree {
     placement: Placement,
     tree: SharedTree,
     watched: Watched,
+    /// Of its host's incarnation.
+    number: u64,
     /// Of the last operation; none while a snapshot is installed.
     gsn: Option<u64>,
 }
@@ -46,7 +48,7 @@ pub struct JudgedTree {
 impl JudgedTree {
     pub(crate) fn new(space: Space, placement: Placement, number: u64, tree: SharedTree) -> Self {
         let (znodes, watched) = (Znodes::new(space, placement, number), Watched::default());
-        Self { znodes, space, placement, tree, watched, gsn: Some(0) }
+        Self { znodes, space, placement, tree, watched, number, gsn: Some(0) }
     }
 
     /// The shard itself.
@@ -324,7 +326,9 @@ impl Resharded for JudgedTree {
     }
 
     fn watches_leaving(&mut self, shard_map: &ShardMap, through: Gsn) -> Vec<(Space, Bytes)> {
+        let before = own_watches(&self.znodes);
         let leaving = self.znodes.watches_leaving(shard_map, through);
+        self.tree.1.borrow_mut().leave(self.number, before, &own_watches(&self.znodes));
         self.watched.begin_with(&self.znodes);
         leaving
     }
@@ -340,6 +344,7 @@ impl Resharded for JudgedTree {
 
     fn take_watches(&mut self, watches: &Bytes, out: &mut ShardOut) {
         self.znodes.take_watches(watches, out);
+        self.tree.1.borrow().check_taken(self.number, own_watches(&self.znodes));
         self.watched.begin_with(&self.znodes);
     }
 }

@@ -19,6 +19,44 @@ pub(super) const RECURSIVE: u8 = 8;
 #[derive(Debug, Default)]
 pub(super) struct Watched(BTreeMap<(String, NodeId), (u8, WatchSeq)>);
 
+/// What servers of a host had watched when shards were handed over: the last registration of each gateway and path, by the host's
+/// incarnation.
+#[derive(Debug, Default)]
+pub(super) struct Moved(BTreeMap<(u64, NodeId, String), WatchSeq>);
+
+impl Moved {
+    /// A server has given away what was watched of nodes that live elsewhere from here on.
+    pub(super) fn leave(&mut self, number: u64, before: OwnWatches, after: &OwnWatches) {
+        for ((reader, path), seq) in before.into_iter().filter(|(watch, _)| !after.contains_key(watch)) {
+            let known = self.0.entry((number, reader, path)).or_insert(seq);
+            *known = seq.max(*known);
+        }
+    }
+
+    /// A watch comes with its last registration: an order to forget an earlier one would take it away else.
+    pub(super) fn check_taken(&self, number: u64, here: OwnWatches) {
+        for ((reader, path), seq) in here {
+            let moved = (number, reader, path);
+            let before = self.0.get(&moved);
+            invariant!(
+                WATCH,
+                before.is_none_or(|before| seq >= *before),
+                "{reader} watches {} by registration {seq:?}, and did so by {before:?} before the watch moved",
+                moved.2
+            );
+        }
+    }
+}
+
+/// Who watches what at a server, and the last registration.
+type OwnWatches = BTreeMap<(NodeId, String), WatchSeq>;
+
+/// What is watched of nodes that live at a server. What is watched of all below is so at every server.
+pub(super) fn own_watches(znodes: &Znodes) -> OwnWatches {
+    let own = znodes.watched().filter(|(_, _, kinds, _)| kinds & !RECURSIVE != 0);
+    own.map(|(path, reader, _, seq)| ((reader, path.to_owned()), seq)).collect()
+}
+
 /// An announcement: to whom, of what.
 type Announced = (NodeId, u32, i32, String, bool);
 

@@ -153,7 +153,8 @@ impl Znodes {
         // Written by this host's own server of another shard.
         let Ok(WatchesGiven { since, watches, known }) = WatchesGiven::decoded(watches) else { return };
         for Given { path, reader, kinds, seq } in &watches {
-            self.watches.register(*reader, path, *kinds, WatchSeq(*seq));
+            let seq = if planted!(moved_watch_loses_its_number) { 0 } else { *seq };
+            self.watches.register(*reader, path, *kinds, WatchSeq(seq));
         }
         let known = known.into_iter().map(|Known { path, existed }| (path.into(), existed)).collect();
         self.report(Missed::new(since, known), notices);

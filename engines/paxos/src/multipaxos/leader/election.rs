@@ -37,6 +37,17 @@ impl Tallies {
         self.0.len() == groups.len()
             && groups.iter().zip(&self.0).all(|(group, &tally)| group.is_write_quorum(tally))
     }
+
+    /// True if in some group a read quorum was not counted.
+    pub(super) fn leaves_a_read_quorum(&self, configuration: &Configuration) -> bool {
+        configuration.acceptors.groups().iter().enumerate().any(|(number, group)| {
+            let counted = self.0.get(number).copied().unwrap_or_default();
+            let mut rest = Tally::default();
+            let others = (0..group.members().len()).filter(|&index| !counted.contains(index));
+            others.for_each(|index| rest.insert(index));
+            group.is_read_quorum(rest)
+        })
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use super::{ChangeConfiguration, Enlist, Leader, LeaderTimer, Phase1b, Sealed, S
 use crate::configuration::Configuration;
 use crate::multipaxos::messages::acceptor;
 use crate::value::Value;
-use kernel::{Cx, NodeId};
+use kernel::{Cx, NodeId, planted};
 use parts::{Ballot, Slot};
 use std::collections::BTreeMap;
 
@@ -58,7 +58,12 @@ impl Activation {
 
     /// A write quorum of the old acceptors meets each of their read quorums: no old read quorum answers any more.
     fn is_complete(&self) -> bool {
-        self.phase1.is_none() && self.sealed.can_write(&self.previous)
+        let is_sealed = if planted!(seal_counts_a_read_quorum) {
+            self.sealed.can_read(&self.previous)
+        } else {
+            self.sealed.can_write(&self.previous)
+        };
+        self.phase1.is_none() && is_sealed
     }
 }
 
@@ -68,7 +73,9 @@ impl Leader {
         let State::Leading(pipeline) = &mut self.state else { return };
         let latest = self.configurations.latest();
         // All slots of the one before and one of its own are in durable snapshots: two configurations matter at most.
-        let settled = (latest.version == 0 || latest.first_slot < truncation)
+        let settled = (latest.version == 0
+            || latest.first_slot < truncation
+            || planted!(change_settled_one_slot_early) && latest.first_slot <= truncation)
             && pipeline.active_version == latest.version;
         let in_flight = pipeline.has(|value| matches!(value, Value::Configure(_)));
         if message.configuration.version != latest.version + 1 || in_flight {
@@ -143,6 +150,12 @@ impl Leader {
             return;
         };
         let (version, in_force) = (activation.version, pipeline.active_version);
+        kernel::invariant!(
+            LIN,
+            !activation.sealed.leaves_a_read_quorum(&activation.previous),
+            "puts {version} in force, and a read quorum of {in_force} may answer: {:?} are sealed",
+            activation.sealed
+        );
         kernel::invariant!(AGREE, version == in_force + 1, "puts {version} in force after {in_force}");
         pipeline.active_version = version;
         pipeline.phase1_version = pipeline.phase1_version.max(version);

@@ -10,7 +10,7 @@ use super::{Leader, Phase1b, ReportedVote, State, Stuck};
 use crate::configuration::Configuration;
 use crate::multipaxos::messages::{acceptor, replica};
 use crate::value::Value;
-use kernel::{Cx, Instant, NodeId, PageBudget};
+use kernel::{Cx, Instant, NodeId, PageBudget, planted};
 use parts::{Ballot, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -98,7 +98,9 @@ impl Leader {
             pipeline.recall = None;
             return;
         }
-        recall.through = message.more.map_or(recall.through, |more| recall.through.min(more));
+        if !planted!(recall_reaches_beyond_its_pages) {
+            recall.through = message.more.map_or(recall.through, |more| recall.through.min(more));
+        }
         for ReportedVote { slot, ballot, value } in message.votes {
             let best = recall.votes.entry(slot).or_insert_with(|| (ballot, value.clone()));
             if best.0 < ballot {
