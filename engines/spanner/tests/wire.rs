@@ -56,13 +56,38 @@ fn prepared() -> PreparedTxn {
     }
 }
 
+fn began() -> shard::Began {
+    let (gateway, at) = (node(1, 1), Timestamp(17));
+    shard::Began {
+        ballot: Ballot { round: 4, leader: node(1, 17) },
+        leader: node(1, 23),
+        attempt: 2,
+        epoch: 3,
+        index: 4,
+        assigns_above: at,
+        last_commit: at,
+        due: at,
+        prepared: vec![prepared()],
+        decisions: vec![shard::OpenDecision { txn: TXN, fate: FATE, waits_for: vec![ShardId(1)] }],
+        owners: vec![shard::OwnerState {
+            gateway,
+            incarnation: 7,
+            below: 5,
+            ended: vec![(8, Fate::Aborted)],
+        }],
+        members: members(),
+    }
+}
+
+fn stepped() -> shard::Stepped {
+    let (safe, due) = (Timestamp(17), Timestamp(17));
+    shard::Stepped { epoch: 3, index: 4, refused: vec![(TXN, FATE)], safe, collected: Timestamp(1), due }
+}
+
 /// One of every message, in the order of their tags.
 fn messages() -> Vec<SpannerMessage> {
     let (gateway, id, at, coordinator) = (node(1, 1), 6, Timestamp(17), SHARD);
     let held = shard::LockedUnder { epoch: 3, since: 2, reads: 1 };
-    let decisions = vec![shard::OpenDecision { txn: TXN, fate: FATE, waits_for: vec![ShardId(1)] }];
-    let owners =
-        vec![shard::OwnerState { gateway, incarnation: 7, below: 5, ended: vec![(8, Fate::Aborted)] }];
     let skipped = vec![gateway::SkippedTxn { txn: TXN, t_p: at, writes: writes() }];
     vec![
         shard::ReadLocked {
@@ -98,30 +123,8 @@ fn messages() -> Vec<SpannerMessage> {
         shard::DidConclude { by: ShardId(1), coordinator, txns: vec![TXN] }.into(),
         shard::MakeWay { txn: TXN, coordinator }.into(),
         shard::AskToLead { role: node(1, 23) }.into(),
-        shard::Began {
-            ballot: Ballot { round: 4, leader: node(1, 17) },
-            leader: node(1, 23),
-            attempt: 2,
-            epoch: 3,
-            index: 4,
-            assigns_above: at,
-            last_commit: at,
-            due: at,
-            prepared: vec![prepared()],
-            decisions,
-            owners,
-            members: members(),
-        }
-        .into(),
-        shard::Stepped {
-            epoch: 3,
-            index: 4,
-            refused: vec![(TXN, FATE)],
-            safe: at,
-            collected: Timestamp(1),
-            due: at,
-        }
-        .into(),
+        began().into(),
+        stepped().into(),
         shard::Installed { safe: at, collected: Timestamp(1) }.into(),
         gateway::LockedValues { txn: TXN, shard: SHARD, held, values: bytes("values") }.into(),
         gateway::LostLocks { txn: TXN, shard: SHARD, busy: true }.into(),

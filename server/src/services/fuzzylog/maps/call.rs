@@ -75,7 +75,13 @@ impl MapCall {
         match in_time(call).await {
             Ok(done) => Ok(done),
             Err(error) if self.maps.is_gone(&self.map, &error).await => {
-                Err(words::refused(FuzzyError::MapRemoved, writes))
+                let has_another =
+                    matches!(in_time(self.maps.catalogue.find(&self.map.name)).await, Ok(Some(_)));
+                Err(if has_another {
+                    words::replaced()
+                } else {
+                    words::refused(FuzzyError::MapRemoved, writes)
+                })
             }
             Err(error) => Err(refused(&self.maps, error, writes)),
         }

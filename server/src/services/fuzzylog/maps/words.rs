@@ -36,6 +36,12 @@ pub(super) fn refused(error: FuzzyError, writes: bool) -> Refused {
     }
 }
 
+/// A map that was in use here is removed, and another one has its name: a call that is sent again finds that.
+pub(super) fn replaced() -> Refused {
+    let why = "another map has this name since it was removed: nothing was done, send it again";
+    Refused::new(StatusCode::SERVICE_UNAVAILABLE, why, Some(false), true)
+}
+
 /// There is no such map.
 pub(super) fn no_such_map(name: &str) -> Refused {
     let why = format!("there is no map {name}: PUT /v1/map/{name} makes one");
