@@ -11,8 +11,9 @@ use fuzzylog::{
     AppendTime, ChainEpoch, ChainJournal, ChainMember, ChainProjection, ColourPlacement, FuzzyClient,
     FuzzyMessage, FuzzyParameters, NodePosition, PartitionId,
 };
-use kernel::{Bytes, Decode as _, Encode as _, HostId, HostSlot, NodeId};
+use kernel::{Bytes, Decode as _, Encode as _, HostId, HostSlot, NodeId, RequestId, Role as _};
 use mason::client::{GatewayIn, ReadAnswer, ReadAnswers};
+use mason::proxy::arranging::ProxyCall;
 use mason::proxy::{Barrier, Lacking, SubmitOperations};
 use mason::shard::ShardIn;
 use mason::{Gsn, Layout, MasonMessage, Number, Operation, Placed, ProxyGroup, ShardMap, Space, Topology};
@@ -250,4 +251,24 @@ fn what_was_appended_is_said_again() {
         again += said(&mut fed);
     }
     assert_eq!(again, 3);
+}
+
+// An operator's second question whether the change is done would be refused because of the change itself.
+#[test]
+fn a_change_of_shards_that_is_on_its_way_is_shown_as_what_is_wanted() {
+    let mut fed = Fed::new();
+    let progress = |fed: &Fed| {
+        let progress = fed.table.role.progress();
+        let ShardMap { shards, before, .. } = progress.layout.shard_map;
+        (shards, before, progress.settled)
+    };
+    assert_eq!(progress(&fed), (SHARDS, SHARDS, true));
+    let wanted: Bytes = ProxyCall::SetShards(SHARDS - 1).encoded().into();
+    for _ in 0..2 {
+        fed.table.call(|feeder, cx| feeder.on_request(RequestId(1), wanted.clone(), cx));
+        assert_eq!(progress(&fed), (SHARDS - 1, SHARDS, false));
+    }
+    let wanted: Bytes = ProxyCall::SetShards(SHARDS).encoded().into();
+    fed.table.call(|feeder, cx| feeder.on_request(RequestId(2), wanted, cx));
+    assert_eq!(progress(&fed), (SHARDS, SHARDS, true), "it is so");
 }

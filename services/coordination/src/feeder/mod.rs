@@ -364,10 +364,14 @@ impl TreeFeeder {
 
     /// How far a change of the shards has come.
     pub fn progress(&self) -> Progress {
-        let shard_map = self.handing.shard_map().unwrap_or(&self.shard_map).clone();
-        let wanted = self.ticking.wanted_shards();
+        let mut shard_map = self.handing.shard_map().unwrap_or(&self.shard_map).clone();
+        let wanted = self.ticking.wanted_shards().filter(|wanted| *wanted != shard_map.shards);
+        let settled = wanted.is_none();
+        if let Some(wanted) = wanted {
+            // Who asks for it again learns that it goes on, and who asks for another one that this one does.
+            (shard_map.shards, shard_map.before) = (wanted, shard_map.shards);
+        }
         let layout = Layout { version: shard_map.version, shard_map, ..Layout::at_bootstrap(1, 1) };
-        let settled = wanted.is_none_or(|wanted| wanted == layout.shard_map.shards);
         Progress { layout, room: 1, settled, shards_room: Some(self.home.0) }
     }
 
