@@ -1,7 +1,7 @@
 //! Has `/zookeeper/config` name where this gateway is to be reached. It is read before it is written: a line that stands there costs
 //! no entry of a log.
 
-use crate::gateway::{Asker, Gateway};
+use crate::gateway::Gateway;
 use crate::tree::{CONFIG, lists};
 use crate::wire::{Body, Caller, JuteInput, Query, op};
 use kernel::{Bytes, Instant};
@@ -47,17 +47,13 @@ impl Gateway {
         let Ok(Body::Advertise { host, line, members }) = Body::read(&self.advertised.operation) else {
             return;
         };
-        let Ok(data) = JuteInput(body).buffer() else { return };
         // A shard without the node has not executed what begins the tree, or has handed it over.
-        if error != 0 {
-            return;
-        }
+        let (0, Ok(data)) = (error, JuteInput(body).buffer()) else { return };
         if lists(data.unwrap_or_default(), (host, line), &members) {
             (self.advertised.seen, self.advertised.submitted) = (Some(self.now), None);
         } else {
             self.advertised.submitted = Some(self.now);
-            let home = self.next_home % usize::from(self.upstream.layout().serving.max(1));
-            self.submit(home, self.advertised.operation.clone(), Asker::Upkeep);
+            self.submit_unasked(self.advertised.operation.clone());
         }
     }
 }

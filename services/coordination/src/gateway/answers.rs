@@ -1,6 +1,5 @@
 //! What comes back: answers of shards to questions, and of groups to operations.
 
-use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work};
 use crate::gateway::kinds::Kinds;
@@ -88,8 +87,7 @@ impl Gateway {
     fn reap(&mut self, body: &[u8]) {
         let mut input = JuteInput(body);
         while let Ok(path) = input.text() {
-            let home = self.next_home % usize::from(self.upstream.layout().serving.max(1));
-            self.submit(home, Body::Reap { path }.written(), Asker::Upkeep);
+            self.submit_unasked(Body::Reap { path }.written());
         }
     }
 

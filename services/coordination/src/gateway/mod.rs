@@ -200,6 +200,12 @@ impl Gateway {
         metrics
     }
 
+    /// To any group, with nobody waiting for the answer.
+    fn submit_unasked(&mut self, body: impl Into<Bytes>) {
+        let home = self.next_home % usize::from(self.upstream.layout().serving.max(1));
+        self.submit(home, body, Asker::Upkeep);
+    }
+
     fn submit(&mut self, group: usize, body: impl Into<Bytes>, asker: Asker) {
         let now = self.now;
         self.upstream.push(group, body.into(), asker, now);

@@ -201,7 +201,8 @@ async fn create(
         (true, Some(_)) => return Err(Refused::bad(format!("a map of the kind {kind} has one shard"))),
         (false, Some(shards)) => shards,
         (false, None) => {
-            let found = in_time(maps.catalogue.find(&name)).await;
+            // One that was removed has no say.
+            let found = in_time(maps.catalogue.find_now(&name)).await;
             let found = found.map_err(|error| words::refused(error, false))?;
             found.map_or(SHARDS_DEFAULT, |found| found.shards)
         }
